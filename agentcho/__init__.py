@@ -1,6 +1,6 @@
 """agentcho: societies of language-model agents on one shared key-value cache of messages.
 
-Names load on first use, so that `import agentcho` is quick and imports no torch.
+Names load on first use, so that `import agentcho` is quick and does not import torch.
 """
 
 from __future__ import annotations
@@ -257,9 +257,9 @@ MOVED: dict[str, str] = {
     "First": "FirstK",
     "Most": "TopK",
 }
-"""What took the place of names of version 0.4, by these: another name of `__all__`, or a module of the package and a
-name in it, as "games.runtime.play". They import up to, and without, version 0.6. Such a name stands in no other list
-here, and type checkers know it no more."""
+"""What replaced names of version 0.4, by those names: another name of `__all__`, or a module of the package and a name
+in it, such as "games.runtime.play". They import until version 0.6. Such a name is in no other list here, and type
+checkers do not know it."""
 
 
 def __getattr__(name: str) -> object:
@@ -274,7 +274,7 @@ def __getattr__(name: str) -> object:
 
 
 def _moved(name: str) -> object:
-    """What took a name's place, with a `DeprecationWarning` where the old one is used."""
+    """Return what replaced a name, with a `DeprecationWarning` at the place that uses the old one."""
     module, _, new = MOVED[name].rpartition(".")
     told = f"{__name__}.{name} is now {__name__}.{MOVED[name]}; the old name goes in 0.6"
     warn(told, DeprecationWarning, stacklevel=3)

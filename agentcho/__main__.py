@@ -1,4 +1,4 @@
-"""`python -m agentcho`: the command line, where its script is not on the path."""
+"""`python -m agentcho`: the command line, if its script is not on the path."""
 
 from agentcho.cli import main
 

@@ -1,7 +1,7 @@
-"""Agents: who speaks, with a role, a system prompt, a default audience and a view.
+"""Agents: participants with a name, a role, a system prompt, a default audience and a view.
 
-An agent submits only as itself. Subclass it, set what is fixed, and call the verbs. Does not know: engines,
-encodings, other agents' minds.
+An agent submits only as itself, so that who speaks is always known. Subclass `Agent`, set what is fixed, and call the
+verbs. Does not know: engines, encodings, other agents' minds.
 """
 
 from __future__ import annotations
@@ -41,13 +41,15 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Names = Audience | Iterable[str] | str
 ViewLike = View | Callable[[Sequence[Metadata]], View] | None
-"""What a call reads: a view, a function that makes one of what it may read, or what `Agent.view` says (None)."""
+"""What a call reads: a view, a function from readable metadata to one, or None for `Agent.view`."""
 
 
 def verb(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """A verb of agents or games: where it raises, it lets others run before, and where it was cancelled, it does not
-    begin. Code that tries again after every error could otherwise keep the event loop to itself, so that no deadline
-    passes and no other game goes on."""
+    """Decorate a verb of an agent or a game so that it cooperates with the event loop.
+
+    A cancelled verb does not begin. A verb that raises lets other tasks run first. Otherwise code that retries after
+    every error could keep the event loop to itself, so that no deadline passes and no other game continues.
+    """
 
     @wraps(method)
     async def yielding(*args: P.args, **options: P.kwargs) -> T:
@@ -68,7 +70,7 @@ def verb(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[A
 
 
 class ToolWish(NamedTuple):
-    """What tools an agent may call before it says something: see `Agent.say`."""
+    """The tools that an agent may call before it speaks: see `Agent.say`."""
 
     tools: tuple[Tool | Toolset, ...]
     choice: str = "auto"
@@ -76,10 +78,20 @@ class ToolWish(NamedTuple):
 
 
 class Utterance(NamedTuple):
-    """What a verb asks its game for: one sampled message. `to` is its audience, `prompt` a private user message before
-    it, `header` its beginning. `on_token` is called with each piece of its text. `release`: see `Agent.say`. For a
-    person who says it: `labels` are what its choices are called, in their order, and `form` is the model that its JSON
-    is of. Calls of `tools` come first."""
+    """The request of a verb to its game for one sampled message.
+
+    Attributes:
+        to: The audience.
+        prompt: A private user message that precedes the message. None for none.
+        header: The beginning of the message.
+        view: What the agent reads.
+        sampling: Options of `Sampling` by name.
+        on_token: Called with each piece of the text.
+        labels: Names of the choices, in their order, for a person who plays the agent.
+        form: The pydantic model of the JSON, for a person who plays the agent.
+        release: See `Agent.say`.
+        tools: Tools that the agent may call first. None for none.
+    """
 
     to: Names
     prompt: str | None
@@ -94,64 +106,87 @@ class Utterance(NamedTuple):
 
 
 class GamePort(Protocol):
-    """What an agent needs of the game that it is cast in. Each method is told which agent asks."""
+    """What an agent needs of the game that it is cast in. Each method receives the agent that asks."""
 
     def name_of(self, agent: Agent) -> str | None:
-        """The name under which the agent was cast. None: it was not cast here."""
+        """Return the name under which the agent was cast, or None if it was not cast here."""
 
     def system_prompt(self, agent: Agent) -> str | None:
-        """The id of its system prompt. None: it has none."""
+        """Return the message id of the agent's system prompt, or None if it has none."""
 
     def retokenized(self, text: str, id: str) -> str:
-        """A text as the tokenizer of the model that said message `id` gives it back."""
+        """Return a text as the tokenizer of the model that generated message `id` encodes and decodes it."""
         ...
 
     async def speak(self, agent: Agent, asked: Utterance) -> Message:
-        """One sampled message."""
+        """Generate one message."""
         ...
 
     async def tell(
         self, agent: Agent, text: str, to: Names, role: str, view: ViewLike = None, *, release: bool = False
     ) -> str:
-        """A message of known text; returns its id."""
+        """Put a message of known text into the game, and return its id."""
         ...
 
     async def release(self, agent: Agent, message: Message, to: Names, view: ViewLike) -> str:
-        """The tokens of a message of its own before another audience; returns the id of the new message."""
+        """Put the tokens of the agent's own message before another audience, and return the id of the new message."""
         ...
 
 
 class Agent:
-    """One participant of a game: subclass it, or give its attributes by name. It is cast by `Game.cast` or
-    `agentcho.run`, and speaks by its verbs, which are coroutines (`stream` is an async context) and may run side by
-    side.
+    """One participant of a game.
 
-    Attributes, of the class or of one agent; by name only those can be given that the class declares:
+    Subclass it and set its attributes in the class, or pass them by name. `Game.cast` or `agentcho.run` casts an agent.
+    It speaks through its verbs, which are coroutines and may run side by side. `stream` is an async context manager.
 
-    - `role` is shown in transcripts.
-    - `system` is its system prompt, or None. Only the agent itself may read it. Without one it reads what the chat
-      template of its model writes where there is none, if it writes anything: that is open to all, and encoded once.
-    - `open_system` says that the system prompt is no secret. Then the scenario puts it into the talk, for everyone,
-      once for all such agents with the same words, so that it is encoded once. Agents with another system prompt are
-      not shown it in their views.
-    - `audience` is who may read what the agent says where `say` names nobody: "everyone", or exact names. By default
-      nobody but itself.
-    - `model` is what the agent speaks through: the name of one of the run's models, or a function (a method) that is
-      asked for one at each turn, with the number of the agent's own turn, from 0. None, and "default": the run's own.
-    - `shares_thoughts`: whether those who may read what it says may read what its model thinks before; otherwise it
-      alone may. None: as the run says (`--thoughts`).
-    - `tools`: what it may call before it says something by `say`: made by `agentcho.tool`, or an `agentcho.MCPServer`.
-    - `priority`: where not all calls that wait fit into a step, those of agents with a higher priority go first.
+    Every verb that generates text takes `prompt`, `header`, `view` and the options of `Sampling` by name. All verbs
+    raise:
 
-    Every verb takes `prompt` (a private user message put before what is said), `header` (the beginning of the
-    message, which is no part of its text), `view` (a `View`, or a function from the readable messages to one; by
-    default the agent's own), and the options of `Sampling` by name (max_tokens, temperature, stop, …): those of
-    `SamplingOptions`, and where a verb itself says what can be said, as `choose` and `answer` do, those of
-    `Unconstrained`.
+    - `AgentchoError` before the agent is cast.
+    - `LeakageError` if the view names a message that the agent may not read. Under `leakage="audit"` the read is
+      recorded instead.
+    - `ContextOverflow` if what the agent reads does not fit the model's context.
+    - `AudienceError` for a name that no agent or message has.
+    - `LimitReached` if the agent or the game reaches one of its `Limits`.
 
-    Every verb raises `AgentchoError` before the agent is cast, `LeakageError` where the view names what the agent may
-    not read (but under `leakage="audit"`), `ContextOverflow` where what it reads does not fit the model's context, and
-    `AudienceError` for a name that nobody has.
+    Args:
+        name: The agent's name, unless it is cast under another one: a lower-case letter, then lower-case letters,
+            digits, "-" and "_".
+        **attributes: Attributes of this one agent, by name. The class must declare them.
+
+    Attributes:
+        role: Shown in transcripts.
+        system: The system prompt. Only the agent may read it. If None, the agent reads the default system prompt of its
+            model's chat template, if there is one, which is open to everyone and encoded once.
+        open_system: Whether the system prompt is public. The scenario then puts it into the game for everyone, once for
+            all such agents with the same prompt, so that it is encoded once. Views of agents with other system prompts
+            do not show it.
+        audience: Who may read what the agent says if `say` names nobody: "everyone" or exact names. By default only the
+            agent itself.
+        model: The model that the agent speaks through: the name of one of the run's models, or a function that returns
+            one, called with the number of the agent's turn, from 0. None and "default" mean the run's own model.
+        shares_thoughts: Whether the readers of a message may also read what the model thought before it. None means
+            what the run says (`--thoughts`).
+        tools: Tools that the agent may call before it speaks by `say`: functions decorated with `agentcho.tool`, or an
+            `MCPServer`.
+        priority: Calls of agents with a higher priority go first if not all waiting calls fit into a step. 0 by
+            default.
+
+    Raises:
+        ArgumentError: The class declares no attribute of that name.
+
+    Example::
+
+        class Guide(agentcho.Agent):
+            "Greets newcomers."
+
+            system = "You are a friendly guide."
+            audience = "everyone"
+
+            async def run(self):
+                await self.say(prompt="Greet the newcomer.")
+
+        agentcho.run(Guide("ann"))
     """
 
     role: str = "agent"
@@ -171,7 +206,7 @@ class Agent:
             setattr(self, attribute, value)
 
     def _check_declared(self, attribute: str) -> None:
-        """`ArgumentError`: the class declares no attribute of this name, so that nothing would ever read it."""
+        """Raise `ArgumentError` if the class declares no attribute of this name, because nothing would ever read it."""
         bases = type(self).__mro__
         declared = {name for base in bases for name in (*vars(base), *getattr(base, "__annotations__", ()))}
         public = {name for name in declared if not name.startswith("_")}
@@ -182,12 +217,16 @@ class Agent:
 
     @property
     def name(self) -> str:
-        """The agent's name. Once it is cast this is fixed: to set it raises `ScenarioError`."""
+        """The agent's name. It cannot be set once the agent is cast.
+
+        Raises:
+            ScenarioError: The name is set after the agent was cast.
+        """
         return (self._game and self._game.name_of(self)) or self._name
 
     @name.setter
     def name(self, name: str) -> None:
-        """`ScenarioError`: it has a seat."""
+        """Set the name. Raises `ScenarioError` if the agent is cast."""
         if self._game is not None and (joined := self._game.name_of(self)) is not None:
             raise ScenarioError(
                 f"{joined} cannot be called {name!r}: who speaks is known by the seat in the game, from when it is "
@@ -196,33 +235,60 @@ class Agent:
         self._name = name
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy or a pickle gets: everything but the seat."""
+        """Return what a copy or a pickle gets: everything but the game."""
         return self.__dict__ | {"_game": None}
 
     @property
     def brief(self) -> str | None:
-        """The message id of its system prompt, or of its model's default one, for views. None: there is none, or it is
-        in no game yet."""
+        """The message id of the agent's system prompt, or of its model's default one, for use in views.
+
+        None if there is no system prompt, or the agent is not cast yet.
+        """
         return None if self._game is None else self._game.system_prompt(self)
 
     def view(self, readable: Sequence[Metadata]) -> View:
-        """What the agent reads at a call. `readable` is the metadata of all messages that it may read, in the order in
-        which they were said; words are not shown.
+        """Return what the agent reads at a call. Override it to leave out, reorder or place messages.
 
-        Override it to leave out, reorder or place messages. By default: its system prompt, then all others in order.
+        By default the agent reads its system prompt, then all other messages in order.
+
+        Args:
+            readable: The metadata of all messages that the agent may read, in the order in which they were said. It has
+                no text.
+
+        Returns:
+            The messages to read, in prompt order.
         """
         own = [m for m in readable if m.id == self.brief or (m.role == "system" and m.author == self.name)]
         return View.of([*own, *(m for m in readable if m not in own)])
 
     async def run(self) -> None:
-        """What the agent does in a game of agents without a scenario, as `agentcho.run(agent, …)` plays it. Override
-        it: an agent without a `run` of its own is refused there."""
+        """Play the agent in a game without a scenario, as `agentcho.run(agent, ...)` starts it. Override it.
+
+        `agentcho.run` refuses agents without a `run` of their own.
+        """
 
     @verb
     async def think(
         self, prompt: str | None = None, *, header: str = "", view: ViewLike = None, **options: Unpack[SamplingOptions]
     ) -> Message:
-        """Say something that only the agent itself may read. Returns the finished message."""
+        """Generate a message that only the agent itself may read.
+
+        Args:
+            prompt: A private user message that precedes the message. None for none.
+            header: The beginning of the message. It is not part of its text.
+            view: What the agent reads: a `View`, or a function from readable metadata to one. None means `Agent.view`.
+            **options: Options of `Sampling` by name. The run's own are the defaults.
+
+        Returns:
+            The finished message.
+
+        Raises:
+            RequestError: An option is out of its bounds.
+
+        Example::
+
+            plan = await ann.think("Plan your next move.", max_tokens=64)
+        """
         return await self._speak((), prompt, header, view, **options)
 
     @verb
@@ -239,17 +305,39 @@ class Agent:
         release: bool = False,
         **options: Unpack[SamplingOptions],
     ) -> Message:
-        """Say something to an audience: "everyone", a name, several names, or an `Audience`. None stands for the
-        agent's own `audience`. The agent itself may always read it. Returns the finished message.
+        """Generate a message for an audience. The agent itself may always read it.
 
-        With `tools` (None: the agent's own) it may call some of them before, `max_calls` times at most: `tool_choice`
-        is "auto", "required" (at least once), or the name of the one that it calls first. Only the agent reads calls
-        and results. Raises `LeakageError` for a call that would tell a tool what those who learn of it may not know,
-        and `ToolFailed` where a tool's server is gone; what else is wrong with a call is told to the agent as its
-        result.
+        If the agent has tools, it may call some of them first. Only the agent reads the calls. It alone reads their
+        results too, unless the tool declares more readers. A call that fails is not an error here: the model gets the
+        error as the result of the call.
 
-        `release`: let calls of tools run whatever their arguments were made from, and under a rule for words (`words=`)
-        let it pass whatever the agent has read; audits list it."""
+        Args:
+            to: Who may read the message: "everyone", a name, several names, or an `Audience`. None means the agent's
+                `audience`.
+            prompt: A private user message that precedes the message. None for none.
+            header: The beginning of the message. It is not part of its text.
+            view: What the agent reads: a `View`, or a function from readable metadata to one. None means `Agent.view`.
+            tools: Tools that the agent may call first. None means the agent's `tools`.
+            tool_choice: "auto", "required" for at least one call, or the name of the tool to call first.
+            max_calls: Maximum number of tool calls before the message, from 1 to 1024.
+            release: Whether tool calls may run whatever their arguments were made from, and the message may pass a rule
+                for words (`words=` of `RunConfig`) whatever the agent has read. Audits list it.
+            **options: Options of `Sampling` by name. The run's own are the defaults.
+
+        Returns:
+            The finished message. `Message.thoughts` has what a reasoning model thought first.
+
+        Raises:
+            LeakageError: The view names what the agent may not read, a tool call would tell what those who learn of it
+                may not know, or the run's rule for words refuses the message.
+            ToolFailed: A tool's server cannot be reached, or is gone.
+            RequestError: An option is out of its bounds, or `tool_choice` names none of the tools.
+
+        Example::
+
+            message = await ann.say("everyone", prompt="Greet the newcomer.", max_tokens=40)
+            print(message.text)
+        """
         told, may = checked_bool(release, "release"), self.tools if tools is None else tools
         wish = ToolWish(tuple(checked_list(may, "tools")), tool_choice, max_calls) if may else None
         asked = Utterance(
@@ -270,13 +358,34 @@ class Agent:
         view: ViewLike = None,
         **options: Unpack[Unconstrained],
     ) -> str:
-        """Say exactly one of `choices`, between `opening` and `closing`, and return that choice. Only the agent itself
-        may read it, unless `to` names others. Sampling is constrained to the choices, so nothing else can be said.
+        """Generate exactly one of several texts, and return it. Sampling is constrained, so nothing else can be said.
 
-        Warns `AudienceWarning` where the agent has an `audience` and `to` is not given: give `to=()`, for from 0.6 on
-        the choice is for that audience.
-        Raises `RequestError` for a choice without letters, and `AnswerInvalid` where the model's tokenizer gives back
-        other letters than a choice has."""
+        Args:
+            choices: The texts, each with at least one character; at most 65,536.
+            prompt: A private user message that precedes the choice. None for none.
+            to: Who may read the choice. None means only the agent itself.
+            opening: Text before the choice, part of the message.
+            closing: Text after the choice, part of the message.
+            header: The beginning of the message. It is not part of its text.
+            view: What the agent reads: a `View`, or a function from readable metadata to one. None means `Agent.view`.
+            **options: Options of `Sampling` by name, but for `choices` and `json_schema`.
+
+        Returns:
+            The choice, without `opening` and `closing`.
+
+        Raises:
+            RequestError: There are no choices, or one of them is empty or not text.
+            AnswerInvalid: Forced text is none of the choices, or the tokenizer does not reproduce the characters of a
+                choice.
+
+        Warns:
+            AudienceWarning: The agent has an `audience` and `to` is not given. From 0.6 on the choice goes to that
+                audience. Pass `to=()` to keep it private.
+
+        Example::
+
+            vote = await ann.choose(["yes", "no"], "Do you agree?", to="everyone")
+        """
         given = checked_list(choices, "the choices", most=1 << 16)
         said: dict[str, str] = {f"{opening}{checked_text(choice, 'a choice')}{closing}": choice for choice in given}
         labels = tuple(said.values())
@@ -305,8 +414,32 @@ class Agent:
         view: ViewLike = None,
         **options: Unpack[Unconstrained],
     ) -> str:
-        """Ask the agent a private question, and return which of `choices` it says. The same as `choose` with the prompt
-        first."""
+        """Ask the agent a private question, and return one of several answers: `choose` with the prompt first.
+
+        Args:
+            prompt: The question, a private user message.
+            choices: The possible answers, each with at least one character; at most 65,536.
+            to: Who may read the answer. None means only the agent itself.
+            opening: Text before the answer, part of the message.
+            closing: Text after the answer, part of the message.
+            header: The beginning of the message. It is not part of its text.
+            view: What the agent reads: a `View`, or a function from readable metadata to one. None means `Agent.view`.
+            **options: Options of `Sampling` by name, but for `choices` and `json_schema`.
+
+        Returns:
+            The answer, without `opening` and `closing`.
+
+        Raises:
+            RequestError: As for `choose`.
+            AnswerInvalid: As for `choose`.
+
+        Warns:
+            AudienceWarning: As for `choose`.
+
+        Example::
+
+            suspect = await ann.ask("Whom do you suspect?", ["ben", "cat"], to=())
+        """
         audience = self._private(to, "ask")
         return await self.choose(choices, prompt, audience, opening, closing, header=header, view=view, **options)
 
@@ -321,15 +454,37 @@ class Agent:
         view: ViewLike = None,
         **options: Unpack[Unconstrained],
     ) -> M:
-        """Say JSON of a pydantic model, and return it as an instance of that model. Sampling is constrained to the
-        model's JSON schema, without keys that the model does not have, unless it allows them (`extra="allow"`). An item
-        that is said twice in a set counts once, as pydantic has it. Only the agent itself may read the answer, unless
-        `to` names others.
+        """Generate JSON of a pydantic model, and return it as an instance of the model.
 
-        Warns `AudienceWarning` where the agent has an `audience` and `to` is not given: give `to=()`, for from 0.6 on
-        the answer is for that audience.
-        Raises `RequestError` for a model without a JSON schema, and `AnswerInvalid` where the JSON fits the schema, and
-        the model's own validators refuse it, or where `max_tokens` ended it before it was whole."""
+        Sampling is constrained to the model's JSON schema. Keys that the model does not have cannot be said, unless it
+        allows them (`extra="allow"`). An item that is said twice in a set counts once, as in pydantic.
+
+        Args:
+            model: The pydantic model.
+            prompt: A private user message that precedes the answer. None for none.
+            to: Who may read the answer. None means only the agent itself.
+            header: The beginning of the message. It is not part of its text.
+            view: What the agent reads: a `View`, or a function from readable metadata to one. None means `Agent.view`.
+            **options: Options of `Sampling` by name, but for `choices` and `json_schema`.
+
+        Returns:
+            The instance.
+
+        Raises:
+            RequestError: `model` is not a pydantic model, or has no JSON schema.
+            AnswerInvalid: `max_tokens` ended the JSON before it was complete, or the model's own validators refuse it.
+
+        Warns:
+            AudienceWarning: The agent has an `audience` and `to` is not given. From 0.6 on the answer goes to that
+                audience. Pass `to=()` to keep it private.
+
+        Example::
+
+            class Bid(BaseModel):
+                price: int
+
+            bid = await ann.answer(Bid, "What do you offer?", to=())
+        """
         schema = _schema(model)
         message = await self._speak(
             self._private(to, "answer"), prompt, header, view, form=model, json_schema=schema, **options
@@ -358,15 +513,31 @@ class Agent:
         view: ViewLike = None,
         **options: Unpack[SamplingOptions],
     ) -> AsyncIterator[Pieces]:
-        """Say something, and read its text piece by piece as it is sampled::
+        """Generate a message, and read its text piece by piece while it is sampled.
 
-            async with agent.stream(to="everyone") as pieces:
+        Leaving the context waits for the end of the message. An error in the body drops the message: nobody can read
+        it, and the record keeps what was sampled of it.
+
+        Args:
+            to: Who may read the message: "everyone", a name, several names, or an `Audience`. None means the agent's
+                `audience`.
+            prompt: A private user message that precedes the message. None for none.
+            header: The beginning of the message. It is not part of its text.
+            view: What the agent reads: a `View`, or a function from readable metadata to one. None means `Agent.view`.
+            **options: Options of `Sampling` by name. The run's own are the defaults.
+
+        Yields:
+            An async iterator of pieces of text. After the context its `message` is the finished message.
+
+        Raises:
+            RequestError: An option is out of its bounds.
+
+        Example::
+
+            async with ann.stream(to="everyone") as pieces:
                 async for text in pieces:
                     print(text, end="")
             print(pieces.message.text)
-
-        Leaving the context waits for the end of the message; then `pieces.message` is the finished message. An error in
-        the body gives the message up: nobody can read it, and the record keeps what was sampled of it.
         """
         send, receive = anyio.create_memory_object_stream[str](inf)
         pieces = Pieces(receive)
@@ -400,23 +571,64 @@ class Agent:
         *,
         release: bool = False,
     ) -> str:
-        """Put a message of known text into the talk, as the agent's own, and return its id. Nothing is sampled; the
-        text is encoded when somebody first reads it. `release`: see `Game.announce`."""
+        """Put a message of known text into the game as the agent's own. Nothing is sampled.
+
+        The text is encoded when it is first read, or before if there is room in a step.
+
+        Args:
+            text: The text.
+            to: Who may read the message. None means the agent's `audience`.
+            role: Role of the message for models: "assistant", "user", "system" or "tool".
+            view: What the message is encoded over: a `View`, or a function from readable metadata to one. None means
+                `Agent.view`.
+            release: Whether the rules of the game tell the message, whatever the code had looked at: see
+                `Game.announce`.
+
+        Returns:
+            The id of the message.
+
+        Raises:
+            RequestError: `text` is not text, or there is no such role.
+            ContextOverflow: The text does not fit the model's context.
+
+        Example::
+
+            id = await ann.tell("I pass.", to="everyone")
+        """
         return await self._current_game.tell(self, text, self._audience(to), role, view, release=release)
 
     @verb
     async def release(self, message: Message, to: Names | None = None, view: ViewLike = None) -> str:
-        """Put the tokens of one of the agent's own messages before another audience, as a new message, and return its
-        id. `view` is what the new message is encoded over. Audits list it as a release.
+        """Put the tokens of one of the agent's own messages before another audience, as a new message.
 
-        Raises `AudienceError` where `message` is not a finished message of this agent."""
+        Audits list it as a release.
+
+        Args:
+            message: A finished message of this agent.
+            to: Who may read the new message. None means the agent's `audience`.
+            view: What the new message is encoded over: a `View`, or a function from readable metadata to one. None
+                means `Agent.view`.
+
+        Returns:
+            The id of the new message.
+
+        Raises:
+            AudienceError: `message` is not a finished message of this agent.
+            RequestError: `message` is not a `Message`.
+
+        Example::
+
+            plan = await ann.think("Plan your move.")
+            await ann.release(plan, to="everyone")
+        """
         return await self._current_game.release(self, message, self._audience(to), view)
 
     def _audience(self, to: Names | None) -> Names:
         return self.audience if to is None else to
 
     def _private(self, to: Names | None, called: str) -> Names:
-        """Who may read a choice or an answer: nobody else unless `to` says so, whatever the agent's `audience` is."""
+        """Return who may read a choice or an answer: only the agent unless `to` says otherwise, whatever its `audience`
+        is."""
         if to is None and self.audience:
             told = f"{type(self).__name__}.{called}() without `to` is private, although the agent has an audience"
             later = "pass to=() to keep it private, or to=self.audience; from agentcho 0.6 on it goes to the audience"
@@ -448,14 +660,14 @@ class Agent:
 
     @property
     def _current_game(self) -> GamePort:
-        """The game that it was cast in. `AgentchoError`: none."""
+        """The game that the agent was cast in. Raises `AgentchoError` if there is none."""
         if self._game is None:
             raise AgentchoError(f"{self.name} is in no game yet: cast it with game.cast(...) or agentcho.run(...)")
         return self._game
 
 
 def require_run(agents: Iterable[Agent]) -> None:
-    """`ScenarioError`: one of these agents has no `run` of its own, and would do nothing."""
+    """Raise `ScenarioError` if one of these agents has no `run` of its own, because it would do nothing."""
     for agent in agents:
         if getattr(type(agent), "run", None) is Agent.run and "run" not in vars(agent):
             raise ScenarioError(
@@ -465,7 +677,12 @@ def require_run(agents: Iterable[Agent]) -> None:
 
 
 class Pieces:
-    """The text of a message, piece by piece, as an async iterator. `message` is the finished message, at its end."""
+    """The text of a message, piece by piece, as an async iterator.
+
+    Attributes:
+        message: The finished message, once the context of `Agent.stream` has ended. None before.
+        error: The error that ended the message or the body. None if there was none.
+    """
 
     def __init__(self, receive: anyio.abc.ObjectReceiveStream[str]) -> None:
         self._receive = receive
@@ -483,7 +700,7 @@ class Pieces:
 
 
 def _schema(model: Any) -> dict[str, Any]:
-    """The JSON schema of a pydantic model. `RequestError`: it is none, or has none."""
+    """Return the JSON schema of a pydantic model. Raises `RequestError` if `model` is none, or has none."""
     if not isinstance(model, type) or not issubclass(model, BaseModel):
         raise RequestError(f"an answer is asked for of what is {type_name(model)}; give a pydantic model", "sampling")
     try:

@@ -1,7 +1,7 @@
-"""What a program calls: play a scenario, or agents of its own, load a record, compare and sweep.
+"""The functions that programs call: play agents or a scenario, load a record, compare, sweep.
 
-`compare` and `sweep` are the lab's, which is imported when one of them is asked for. Every error raised here on purpose
-is an `AgentchoError`. Does not know: the command line.
+`compare` and `sweep` belong to the lab, which is imported when one of them is first used. Every error raised here on
+purpose is an `AgentchoError`. Does not know: the command line.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["arun", "compare", "load", "run", "sweep"]
 
 LAB = {"compare": "agentcho.lab.compare.api", "sweep": "agentcho.lab.sweep.api"}
-"""The modules of the functions that are the lab's."""
+"""The modules of the lab's functions."""
 
 
 def __getattr__(name: str) -> Any:
@@ -65,25 +65,39 @@ def run(
     people: People | Iterable[str] | str = (),
     **options: Any,
 ) -> Played:
-    """Play agents together, each by its `run`, or one scenario (it, its name, or a file), and return what was played.
+    """Play agents together, each by its own `run`, or play one scenario. Blocks until all games are over.
 
-    `options` are those of `RunConfig` (model, models, mode, seed, games, temperature, max_tokens, limits, …).
-    `engine` is used instead of loading a model, or is the name of what computes one ("vllm"); `others` are models
-    beside it, by the names that agents are given. `out` is a folder of runs to record in; without one, messages are
-    kept in memory. `at_once`: at most so many games side by side. `given`: options of a scenario that is named.
-    `display` shows the transcript on standard output: "auto" (rich on a terminal, plain elsewhere), "rich" or "plain";
-    without one nothing is printed. `telemetry`: spans of OpenTelemetry, without words ("spans") or with them
-    ("content"). Raises the error that ended the game, if one did; of several games none ends the others, and what ended
-    them is in `errors`. `ConfigError` for an option that does not fit (an `ArgumentError` where an argument has the
-    wrong type), and what else an `AgentchoError` says of what is asked for, before anything is played.
-    `KeyboardInterrupt` after Ctrl-C.
+    Args:
+        *agents: Agents, or one scenario: an instance, its name, or a path to its file.
+        engine: An engine to play on instead of loading the run's model, or the name of what computes it: "agentcho" or
+            "vllm".
+        others: Engines or endpoints beside it, by the names that agents give as their `model`.
+        display: "auto", "rich" or "plain" shows the transcript on standard output; "auto" is rich on a terminal and
+            plain elsewhere. None prints nothing, unless people play at this terminal.
+        out: A folder of runs to record in. None keeps the messages in memory.
+        at_once: Maximum number of games side by side. None means as many as the store has room for.
+        given: Options of a scenario that is given by name or path.
+        lockstep: Whether agents play in lockstep, one message each per round: see `Game.lockstep`. Otherwise an agent
+            reads what others have said as soon as it is out, so the order of messages reveals how long private ones
+            took. For agents only, because a scenario decides how its agents play.
+        telemetry: "spans" for OpenTelemetry spans without message text, "content" for spans with it. None for no spans.
+        people: Agents that people play: names, for people at this terminal, or a `Person` by name. While people play,
+            nothing but what they may see is shown before the end.
+        **options: Options of `RunConfig`, such as model, mode, seed, games, temperature, max_tokens or limits.
 
-    Agents read what others have said as soon as it is out, so that the order of messages tells how long private ones
-    were. With `lockstep` each says one message, and goes on when each has said one: see `Game.lockstep`. A scenario
-    says for itself how its agents play.
+    Returns:
+        What was played. Of several games an error ends only its own; `Played.errors` has it.
 
-    `people` play the agents of these names: here, at the terminal, or wherever a `Person` asks each, where they are
-    given by name; nothing else is shown before the end.
+    Raises:
+        ConfigError: An option does not exist, has a wrong value, or contradicts another one. Nothing was played.
+        ArgumentError: An argument has the wrong type. Nothing was played.
+        AgentchoError: The run is impossible, and nothing was played; or the error that ended the only game.
+        KeyboardInterrupt: The run was interrupted.
+
+    Example::
+
+        played = agentcho.run("debate", model="smollm2", games=4, seed=1)
+        print(played.table())
     """
     request = _request(agents, given or {}, options, lockstep, engine=engine, others=others, out=out, at_once=at_once)
     shown = _shown(display, here=bool(people) and not isinstance(people, Mapping))
@@ -107,11 +121,37 @@ async def arun(
     people: People = MappingProxyType({}),
     **options: Any,
 ) -> Played:
-    """As `run`, in the event loop that runs (asyncio or trio), and without a display.
+    """Play as `run` does, in the running event loop (asyncio or trio) and without a display.
 
-    Runs on one `engine`, at the same time and in the same event loop, share its steps. A cancellation ends this run
-    alone: what was said until then is on record. `EngineBusy`: somebody has the engine otherwise, as in another thread,
-    or beside other models than `others`.
+    Runs on one `engine` in the same event loop share its steps. Cancelling one ends that run alone; what was said until
+    then is on record.
+
+    Args:
+        *agents: Agents, or one scenario: an instance, its name, or a path to its file.
+        engine: An engine to play on instead of loading the run's model, or the name of what computes it: "agentcho" or
+            "vllm".
+        others: Engines or endpoints beside it, by the names that agents give as their `model`.
+        out: A folder of runs to record in. None keeps the messages in memory.
+        at_once: Maximum number of games side by side. None means as many as the store has room for.
+        given: Options of a scenario that is given by name or path.
+        lockstep: Whether agents play in lockstep: see `run`.
+        telemetry: "spans" for OpenTelemetry spans without message text, "content" for spans with it. None for no spans.
+        people: A `Person` for each agent that a person plays, by the agent's name.
+        **options: Options of `RunConfig`.
+
+    Returns:
+        What was played.
+
+    Raises:
+        EngineBusy: The engine is in use in another thread, directly, or beside other models than `others`.
+        AgentchoError: As for `run`.
+
+    Example::
+
+        first, second = await asyncio.gather(
+            agentcho.arun("debate", engine=engine, seed=1),
+            agentcho.arun("debate", engine=engine, seed=2),
+        )
     """
     how: dict[str, Any] = {"engine": engine, "others": others, "out": out, "at_once": at_once, "people": people}
     request, kept = _request(agents, given or {}, options, lockstep, **how), LiveMessages()
@@ -122,24 +162,38 @@ async def arun(
 
 
 def load(run: str | Path = "last", out: str | Path = "runs") -> Played:
-    """A recorded run: of that path, of that id in the folder `out`, of the only id that begins so, or the newest
-    ("last"). Its messages are read when they are asked for.
+    """Load a recorded run. Its messages are read when they are first used.
 
-    `RecordNotFound`: there is no such run. `RecordBroken`: a file of it is damaged, and the error names its line.
-    `RecordError`: a newer version has written it.
+    Args:
+        run: A path, the id of a run in `out`, the beginning of an id if only one run has it, or "last" for the newest.
+        out: The folder of runs.
+
+    Returns:
+        The run, as `run` returned it.
+
+    Raises:
+        RecordNotFound: There is no such run.
+        RecordBroken: A file of the run is damaged. The error names the line.
+        RecordError: A newer version of agentcho wrote the run.
+
+    Example::
+
+        played = agentcho.load("last")
+        for message in played.messages(readable_by="ann"):
+            print(message.author, message.text)
     """
     return from_record(find(str(run), Path(out)))
 
 
 def _shown(display: Kind | Literal["auto"] | None, here: bool) -> Kind | None:
-    """The display; None: what fits the terminal. Who plays at this terminal has to see something."""
+    """Return the display; None picks one that suits the terminal. A person at this terminal always gets one."""
     if display == "auto" or (display is None and here):
         return None
     return display or "none"
 
 
 def _here(names: Iterable[str] | str, config: RunConfig, display: Kind | None) -> People:
-    """Those who play at this terminal."""
+    """Return the people who play at this terminal."""
     names = (names,) if isinstance(names, str) else tuple(names)
     return seated(config.model_copy(update={"people": names}), display) if names else {}
 
@@ -154,7 +208,7 @@ def _request(
     out: str | Path | None,
     **how: Any,
 ) -> RunRequest:
-    """What these arguments ask for; `how` are fields of a request as they are."""
+    """Return the request that these arguments make; `how` are fields of the request."""
     if isinstance(how.get("engine"), str):
         options, how["engine"] = {**options, "engine": how["engine"]}, None
     named = from_anywhere(agents[0]) if len(agents) == 1 and isinstance(agents[0], str) else None
@@ -185,13 +239,13 @@ def _scenario(agents: tuple[Agent | Scenario | str, ...], given: Mapping[str, An
 
 
 def _listen(request: RunRequest, spans: Traced, kept: LiveMessages, shown: Sink) -> Sink | None:
-    """A sink for the screen's, for spans, and, of a run that has no record, for what keeps its messages."""
+    """Return a sink that feeds the screen, the spans, and the messages of a run without a record."""
     kept.sink = shown
     return spans.sink(kept if request.out is None else shown)
 
 
 def _played(request: RunRequest, found: RunResult, kept: LiveMessages) -> Played:
-    """What was played. `KeyboardInterrupt`: it was interrupted. The error of a single game comes out."""
+    """Return what was played. Raises `KeyboardInterrupt` for an interrupted run, and the error of a single game."""
     if found.interrupted:
         raise KeyboardInterrupt
     if request.config.games == 1 and found.error is not None:

@@ -1,44 +1,44 @@
-"""Every error agentcho raises on purpose, as one tree; each says what is wrong, where, and what to do.
+"""Every error that agentcho raises on purpose, as one tree. Each message says what is wrong, where, and what to do.
 
 AgentchoError
-├── ModelError                 a model, or an adapter, cannot be used
+├── ModelError                 a model or an adapter cannot be used
 │   ├── ModelNotFound
-│   ├── ModelBroken            a file of it is missing or damaged, or does not fit the others
-│   ├── UnsupportedModel       its keys cannot be reused, or its role markers anybody can write
-│   └── AdapterError           a folder that holds no adapter for this model
+│   ├── ModelBroken            a file of the model is missing, damaged, or does not match the others
+│   ├── UnsupportedModel       its keys cannot be reused, or its prompts cannot be framed safely
+│   └── AdapterError           a folder holds no adapter for this model
 ├── RequestError               one call is wrong; nothing was computed for it (also a ValueError)
 │   ├── UnknownEncoding
 │   └── ContextOverflow
-├── CallFailed                 a forward, or its sampling, failed for this call alone
-├── CallbackFailed             what a call brought with it raised
-├── StoreFull                  more at once than the store can hold
-├── StoreDamaged               an integrity check found stored keys, labels or counts changed
-├── EngineFailed               a device failed; all calls under way are gone, the store is whole
-├── Overloaded                 more requests at once than are taken
+├── CallFailed                 the forward pass or the sampling of this call alone failed
+├── CallbackFailed             a function that was passed with a call raised
+├── StoreFull                  a call needs more room than the store has
+├── StoreDamaged               an integrity check found changed keys, values, labels or counts
+├── EngineFailed               a device failed; running calls are lost, stored encodings are intact
+├── Overloaded                 too many requests at once
 ├── EngineClosed               the choreographer has ended, or the engine was closed
-├── EngineBusy                 somebody else has the engine
-├── AudienceError              a name that names nobody, or nothing, or cannot (also a ValueError)
-├── LeakageError               a call would read what its caller may not, or tell a tool what others may not know
-├── ConfigError                options that contradict each other or that there are not (also a ValueError)
-│   └── ArgumentError          an argument of the wrong type (also a TypeError)
-├── ExtraMissing               a library that only some need is not installed
-├── TuneError                  an adapter cannot be trained, or no further (also a ValueError)
+├── EngineBusy                 the engine has another owner
+├── AudienceError              a name matches no agent or message, or cannot name one (also a ValueError)
+├── LeakageError               a call would read, or tell a tool, what it may not
+├── ConfigError                unknown or contradictory options (also a ValueError)
+│   └── ArgumentError          an argument has the wrong type (also a TypeError)
+├── ExtraMissing               an optional library is not installed (also an ImportError)
+├── TuneError                  an adapter cannot be trained (also a ValueError)
 ├── LimitReached               a limit on tokens, messages or time ended a game
 ├── GamesFailed                errors ended games of a run
-├── PersonLeft                 who plays an agent has gone
-├── WorkersLost                workers cannot be had, cannot take part, or died
+├── PersonLeft                 a person who plays an agent has left
+├── WorkersLost                workers cannot be started, cannot take part, or died
 ├── AnswerInvalid              a constrained answer is not what was asked for
-├── ToolFailed                 a tool of an agent cannot be had, or its server is gone
-├── EndpointFailed             a server of models refused a request, or did not answer it as it must
-├── ScenarioError              a scenario, or what it does, cannot be worked with
+├── ToolFailed                 a tool is not available, or its server is gone
+├── EndpointFailed             a model server refused a request, or gave no usable answer
+├── ScenarioError              a scenario cannot be used, or does something that it may not
 │   ├── ScenarioNotFound
-│   └── TaskError              tasks that there are not, too few, or broken, with the file and line
+│   └── TaskError              tasks are missing, too few, or broken (also a ValueError)
 └── RecordError                a run, a trace or a report cannot be used
     ├── RecordNotFound
-    ├── RecordBroken           a file, and the line in it
-    ├── RecordInUse            somebody else is writing
-    ├── CannotWrite            the system refused a write
-    └── ResumeMismatch         what is there was made otherwise than what is asked for
+    ├── RecordBroken           a file is damaged (also a ValueError)
+    ├── RecordInUse            another process is writing the record
+    ├── CannotWrite            the operating system refused a write
+    └── ResumeMismatch         what exists was made with other options or other code
 """
 
 from __future__ import annotations
@@ -57,14 +57,21 @@ TRACE = "the format is agentcho-trace/1"
 
 
 class AudienceWarning(UserWarning):
-    """An agent with an `audience` chose or answered without `to`. The message is private; from 0.6 on it goes to the
-    agent's audience."""
+    """Warns that `choose`, `ask` or `answer` was called without `to` on an agent with an `audience`.
+
+    The message is private now. From 0.6 on it goes to the agent's audience. Pass `to=()` to keep it private, or
+    `to=self.audience`.
+    """
 
 
 class AgentchoError(Exception):
-    """Base of all errors raised on purpose. `code` is what a command that it ends exits with: 2, for it was asked for
-    something that cannot be, or 1, for it was begun and something failed. `transient`: the same may succeed when it is
-    asked for again."""
+    """Base class of all errors that agentcho raises on purpose. Catch it to handle any of them.
+
+    Attributes:
+        code: Exit status of a command that the error ends. 2 means that the request was impossible, 1 that something
+            failed after it had begun.
+        transient: Whether the same request may succeed if it is repeated.
+    """
 
     code: int = 2
     transient: bool = False
@@ -75,7 +82,7 @@ class AgentchoError(Exception):
 
 
 def shown(value: object) -> str:
-    """A value in an error's words: short, whatever it is."""
+    """Return a short representation of any value for an error message."""
     try:
         words = repr(value)
     except Exception:  # a number too long to be written, a user's class that fails
@@ -84,8 +91,10 @@ def shown(value: object) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The known name that an unknown one is most like, as a question; empty: none is like it, or there are too many
-    or too long ones to compare."""
+    """Return a question that suggests the known name most similar to an unknown one.
+
+    The result is empty if no name is similar, or if there are too many names, or too long ones, to compare.
+    """
     there = sorted(islice(known, COMPARED + 1))
     if len(there) > COMPARED or len(word) > SHORT:
         return ""
@@ -94,18 +103,18 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def asking(word: str, known: Iterable[str]) -> str:
-    """The end of an error that lists what is known: the `nearest` question, or nothing."""
+    """Return the `nearest` question as the end of an error message, or an empty string."""
     like = nearest(word, known)
     return f"; {like}" if like else ""
 
 
 class ModelError(AgentchoError):
-    """A model cannot be used."""
+    """Raised when a model, or an option of its loading, cannot be used. Follow the message, or choose another model."""
 
 
 @contextmanager
 def of_model(name: str) -> Iterator[None]:
-    """A context in which what is wrong with one of several models is told with its name, as a `ModelError`."""
+    """Re-raise errors from the context as a `ModelError` that names the model."""
     try:
         yield
     except AgentchoError as error:
@@ -113,7 +122,13 @@ def of_model(name: str) -> Iterator[None]:
 
 
 class ModelNotFound(ModelError):
-    """Neither a folder, nor the understudy, nor a model that the local hub cache or the hub can give."""
+    """Raised when a model name is neither built in, nor a path, nor a model of the Hugging Face hub or its local cache.
+
+    Check the spelling, give a path, or download the model first.
+
+    Attributes:
+        model: The name that was not found.
+    """
 
     def __init__(self, model: str, reason: str) -> None:
         super().__init__(
@@ -124,7 +139,15 @@ class ModelNotFound(ModelError):
 
 
 class ModelBroken(ModelError):
-    """A file of a model is missing, damaged, or does not fit the others."""
+    """Raised when a file of a model is missing, damaged, or does not match the others. Download or copy the model
+    again.
+
+    Attributes:
+        model: The model's name.
+        file: The file that cannot be used.
+        reason: What is wrong with it.
+        remedy: What to do.
+    """
 
     def __init__(self, model: str, file: Path, reason: str, remedy: str = "Download or copy the model again") -> None:
         super().__init__(f"{model} cannot be read: {file}: {reason}. {remedy}")
@@ -135,7 +158,16 @@ class ModelBroken(ModelError):
 
 
 class UnsupportedModel(ModelError):
-    """The model was loaded far enough to see that reuse of its keys would be wrong."""
+    """Raised while loading a model whose keys cannot be reused correctly, or whose chat template or weights are not
+    supported.
+
+    Use another model, or do what `remedy` says.
+
+    Attributes:
+        model: The model's name.
+        cause: What the check found.
+        remedy: What to do.
+    """
 
     def __init__(self, model: str, cause: str, remedy: str, what: str | None = None) -> None:
         super().__init__(f"{what or f'{model} cannot share encodings'}: {cause}. {remedy}")
@@ -145,7 +177,7 @@ class UnsupportedModel(ModelError):
 
     @classmethod
     def unframed(cls, model: str, cause: str) -> UnsupportedModel:
-        """The chat template is missing, or does not frame messages one by one."""
+        """Return the error for a chat template that is missing or cannot frame messages one by one."""
         remedy = (
             "Use an instruction-tuned model whose tokenizer carries a chat template, or put a chat_template.jinja "
             "beside its tokenizer"
@@ -154,7 +186,13 @@ class UnsupportedModel(ModelError):
 
 
 class AdapterError(ModelError):
-    """A folder without an adapter, or with one that does not fit the model that is loaded."""
+    """Raised when a folder holds no adapter, or one that does not fit the loaded model.
+
+    Give a folder written by `agentcho tune` or peft for this model.
+
+    Attributes:
+        path: The folder.
+    """
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(
@@ -165,9 +203,13 @@ class AdapterError(ModelError):
 
 
 class RequestError(AgentchoError, ValueError):
-    """One call is wrong. Nothing was computed for it, and nothing else is affected. `field` is the field of the call
-    that is: "parents", "offsets", "sampling"; None: another one, or the call as a whole. `option` is the option of its
-    `Sampling` that is; None: none, or several together."""
+    """Raised when a call is wrong. Nothing was computed for it, and nothing else is affected. Correct the call.
+
+    Attributes:
+        field: The field of the call that is wrong, such as "parents", "offsets" or "sampling". None for another field,
+            or for the call as a whole.
+        option: The option of its `Sampling` that is wrong. None if it is no single option.
+    """
 
     def __init__(self, what: str, field: str | None = None, option: str | None = None) -> None:
         super().__init__(what)
@@ -175,20 +217,24 @@ class RequestError(AgentchoError, ValueError):
 
     @classmethod
     def parents(cls, what: str) -> RequestError:
-        """A parent that is no id, does not stand earlier in its list, or is a decode still running."""
+        """Return the error for a parent that is not an id, comes later in its list, or is a decode that is still
+        running."""
         return RequestError(
             f"{what}; a parent is the id of a finished call, or a Prefill earlier in the same list", "parents"
         )
 
     @classmethod
     def offsets(cls, what: str) -> RequestError:
-        """Offsets that do not fit their parents or are not positions."""
+        """Return the error for offsets that do not match their parents or are not positions."""
         told = "offsets are absolute positions >= 0 of first framing tokens, one per parent"
         return RequestError(f"{what}; {told}", "offsets")
 
 
 class UnknownEncoding(RequestError):
-    """An id that this engine never gave out, or whose encoding was released."""
+    """Raised for an id that this engine never issued, or whose encoding was released.
+
+    Pass ids that `prefill`, `decode` or `repair` returned and that you have not released.
+    """
 
     def __init__(self, encoding: object, released: bool = False, foreign: bool = False) -> None:
         why = "was released" if released else "is another engine's" if foreign else "is unknown to this engine"
@@ -196,7 +242,14 @@ class UnknownEncoding(RequestError):
 
 
 class ContextOverflow(RequestError):
-    """A call would reach past the model's context. Nothing is ever truncated."""
+    """Raised when a call would need positions beyond the model's context. Nothing is ever truncated.
+
+    Read fewer messages, place them closer together, or lower `max_tokens`.
+
+    Attributes:
+        needed: Positions that the call needs, in tokens.
+        limit: Positions that the model has, in tokens.
+    """
 
     def __init__(self, needed: int, limit: int, model: str | None = None) -> None:
         which = "the model" if model is None else f"the model {model!r}"
@@ -208,14 +261,18 @@ class ContextOverflow(RequestError):
 
 
 class CallFailed(AgentchoError):
-    """The forward failed for one call, alone or with what it made for itself, or no token could be chosen for it, which
-    is not transient. Its batch goes on without it."""
+    """Raised when the forward pass of one call fails, or no token can be sampled for it. Other calls of its batch go
+    on.
+
+    A failed forward pass is transient, so a repeated call may succeed. Read fewer messages or lower `max_tokens` if
+    memory was short. Failed sampling is not transient.
+    """
 
     transient = True
 
     @classmethod
     def of(cls, cause: BaseException) -> CallFailed:
-        """Its forward raised `cause`."""
+        """Return the error for a forward pass that raised `cause`."""
         error = cls(
             f"the model's forward failed for this call alone ({type(cause).__name__}: {cause}); read fewer messages or "
             "lower max_tokens where memory was short, else report it"
@@ -225,7 +282,7 @@ class CallFailed(AgentchoError):
 
     @classmethod
     def memory(cls, tokens: int, device: str) -> CallFailed:
-        """Its device has no memory for so many tokens more, beside the store and what other calls say."""
+        """Return the error for a device without memory for `tokens` more tokens of running calls."""
         return cls(
             f"{device} has no memory left for {tokens} tokens more that running calls say; run fewer calls at once, "
             "lower max_tokens, or load the engine with a smaller store_tokens"
@@ -233,14 +290,17 @@ class CallFailed(AgentchoError):
 
     @classmethod
     def sampling(cls) -> CallFailed:
-        """No token can be chosen: the same logits come again."""
+        """Return the error for a call without a finite logit. Repeating the call would give the same logits."""
         error = cls("sampling failed for this call alone: no finite logit among the tokens it may say")
         error.transient = False
         return error
 
 
 class CallbackFailed(AgentchoError):
-    """What a call brought with it, a guard or a function that hears of it, raised. That call is dropped."""
+    """Raised when a function that belongs to a call raises: a guard, a listener or a `Person`.
+
+    The call is dropped. Fix the function; its error is the `__cause__`.
+    """
 
     def __init__(self, what: str, cause: BaseException) -> None:
         super().__init__(f"{what} of this call raised {type(cause).__name__}, so it was dropped; mend that function")
@@ -248,7 +308,14 @@ class CallbackFailed(AgentchoError):
 
 
 class StoreFull(AgentchoError):
-    """A call needs more in the store at once than there can be."""
+    """Raised when a call needs more room at once than the store has.
+
+    Lower `max_tokens`, read fewer messages in one call, or load the engine with larger `store_tokens`.
+
+    Attributes:
+        needed: Tokens that the call needs at once, its context included.
+        room: Tokens that the store has room for.
+    """
 
     def __init__(self, needed: int, room: int) -> None:
         super().__init__(
@@ -259,7 +326,14 @@ class StoreFull(AgentchoError):
 
 
 class StoreDamaged(AgentchoError):
-    """Stored keys, labels or counts are not what they were. `file`: one on disk is not, and nothing of it is read."""
+    """Raised when stored keys, values, labels or counts differ from what was written.
+
+    Load the engine again. A damaged file on disk is not read, and its encodings are computed again; check what else
+    writes there.
+
+    Attributes:
+        file: The damaged file on disk. None if the damage is in memory.
+    """
 
     def __init__(self, what: str, file: Path | None = None) -> None:
         new, again = "Load the engine anew; if it comes again, report it", "It is made again; see who else writes there"
@@ -268,18 +342,24 @@ class StoreDamaged(AgentchoError):
 
 
 class EngineFailed(AgentchoError):
-    """A device failed, or the engine itself. Every call under way is dropped; stored encodings are untouched."""
+    """Raised when a device or the engine itself fails. All running calls are dropped; stored encodings are intact.
+
+    The error is transient: submit the calls again.
+    """
 
     transient = True
 
     @classmethod
     def of(cls, cause: BaseException) -> EngineFailed:
-        """A forward raised `cause`."""
+        """Return the error for a forward pass that raised `cause`."""
         return cls(f"the model's forward failed ({type(cause).__name__}: {cause}); the calls in it were dropped")
 
 
 class Overloaded(AgentchoError):
-    """More requests at once than a choreographer takes. Nothing of this one was begun."""
+    """Raised when a choreographer already has as many requests as it takes. Nothing was begun for this one.
+
+    The error is transient: wait for other requests to end, play fewer games at once, or raise `max_requests`.
+    """
 
     transient = True
 
@@ -291,14 +371,23 @@ class Overloaded(AgentchoError):
 
 
 class EngineClosed(AgentchoError):
-    """The choreographer ended while the request waited, or before it was made; or the engine was closed."""
+    """Raised when an engine is used after `close`, or a request is made or still waiting when its choreographer ends.
+
+    Load another engine, or open another choreographer.
+    """
 
     def __init__(self, what: str = "the choreographer has shut down; open a new one to go on") -> None:
         super().__init__(what)
 
 
 class EngineBusy(AgentchoError):
-    """A second choreographer, thread or direct call on a network that somebody has. Nothing of it was begun."""
+    """Raised when a second choreographer, thread or direct call uses an engine that has an owner. Nothing was begun.
+
+    Wait until the owner has ended, play all games on one choreographer, or load another engine.
+
+    Attributes:
+        first: What owns the engine, in words.
+    """
 
     def __init__(self, first: str) -> None:
         super().__init__(
@@ -309,8 +398,10 @@ class EngineBusy(AgentchoError):
 
 
 class AudienceError(AgentchoError, ValueError):
-    """A name that names nobody in the cast, two agents at once, or no message that a view could name; or a word that
-    cannot name an agent at all. `names` are what there is to name (None: nothing is listed), and `are` says so."""
+    """Raised when a name matches no agent, two agents, or no message of a view, or cannot name an agent.
+
+    Use one of the names that the message lists. Names are exact.
+    """
 
     def __init__(self, what: str, names: Iterable[str] | None = None, are: str = "the cast is") -> None:
         there = [] if names is None else [f"{are}: {', '.join(sorted(names)) or '(empty)'}. Names are exact"]
@@ -318,10 +409,15 @@ class AudienceError(AgentchoError, ValueError):
 
 
 class LeakageError(AgentchoError):
-    """A read was refused before any tensor was touched.
+    """Raised when a call would read what its caller may not, or tell a tool or a vendor what others may not learn.
 
-    `path` leads from the message that was to be read to the one that its encoding carries; one id: read directly; none:
-    an encoding was to be read of which nothing is known, and unknown is never clean.
+    The call is refused before any tensor is touched. Leave the message out of the view, or release its words to a wider
+    audience.
+
+    Attributes:
+        reader: The agent whose call was refused.
+        path: Ids from the message that was to be read to the one that its encoding carries. A single id is a direct
+            read. An empty path means that nothing is known of the encoding, and unknown is never clean.
     """
 
     def __init__(self, reader: str, path: Sequence[str], encoding: int | None = None) -> None:
@@ -339,7 +435,7 @@ class LeakageError(AgentchoError):
 
     @classmethod
     def vendor(cls, reader: str, message: str, author: str, own: str | None, vendor: str) -> LeakageError:
-        """A private message was to be sent to another vendor's model. Nothing was sent."""
+        """Return the error for a private message that was to be sent to another vendor's model. Nothing was sent."""
         error = cls(reader, (message,))
         error.args = (
             f"{reader} may not send message {message} to {vendor}: it is private, and the model of {author}, who said "
@@ -350,16 +446,20 @@ class LeakageError(AgentchoError):
 
     @classmethod
     def sink(cls, caller: str, tool: str, why: str, messages: Sequence[str]) -> LeakageError:
-        """A call of a tool was not run. `why` says what is wrong with its `messages`, and what to do."""
+        """Return the error for a tool call that was not run. `why` says what is wrong with `messages`."""
         error = cls(caller, messages)
         error.args = (f"the call of {tool} by {caller} was not run: {why}",)
         return error
 
 
 class ConfigError(AgentchoError, ValueError):
-    """Options that contradict each other, or of which there is none by that name: what was asked for cannot be.
-    `option` is the name of the one option that is wrong (None: several together, or it has no name), and `reason` says
-    what is wrong with it; the error's words are both. The command line reports such an error as a usage error."""
+    """Raised for options that do not exist, have a wrong value, or contradict each other. The command line reports it
+    as a usage error.
+
+    Attributes:
+        reason: What is wrong.
+        option: The option that is wrong. None if there are several, or it has no name.
+    """
 
     def __init__(self, reason: str, option: str | None = None) -> None:
         super().__init__(reason if option is None else f"{option}: {reason}")
@@ -367,11 +467,11 @@ class ConfigError(AgentchoError, ValueError):
 
 
 class ArgumentError(ConfigError, TypeError):
-    """An argument of the wrong type."""
+    """Raised when an argument of a function has the wrong type. Pass a value of the type that the message names."""
 
 
 class ExtraMissing(AgentchoError, ImportError):
-    """Libraries that only some users need are not installed."""
+    """Raised when an optional library is not installed. The message has the `pip install` command."""
 
     def __init__(self, libraries: Sequence[str], extras: Sequence[str], what: str) -> None:
         needed = f"{', '.join(libraries)} {'is' if len(libraries) == 1 else 'are'} needed {what}"
@@ -379,14 +479,25 @@ class ExtraMissing(AgentchoError, ImportError):
 
 
 class TuneError(AgentchoError, ValueError):
-    """An adapter cannot be trained on these traces, or no further."""
+    """Raised when an adapter cannot be trained on the given traces, or its training cannot go on.
+
+    Correct the traces or options that the message names.
+    """
 
     def __init__(self, where: str, what: str) -> None:
         super().__init__(f"{where}: {what}")
 
 
 class LimitReached(AgentchoError):
-    """A limit ended a game. `Game` records it as an outcome, whether or not the error is caught; it is no failure."""
+    """Raised by the verb that reaches a limit of `Limits`. The limit is the game's outcome, not a failure.
+
+    The game ends whether or not the error is caught. Raise the limit to play longer.
+
+    Attributes:
+        limit: What is limited: "tokens", "messages" or "seconds".
+        who: The agent that reached the limit, or "the game".
+        value: The limit.
+    """
 
     def __init__(self, limit: str, who: str, value: float) -> None:
         super().__init__(f"{who} reached the limit of {value:g} {limit}; raise it in the limits to go on longer")
@@ -396,8 +507,13 @@ class LimitReached(AgentchoError):
 
 
 class GamesFailed(AgentchoError):
-    """Errors ended games of a run; the others are whole. `failed` says of each game what, and where; `frames` those of
-    the user's code that its error came through, for `lines`, which have the same ones once."""
+    """Raised by `Played.check` and by commands when errors ended games of a run. The other games are complete.
+
+    Read the listed errors; a recorded run has the tracebacks in outcomes.jsonl.
+
+    Attributes:
+        lines: The error as lines of text, with the frames of your code below each game.
+    """
 
     code = 1
 
@@ -423,29 +539,41 @@ class GamesFailed(AgentchoError):
 
 
 class PersonLeft(AgentchoError):
-    """Who plays an agent has gone, and nobody answers for it. Ends the games in which it played."""
+    """Raised when a person who plays an agent leaves. It ends the games of that agent, which can be resumed."""
 
     code = 1
 
 
 class WorkersLost(AgentchoError):
-    """There are no workers to play games, they cannot take part, or they died."""
+    """Raised when a cluster cannot be reached, has no room for the workers, or its workers are refused or die.
+
+    Start the cluster, or ask for fewer workers or GPUs.
+    """
 
 
 class AnswerInvalid(AgentchoError):
-    """What was said is not what was asked for, though its form is."""
+    """Raised when constrained text is not a usable answer, such as JSON that its model's own validators refuse.
+
+    Put the rule into the schema, raise `max_tokens`, or ask again.
+    """
 
 
 class ToolFailed(AgentchoError):
-    """A tool cannot be had at all, or the server that it is on is gone: it ends the game that needs it. What is wrong
-    with a single call is told to the model instead."""
+    """Raised when a tool is not available, or its server is gone. It ends the game, and is transient.
+
+    An error of a single tool call does not raise this. The model gets that error as the result of the call.
+    """
 
     code, transient = 1, True
 
 
 class EndpointFailed(AgentchoError):
-    """A server of models refused a request, did not answer it, or broke its answer off. `status` is HTTP's (None: there
-    was none); `transient` where the same request may be answered later."""
+    """Raised when a model server refuses a request, does not answer it, or breaks its answer off.
+
+    Attributes:
+        status: The HTTP status. None if there was no response.
+        transient: Whether the same request may succeed later.
+    """
 
     code = 1
 
@@ -455,11 +583,11 @@ class EndpointFailed(AgentchoError):
 
 
 class ScenarioError(AgentchoError):
-    """A scenario cannot be found, read or set up, or does what no scenario may."""
+    """Raised when a scenario cannot be read or set up, or does something that no scenario may. Correct its code."""
 
 
 class ScenarioNotFound(ScenarioError):
-    """No path and no scenario or agent of that name."""
+    """Raised when a name is neither a path nor a known scenario or agent. `agentcho ls` lists the known names."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         there = sorted(known)
@@ -469,32 +597,46 @@ class ScenarioNotFound(ScenarioError):
 
 
 class TaskError(ScenarioError, ValueError):
-    """Tasks that cannot be read, or not be played; `line` counts from 1, None: the whole set."""
+    """Raised when a task set does not exist, cannot be read, or has too few tasks or tasks of the wrong kind.
+
+    Correct the file at the line that the message gives, or choose another set.
+    """
 
     def __init__(self, source: str, line: int | None, what: str) -> None:
         super().__init__(f"tasks {source}{f':{line}' if line else ''}: {what}")
 
 
 class RecordError(AgentchoError):
-    """A run, a trace or a report cannot be used."""
+    """Raised when a run, a trace or a report cannot be used."""
 
 
 class RecordNotFound(RecordError):
-    """No run of that id or path."""
+    """Raised when no run has the given id or path. `agentcho ls --runs` lists the recorded runs."""
 
     def __init__(self, run: str, folder: Path) -> None:
         super().__init__(f"no run {run!r} in {folder}; `agentcho ls --runs` lists them")
 
 
 class RecordBroken(RecordError, ValueError):
-    """A file is damaged somewhere else than in its last line, or is not what it is given for."""
+    """Raised when a file is damaged anywhere but in its last line, or has another format than its use needs.
+
+    Restore the file, or do what the message says.
+    """
 
     def __init__(self, where: object, what: str, remedy: str = "restore the file or delete that line") -> None:
         super().__init__(f"{where}: {what}; {remedy}")
 
 
 class RecordInUse(RecordError):
-    """Somebody else is writing: two writers would lose each other's lines."""
+    """Raised when another process is writing the record, because two writers would lose each other's lines.
+
+    Wait for that process to end, or stop it.
+
+    Attributes:
+        pid: Its process id.
+        host: Its machine.
+        since: When it began to write.
+    """
 
     def __init__(self, what: Path, pid: int, host: str, since: str) -> None:
         told = f"{what} is being written by process {pid} on {host}, since {since}"
@@ -505,7 +647,13 @@ class RecordInUse(RecordError):
 
 
 class CannotWrite(RecordError):
-    """The system refuses a write: before anything was begun, or later, when what was finished before is whole."""
+    """Raised when the operating system refuses a write.
+
+    Give another path. If the run had begun, what was finished is kept; free the path and resume.
+
+    Attributes:
+        path: The file or folder.
+    """
 
     def __init__(self, path: Path, reason: str, begun: bool = True) -> None:
         kept = "What was finished before is kept; the same command, or --resume, goes on from there"
@@ -515,15 +663,18 @@ class CannotWrite(RecordError):
 
 
 class ResumeMismatch(RecordError):
-    """What is there was made otherwise than what is asked for, or a game begun again departs from its record."""
+    """Raised when a record was made with other options or other code, or a resumed game departs from its record.
+
+    Ask for the same thing as before, give another `out`, or accept the changed sources.
+    """
 
     @classmethod
     def holds(cls, where: Path, what: str, changed: Sequence[str]) -> ResumeMismatch:
-        """A folder or file with what was asked for otherwise."""
+        """Return the error for a folder or file that holds results of other options."""
         return cls(f"{where} holds {what}: {', '.join(changed)} differ. Give another --out, or ask as before")
 
     @classmethod
     def departs(cls, game: int, message: str, how: str) -> ResumeMismatch:
-        """A game that says another thing than it had said; `how` quotes nobody."""
+        """Return the error for a game that departs from its record. `how` must not quote what anybody said."""
         remedy = "Its code, or what it draws on, is not what it was; undo that, or play the run anew"
         return cls(f"game {game} departs from its record: {message} {how}. {remedy}", 1)

@@ -1,6 +1,6 @@
 """The events of a run, for the display, the record and other listeners.
 
-Does not know: who listens.
+Games only report what happens, so that a listener can be added without changing them. Does not know: who listens.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """A message is being generated. `thought`: it is what a model thinks before another one."""
+    """A message is being generated. `thought` marks what a model thinks before another message."""
 
     game: int
     id: str
@@ -50,29 +50,32 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class FirstToken:
-    """The first token of a message has come, and its `Token` event follows: all that is known of the message by now,
-    with the encodings that it attends to. Of a model behind an API: its prompt is about to be sent."""
+    """The first token of a message has come, and its `Token` event follows.
+
+    The entry has everything known of the message by now, with the encodings that it attends to. For a model behind an
+    API, its prompt is about to be sent.
+    """
 
     entry: TranscriptEntry
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A message has ended, with its provenance: it is whole, or `entry.ended` says why not."""
+    """A message has ended, with its provenance. It is complete, or `entry.ended` tells why not."""
 
     entry: TranscriptEntry
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """At the end of a game: encodings that are on no message's line of the transcript."""
+    """At the end of a game, encodings that are on no message's line of the transcript."""
 
     encodings: EncodingsEntry
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A person has said what a message is to say; it is encoded next."""
+    """A person has typed the text of a message. It is encoded next."""
 
     game: int
     id: str
@@ -81,8 +84,16 @@ class Typed:
 
 @dataclass(frozen=True, slots=True)
 class Calling:
-    """An agent's call of a tool, message `id`, is about to be made, the `attempt`th time that its game is begun.
-    `release`: it is let run whatever its arguments were made from."""
+    """A tool call of an agent is about to be made.
+
+    Attributes:
+        game: Number of the game.
+        id: Id of the message that makes the call.
+        use: The tool, and what was declared of it.
+        release: Whether the call may run whatever its arguments were made from.
+        idempotent: Whether calling twice does no more than calling once.
+        attempt: How often the game has begun.
+    """
 
     game: int
     id: str
@@ -94,7 +105,7 @@ class Calling:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """It has ended, in whichever way, after so many seconds."""
+    """A tool call has ended, in whichever way, after some seconds."""
 
     game: int
     id: str
@@ -108,9 +119,19 @@ Sink = Callable[[Event], None]
 
 
 class Stepped(NamedTuple):
-    """A step of an engine, which all games of a run share: its `number`, the tokens it fed and sampled, the encodings
-    it finished, the calls it failed, the share of the store that is held after it. `began` and `ended` are seconds of
-    `time.perf_counter`. `engine`: the model's name (None: the run's own)."""
+    """One step of an engine, which all games of a run share.
+
+    Attributes:
+        engine: Name of the model. None for the run's own.
+        number: Number of the step.
+        fed: Tokens that it fed.
+        sampled: Tokens that it sampled.
+        finished: Encodings that it finished.
+        failed: Calls that it failed.
+        held: Share of the store that is held after it.
+        began: When it began, in seconds of `time.perf_counter`.
+        ended: When it ended, in seconds of `time.perf_counter`.
+    """
 
     engine: str | None
     number: int
@@ -125,15 +146,17 @@ class Stepped(NamedTuple):
 
 @runtime_checkable
 class Watching(Protocol):
-    """A sink that hears of engine steps too."""
+    """A sink that receives engine steps too."""
 
     def __call__(self, event: Event, /) -> None: ...
     def stepped(self, step: Stepped) -> None: ...
 
 
 class Counting:
-    """A sink that calls `tell` with the number of games that are over, of `of`: `done` to begin with, and then at the
-    end of each message and each game. `what` may change meanwhile."""
+    """A sink that reports how many games are over.
+
+    It calls `tell` with `done` of `of` first, and then at the end of each message and each game. `what` may be changed.
+    """
 
     def __init__(self, tell: ProgressCallback, of: int, done: int = 0, what: str = "games") -> None:
         self._tell = tell

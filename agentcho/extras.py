@@ -1,4 +1,7 @@
-"""Libraries that a game does without, what to install where one is missing, and how large ones are imported."""
+"""Optional libraries: which extra installs them, and how large ones are imported.
+
+An error for a missing library can then name the command that installs it.
+"""
 
 from __future__ import annotations
 
@@ -50,13 +53,14 @@ LIBRARIES: Mapping[Extra, Mapping[str, str]] = {
     "tune": {"peft": "peft"},
     "vllm": {"vllm": "vllm"},
 }
-"""What each extra of the package is there for: the modules, and what their libraries are called where one installs
-them."""
+"""The modules that each extra provides, with the names under which their libraries are installed."""
 
 
 def require(what: str, *extras: Extra) -> None:
-    """`ExtraMissing` where a library of these extras is not installed; nothing is imported. `what` ends the sentence
-    "… is needed", such as "to train adapters"."""
+    """Raise `ExtraMissing` if a library of these extras is not installed. Nothing is imported.
+
+    `what` ends the sentence "... is needed", such as "to train adapters".
+    """
     lacking = {extra: [name for module, name in LIBRARIES[extra].items() if not _installed(module)] for extra in extras}
     short = [extra for extra, names in lacking.items() if names]
     if short:
@@ -69,8 +73,11 @@ def _installed(module: str) -> bool:
 
 @contextmanager
 def importing() -> Iterator[None]:
-    """A context in which no garbage is collected. What modules bring is none, and looking through all of it again and
-    again takes a sixth of the time that torch and transformers take to import."""
+    """A context without garbage collection.
+
+    Imported modules are not garbage, and searching them again and again takes a sixth of the time that torch and
+    transformers take to import.
+    """
     collected = gc.isenabled()
     gc.disable()
     try:

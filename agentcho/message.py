@@ -1,9 +1,9 @@
 """Messages, audiences, and the names in them: what was said, by whom, and who may read it.
 
-What may name an agent is checked here, for live games, traces and records alike; a word of a user's becomes exactly a
-`str` before it decides anything, for a subclass can answer one thing when it is checked and another when it is looked
-up. A message is immutable. Its audience is fixed before its first token; to widen it is to say the same tokens
-again as a new message. Does not know: encodings, engines, how a message came to be spoken.
+A message is immutable. Its audience is fixed before its first token; to widen it, the same tokens are said again as a
+new message. Names are checked here for live games, traces and records alike. A word from a user becomes exactly a `str`
+before it decides anything, because a subclass can change between check and use. Does not know: encodings, engines, how
+a message came to be spoken.
 """
 
 from __future__ import annotations
@@ -21,38 +21,41 @@ from agentcho.errors import AudienceError, nearest, shown
 
 Kind = Literal["prefill", "decode"]
 Role = Literal["system", "user", "assistant", "tool"]
-"""Who a message is from, for the model: "tool" is the result of a function that it called."""
+"""Who a message is from, as models see it. "tool" is the result of a function that the model called."""
 Part = Literal["part", "system-begin", "system-end", "user-begin", "user-end", "assistant-begin", "assistant-end"]
-"""A piece of a message that is encoded in several: "user-begin" has the framing of a user's message before its words
-and none after them, "user-end" has it after them alone, and "part" has none. A server cuts prompts so; games do not."""
+"""A piece of a message that is encoded in several. "user-begin" has the framing of a user's message before its words
+and none after them, "user-end" has it only after them, and "part" has none. A server cuts prompts in this way; games do
+not."""
 MANY = 1 << 17
-"""Names that an audience may have."""
+"""Maximum number of names in an audience."""
 EVERYBODY = "everyone"
 SCENARIO = "scenario"
 DEFAULT_PROMPT = "default"
 UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
-"""Letters, marks and signs of other kinds that nobody sees either."""
+"""Letters, marks and signs of other categories that are invisible too."""
 CAST = re.compile(r"[a-z][a-z0-9_-]*")
 
 
 def is_default_prompt(id: str) -> bool:
-    """Whether the message of this id is what a chat template writes for agents without a system prompt. That an agent
-    reads it tells that it has none of its own, which is nobody else's: others are not told that it does, and what they
-    read of its words is not encoded over it."""
+    """Return whether this is the id of a chat template's default system prompt, for agents without one of their own.
+
+    That an agent reads it tells that it has none of its own, which is private. Others are not told, and what they read
+    of the agent's words is not encoded over it.
+    """
     author, _, word = id.partition(".")
     return author == SCENARIO and word.partition("-")[0] == DEFAULT_PROMPT
 
 
 def exact(word: object) -> str:
-    """A word as nothing but its characters. `AudienceError`: it is no text."""
+    """Return a word as a plain `str`. Raises `AudienceError` if it is not text."""
     if not isinstance(word, str):
         raise _unfit(word, f"it is of type {type(word).__name__}, and a name is text")
     return str.__str__(word)
 
 
 def agent_name(word: object) -> str:
-    """A name that an agent may have, wherever it comes from. `AudienceError`: it is none."""
+    """Return a name that an agent may have, wherever it comes from. Raises `AudienceError` for another one."""
     said = exact(word)
     if not said.strip() or said != said.strip():
         raise _unfit(said, "it is empty, or begins or ends with a space")
@@ -64,7 +67,7 @@ def agent_name(word: object) -> str:
 
 
 def cast_name(word: object) -> str:
-    """A name that an agent may have in a live game: shorter to write, and the beginning of its messages' ids."""
+    """Return a name that an agent may have in a live game. It is short to write, and begins the ids of its messages."""
     said = agent_name(word)
     if not CAST.fullmatch(said):
         raise _unfit(said, "it takes a lower-case letter, then lower-case letters, digits, - and _")
@@ -72,20 +75,23 @@ def cast_name(word: object) -> str:
 
 
 def natural(name: str | None) -> tuple[tuple[tuple[int, str], ...], str]:
-    """The key that sorts names as people count: agent2 before agent10, what has no name first. Numbers are those of the
-    digits 0 to 9; names that differ in nothing else, as agent1 and agent01, stand as their text does."""
+    """Return a key that sorts names by the numbers in them: agent2 before agent10, None first.
+
+    Numbers are made of the digits 0 to 9. Names that differ only in leading zeros, such as agent1 and agent01, sort as
+    text.
+    """
     parts = enumerate(re.split("([0-9]+)", name or ""))  # those at odd places are numbers
     return tuple(_counted(part) if place % 2 else (0, part) for place, part in parts), name or ""
 
 
 def _counted(digits: str) -> tuple[int, str]:
-    """A number of any length: the longer one is the larger."""
+    """Return a key for a number of any length, by which the longer one is larger."""
     bare = digits.lstrip("0")
     return len(bare), bare
 
 
 def framed_as(role: str) -> tuple[str, bool, bool]:
-    """The role whose framing a message of `role` has, whether it has the opening, and whether it has the closing."""
+    """Return the role whose framing a message of `role` has, whether it has the opening, and whether the closing."""
     whole, _, end = role.rpartition("-")
     if role == "part":
         return "user", False, False
@@ -93,7 +99,7 @@ def framed_as(role: str) -> tuple[str, bool, bool]:
 
 
 def called(cls: str) -> str:
-    """What a scenario or an agent is called that says no name, by that of its class."""
+    """Return the name of a scenario or an agent that has none, from the name of its class."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls).lower()
 
 
@@ -106,29 +112,53 @@ def _unfit(word: object, why: str) -> AudienceError:
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """The agents that may read a message, by name. `members=None` means everyone, agents that join later included: it
-    is more than the list of all names, and only everyone covers everyone.
+    """The agents that may read a message, by name.
+
+    Args:
+        members: Their names. None means everyone, agents that join later included. That is more than a list of all
+            names, so only everyone covers everyone.
     """
 
     members: frozenset[str] | None
 
     def includes(self, agent: str) -> bool:
-        """Whether the agent of that name may read the message."""
+        """Return whether an agent may read the message.
+
+        Args:
+            agent: The agent's name.
+
+        Returns:
+            True if the agent is in the audience.
+        """
         return self.members is None or agent in self.members
 
     def covers(self, other: Audience) -> bool:
-        """Whether every reader of `other`, now or later, is also a reader here (self ⊇ other)."""
+        """Return whether every reader of `other`, now or later, is also a reader here (self ⊇ other).
+
+        Args:
+            other: Another audience.
+
+        Returns:
+            True if this audience covers `other`.
+        """
         if self.members is None:
             return True
         return other.members is not None and other.members <= self.members
 
     def both(self, *others: Audience) -> Audience:
-        """The audience of those who are in this audience and in all `others`."""
+        """Return the audience of those who are in this audience and in all others.
+
+        Args:
+            *others: Other audiences.
+
+        Returns:
+            The intersection.
+        """
         known = [each.members for each in (self, *others) if each.members is not None]
         return Audience(frozenset.intersection(*known)) if known else self
 
     def to_json(self) -> str | list[str]:
-        """`"everyone"` or the sorted names: the form in transcripts and traces."""
+        """Return `"everyone"` or the sorted names, as transcripts and traces have them."""
         return "everyone" if self.members is None else sorted(self.members)
 
     def __str__(self) -> str:
@@ -140,10 +170,11 @@ EVERYONE = Audience(None)
 
 
 def audience(names: Audience | Iterable[str] | str, cast: Iterable[str] | None = None) -> Audience:
-    """Read an audience as users write it: `"everyone"`, one exact name, or several.
+    """Return an audience from what users write: `"everyone"`, one exact name, or several.
 
-    With `cast`, every name must be in it; a substring or another spelling is an `AudienceError`. Without, each must be
-    one that an agent may have. What comes out is made anew, of exact words: nothing that is given can change it.
+    With `cast`, every name must be in it, with its exact spelling. Otherwise every name must be one that an agent may
+    have. The result is made of plain strings, so that nothing that is given can change it. Raises `AudienceError` for
+    other names.
     """
     given = _members(names)
     if given is None:
@@ -158,7 +189,7 @@ def audience(names: Audience | Iterable[str] | str, cast: Iterable[str] | None =
 
 
 def _unknown(names: Sequence[str], cast: Iterable[str]) -> str:
-    """What is wrong with names that nobody in the cast has."""
+    """Return what is wrong with names that no agent in the cast has."""
     told = f"no agent named {', '.join(map(shown, names))}"
     if any(" " in name for name in names):
         return (
@@ -169,7 +200,7 @@ def _unknown(names: Sequence[str], cast: Iterable[str]) -> str:
 
 
 def _members(names: Audience | Iterable[str] | str) -> Iterable[str] | None:
-    """The words of an audience, in whatever form it came; None: everyone."""
+    """Return the words of an audience in any form, or None for everyone."""
     if isinstance(names, Audience):
         return names.members
     if isinstance(names, str):
@@ -183,7 +214,16 @@ def _members(names: Audience | Iterable[str] | str) -> Iterable[str] | None:
 
 
 class Metadata(NamedTuple):
-    """What views and policies may see of a message: everything but its words and their length."""
+    """What views and policies see of a message: everything but its text and its length.
+
+    Attributes:
+        id: Id of the message: its author and a number, such as "ann.3".
+        kind: "prefill" for known text, "decode" for generated text.
+        role: Role of the message for models.
+        author: The agent that said it. None for the scenario.
+        audience: Who may read it.
+        parents: Ids of the messages that its author read, in prompt order.
+    """
 
     id: str
     kind: Kind
@@ -194,18 +234,22 @@ class Metadata(NamedTuple):
 
 
 class Words(NamedTuple):
-    """What a message says, in text and in token ids.
+    """What a message says, as text and as token ids.
 
-    `text` is what was said, without the `header` that its author was given, framing, and a stop string. `tokens` are
-    all ids that were fed, framing and closing included, BOS not; within them, `content` is the (start, stop) of header
-    and text, and `sampled` that of what was sampled: (n, n) where nothing was, None for a message of known text.
-    `stopped` says what ended a decode, and `stop_reason` which stop string or which of its `stop_token_ids` did.
-    `canonical`: the content ids are those that header and text encode to; otherwise the ids say more than the text
-    does.
-
-    `thought` is there where a model thought before it spoke: the (start, stop) of the ids of its thought, marks
-    included. `text` is then the thought alone, while `tokens` also hold what was said after it. `said`: those words as
-    a message without the thought, until the two are told apart; no record has them.
+    Attributes:
+        header: The beginning that its author was given.
+        text: What was said after the header, without framing and without a stop string.
+        tokens: All ids that were fed, framing and closing included, BOS excluded.
+        content: (start, stop) of header and text within `tokens`.
+        sampled: (start, stop) of the sampled ids within `tokens`; (n, n) if nothing was sampled. None for a message of
+            known text.
+        stopped: What ended a decode: "stop", "stop_string", "stop_token", "max_tokens" or "forced".
+        canonical: Whether the content ids are those that header and text encode to. Otherwise the ids say more than the
+            text.
+        stop_reason: The stop string, or the id of `stop_token_ids`, that ended a decode.
+        thought: (start, stop) of the ids of a thought before the message, marks included. `text` is then the thought
+            alone, and `tokens` also hold what was said after it.
+        said: The message without its thought, until the two are separated. No record has it.
     """
 
     header: str
@@ -222,12 +266,23 @@ class Words(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message that has ended.
+    """One finished message. Its text is not shown by `repr`.
 
-    `parents` are the ids of the messages that its author read, in prompt order; `offsets` and `new_offset` the absolute
-    positions that were asked for (None: right after the preceding message). `author` is None for messages of the
-    scenario. `words` are what it says; each part of them can be read from the message itself. `thoughts` is the message
-    of what its author thought before, on messages that a verb or a run's results gave (None: nothing).
+    Attributes:
+        id: Id of the message: its author and a number, such as "ann.3".
+        game: Number of its game, from 0.
+        kind: "prefill" for known text, "decode" for generated text.
+        role: Role of the message for models: "system", "user", "assistant" or "tool".
+        author: The agent that said it. None for the scenario.
+        audience: Who may read it.
+        parents: Ids of the messages that its author read, in prompt order.
+        words: Its text and token ids. Each part can also be read from the message itself.
+        name: The name that framing shows, if the chat template can. None for none.
+        offsets: Positions in tokens that were asked for its parents, None for a parent right after the one before. None
+            if no position was asked for.
+        new_offset: Position in tokens that was asked for the message itself. None means right after its last parent.
+        thoughts: The message of what its author thought first, on messages that a verb or a run's results returned.
+            None if there is none.
     """
 
     id: str
@@ -245,38 +300,40 @@ class Message:
 
     @property
     def thought(self) -> str:
-        """What its author thought before it said this, where its model thinks in the open; mostly nothing. What a
-        model thought until its tokens were used up is here too, and then `text` is empty."""
+        """What the author's model thought before it said this, if its template shows thoughts. Otherwise empty.
+
+        If the thought used up all tokens, `text` is empty.
+        """
         return "" if self.thoughts is None else self.thoughts.text
 
     @property
     def header(self) -> str:
-        """What its author was given to begin with."""
+        """The beginning that its author was given."""
         return self.words.header
 
     @property
     def text(self) -> str:
-        """What it says after its header."""
+        """The text after the header."""
         return self.words.text
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """All ids that were fed: see `Words`."""
+        """All token ids that were fed (see `Words`)."""
         return self.words.tokens
 
     @property
     def content(self) -> tuple[int, int]:
-        """The (start, stop) of header and text within `tokens`."""
+        """(start, stop) of header and text within `tokens`."""
         return self.words.content
 
     @property
     def sampled(self) -> tuple[int, int] | None:
-        """The (start, stop) of what was sampled within `tokens`."""
+        """(start, stop) of the sampled ids within `tokens`. None for a message of known text."""
         return self.words.sampled
 
     @property
     def stopped(self) -> str | None:
-        """What ended a decode: "stop", "stop_string", "stop_token", "max_tokens", "forced"."""
+        """What ended a decode ("stop", "stop_string", "stop_token", "max_tokens" or "forced"). None otherwise."""
         return self.words.stopped
 
     @property
@@ -285,19 +342,19 @@ class Message:
         return self.words.canonical
 
     def saying(self, **changes: Any) -> Message:
-        """The same message with other words, by the names of `Words`."""
+        """Return the same message with other words, by the names of `Words`."""
         return replace(self, words=self.words._replace(**changes))
 
     def __hash__(self) -> int:
         return hash((self.game, self.id))
 
     def __repr__(self) -> str:
-        """Who, what and to whom, without the words."""
+        """Show who said what kind of message to whom, without its text."""
         return f"<{type(self).__name__} {self.id} of game {self.game}: {self.kind}, {self.role}, to {self.audience}>"
 
     @property
     def metadata(self) -> Metadata:
-        """The message without its words."""
+        """The message without its text and its length."""
         return Metadata(
             id=self.id, kind=self.kind, role=self.role, author=self.author, audience=self.audience, parents=self.parents
         )

@@ -1,6 +1,6 @@
-"""Packages and modules that had other names in version 0.4: they import by those too, with a warning, until 0.6.
+"""Packages and modules that were renamed since version 0.4: the old names import with a warning until 0.6.
 
-What each module, class and function was called is in docs/renamed.json. Does not know: what is in the packages.
+docs/renamed.json lists the old name of each module, class and function. Does not know: what is in the packages.
 """
 
 from __future__ import annotations
@@ -29,21 +29,23 @@ ROOMS = {
     "agentcho.toolsets": "agentcho.games.tools",
     "agentcho.understudy": "agentcho.runner.understudy",
 }
-"""The packages of today by the names that they had; and modules that tests import which `agentcho new` wrote."""
+"""Old names of packages, with those of today, and of modules that tests import which `agentcho new` wrote."""
 
 
 class OldNames(MetaPathFinder, Loader):
-    """Finds the packages of `ROOMS`, and what is in them, by their old names. It comes first: what finds files would
-    load the modules in such a package a second time."""
+    """Finds the packages of `ROOMS`, and their modules, by their old names.
+
+    It comes first among the finders, because the file finder would load the modules of such a package a second time.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """How an old name is loaded; None: it is none."""
+        """Return how an old name is loaded, or None if the name is not old."""
         return None if _today(fullname) is None else ModuleSpec(fullname, self)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """The package of today, which its old name stands for too."""
+        """Return the module of today, which its old name stands for too."""
         new = _today(spec.name)
         assert new is not None
         warn(f"{spec.name} is now {new}; the old name goes in 0.6", DeprecationWarning, stacklevel=2)
@@ -52,12 +54,12 @@ class OldNames(MetaPathFinder, Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Nothing is left to do but to give it back what the import system wrote over."""
+        """Restore what the import system overwrote. Nothing else is left to do."""
         module.__spec__ = self._own
 
 
 def _today(name: str) -> str | None:
-    """What a module is called now; None: it is not in one of these packages."""
+    """Return what a module is called now, or None if it is not in one of these packages."""
     head, rest = name, ""
     while head.count("."):
         if head in ROOMS:
@@ -68,6 +70,6 @@ def _today(name: str) -> str | None:
 
 
 def install() -> None:
-    """Let old names be found in this process, once."""
+    """Make old names importable in this process, once."""
     if not any(isinstance(each, OldNames) for each in sys.meta_path):
         sys.meta_path.insert(0, OldNames())

@@ -1,7 +1,7 @@
 """Scenarios: a cast, rules of play, typed options, an outcome and a score.
 
-Does not know: engines, records, the terminal. A scenario casts agents and awaits their verbs; it is the only
-one that sets audiences.
+A scenario casts agents and awaits their verbs. It is the only one that sets audiences. Does not know: engines, records,
+the terminal.
 """
 
 from __future__ import annotations
@@ -17,21 +17,52 @@ from agentcho.tasks import Problem, Task
 
 
 class Judged(NamedTuple):
-    """What a judge compares across ways of playing: the text, and the task that it was written for."""
+    """A text that a judge compares across ways of playing.
+
+    Attributes:
+        task: The task that the text was written for.
+        text: The text.
+    """
 
     task: str
     text: str
 
 
 class Scenario:
-    """A game's rules. Subclass it: set `name`, nest `Options` and `Outcome`, write `play` and `score`.
+    """The rules of a game.
 
-    The first line of the docstring is what `agentcho ls` shows. `tasks` names the task set that games draw from where
-    the run names none (see `task_set`; None: the scenario needs no tasks), and `kind` is the class of these tasks,
-    `Problem`, `Concepts`, `Vault` or `Vignette`. `options` has the values of `Options`.
+    Subclass it, nest `Options` and `Outcome`, and write `play` and, for numbers to compare games by, `score`. The first
+    line of the docstring is what `agentcho ls` shows.
 
-    Raises `ConfigError` for options that the model does not have, or that its validators refuse, and `ScenarioError`
-    for a class without a `play` of its own.
+    Args:
+        **options: Values of `Options`, by name.
+
+    Attributes:
+        name: The scenario's name. By default the name of its class in lower case, with hyphens between its words.
+        tasks: The task set that games draw from if the run names none: see `task_set`. None if the scenario needs no
+            tasks.
+        kind: The class of its tasks: `Problem` (the default), `Concepts`, `Vault` or `Vignette`.
+        options: The instance of `Options`.
+
+    Raises:
+        ConfigError: An option does not exist, or its validators refuse the value.
+        ScenarioError: The class defines no `play`.
+
+    Example::
+
+        class Greeting(agentcho.Scenario):
+            "One agent greets another."
+
+            class Outcome(agentcho.Scenario.Outcome):
+                greeting: str
+
+            async def play(self, game: agentcho.Game) -> Outcome:
+                ann = game.cast(agentcho.Agent, "ann")
+                game.cast(agentcho.Agent, "ben")
+                message = await ann.say("ben", prompt="Greet Ben.")
+                return self.Outcome(greeting=message.text)
+
+        agentcho.run(Greeting())
     """
 
     name: ClassVar[str]
@@ -39,17 +70,17 @@ class Scenario:
     kind: ClassVar[type[Task]] = Problem
 
     class Options(BaseModel):
-        """Typed options, a pydantic model; on the command line `--set key=value` sets one."""
+        """Typed options of the scenario, a frozen pydantic model. On the command line, `--set key=value` sets one."""
 
         model_config = ConfigDict(frozen=True, extra="forbid")
 
     class Outcome(BaseModel):
-        """What came of a game, a pydantic model: recorded as JSON, and shown by `agentcho show`."""
+        """The outcome of a game, a frozen pydantic model. It is recorded as JSON, and `agentcho show` shows it."""
 
         model_config = ConfigDict(frozen=True, extra="forbid")
 
     def __init_subclass__(cls, **more: Any) -> None:
-        """One that says no name is called after its class, as `agentcho ls` lists it."""
+        """Name a scenario without a name after its class, as `agentcho ls` lists it."""
         super().__init_subclass__(**more)
         if not hasattr(cls, "name"):
             cls.name = called(cls.__name__)
@@ -67,47 +98,90 @@ class Scenario:
             raise ConfigError(f"{self.name}: {_what(error)}. {there}") from error
 
     async def play(self, game: Any) -> Outcome:
-        """Play one game: cast the agents, let them act, and return the outcome. An error raised here ends this game
-        alone.
+        """Play one game: cast the agents, await their verbs, and return the outcome.
 
-        `game` is an `agentcho.Game`: say so where you override this, `async def play(self, game: Game) -> Outcome`.
-        The type is left open here because scenarios stand below games.
+        An error raised here ends this game alone.
+
+        Args:
+            game: The game, an `agentcho.Game`. Annotate it where you override this method: `async def play(self, game:
+                Game) -> Outcome`. The type is open here because scenarios are a layer below games.
+
+        Returns:
+            The outcome.
         """
         raise NotImplementedError
 
     def casts(self) -> tuple[str, ...]:
-        """Names of agents that it casts, beside those that its source casts by a literal name: those that an option
-        says. What is wrong with one is told before anything is played."""
+        """Return names of library agents that the options select, beside those that the source casts by a literal name.
+
+        They are checked before anything is played.
+
+        Returns:
+            The names. None by default.
+        """
         return ()
 
     def draws(self) -> int:
-        """How many tasks a game draws. Override it where that is not one."""
+        """Return how many tasks one game draws. Override it if that is not one.
+
+        Returns:
+            The number of tasks.
+        """
         return 1
 
     def paired(self, message: Metadata) -> bool:
-        """Whether `agentcho compare` forces this message to have the same words in all columns, those of the first.
-        By default none."""
+        """Return whether `agentcho compare` gives this message the same words in all columns: those of the first
+        column.
+
+        Args:
+            message: The message, without its text.
+
+        Returns:
+            False by default.
+        """
         return False
 
     def judged(self, outcome: Any) -> Judged | None:
-        """The text that `agentcho compare --judge` compares with that of the same game in another column. None: there
-        is nothing to judge."""
+        """Return the text that `agentcho compare --judge` compares with that of the same game in another column.
+
+        Args:
+            outcome: The outcome of the game.
+
+        Returns:
+            The text and its task. None, the default, if there is nothing to judge.
+        """
         return None
 
     def score(self, outcome: Any) -> dict[str, float]:
-        """Numbers to compare games by, by name. Those that are always 0 or 1 are treated as shares."""
+        """Return numbers to compare games by.
+
+        Args:
+            outcome: The outcome of the game.
+
+        Returns:
+            Numbers by name. Numbers that are 0 or 1 in every game are treated as shares.
+        """
         return {}
 
     @property
     def has_provenance(self) -> bool:
-        """Whether it has a `provenance` of its own."""
+        """Whether the scenario defines a `provenance` of its own."""
         return type(self).provenance is not Scenario.provenance
 
     def provenance(self, outcome: Any, behind: Mapping[str, Set[str]]) -> dict[str, float]:
-        """More numbers, of what could have reached whom through keys and values. `behind` has of each message that was
-        generated here the ids of all messages that could have influenced it, from what was really attended to: audits
-        find the same; those of models behind APIs, which show nothing of that, are left out. It is asked when the game
-        is over, so that no agent can act on it."""
+        """Return more numbers: what could have influenced whom through keys and values.
+
+        It is called when the game is over, so that no agent can act on it.
+
+        Args:
+            outcome: The outcome of the game.
+            behind: For each message that was generated on an engine here, the ids of all messages that could have
+                influenced it, by what was actually attended to. Audits find the same. Models behind APIs do not show
+                this, so their messages are missing.
+
+        Returns:
+            Numbers by name.
+        """
         return {}
 
     def _choices(self) -> list[str]:
@@ -115,7 +189,7 @@ class Scenario:
 
 
 def _asking(error: ValidationError, options: type[BaseModel]) -> str:
-    """The option that is meant by the first that there is not."""
+    """Return a suggestion for the first option that does not exist."""
     faults = error.errors(include_url=False, include_input=False)
     unknown = (str(e["loc"][0]) for e in faults if e["type"] == "extra_forbidden" and len(e["loc"]) == 1)
     return asking(next(unknown, ""), options.model_fields)

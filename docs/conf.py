@@ -6,7 +6,7 @@ import inspect
 import re
 from importlib.metadata import version as installed
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from docutils import nodes
 from pydantic import BaseModel
@@ -23,7 +23,7 @@ author = "the authors of agentcho"
 release = version = installed("agentcho")
 language = "en"
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
 exclude_patterns = ["_build"]
 nitpicky = True
 # What other projects document: linking to it would need their inventories from the network.
@@ -31,6 +31,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(collections|contextlib|pathlib|types|typing|os|enum|re)\b.*"),
     ("py:.*", r"(Path|Callable|Iterable|Iterator|Sequence|Mapping|AsyncIterator|Awaitable|Coroutine)"),
     ("py:.*", r"(torch|pydantic|annotated_types|nn)\b.*"),
+    ("py:.*", r"'.*'"),  # words of a `Literal`
     (
         "py:.*",
         r"(Kind|Role|Part|Place|GameOver|Encoded|TranscriptEntry|Event|Names|ViewLike|Toolset|SamplingOptions|ReuseFor)",
@@ -52,9 +53,12 @@ html_show_sphinx = False
 html_show_copyright = False
 pygments_style = "a11y-light"
 pygments_dark_style = "a11y-dark"
+smartquotes_action = "D"  # quotes of values stay as they are typed
 copybutton_prompt_text = "$ "
 copybutton_exclude = ".linenos, .gp, .go"
 
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 autodoc_typehints = "signature"
@@ -66,6 +70,8 @@ default_role = "code"
 add_module_names = False
 toc_object_entries_show_parents = "hide"
 
+FITS = 1 << 31
+"""Bounds from here on only keep numbers in 32 or 64 bits."""
 PUBLIC = {name: f"agentcho.{name}" for name in agentcho.__all__} | {
     name: f"agentcho.testing.{name}" for name in agentcho.testing.__all__
 }
@@ -89,7 +95,27 @@ def linked(_: Sphinx, what: str, __: str, value: Any, ___: Any, lines: list[str]
     """Public names in backticks become links, and a pydantic model gets a list of its fields."""
     lines[:] = [re.sub(r"(?<!`)`([A-Za-z]+)`(?!`)", _link, line) for line in lines]
     if what == "class" and _is_model(value):
-        lines += ["", *(line for name, field in value.model_fields.items() for line in _field(name, field)), ""]
+        _tell_fields(lines, value)
+
+
+def _tell_fields(lines: list[str], model: type[BaseModel]) -> None:
+    """One `:param:` for each field of a pydantic model: its type and default, then what the docstring says of it."""
+    told, others, place = dict[str, list[str]](), list[str](), None
+    name = None
+    for line in lines:
+        found = re.match(r":param (\w+): (.*)", line)
+        name = found[1] if found else name if line.startswith(" ") else None
+        if found:
+            place = len(others) if place is None else place
+            told[found[1]] = [found[2]]
+        elif name is not None:
+            told[name].append(line)
+        else:
+            others.append(line)
+    if place is None:
+        others, place = [*others, "", ""], len(others) + 1
+    fields = (_field(name, field, told.get(name, [])) for name, field in model.model_fields.items())
+    lines[:] = [*others[:place], *(line for field in fields for line in field), *others[place:]]
 
 
 def public(app: Sphinx, env: BuildEnvironment, node: pending_xref, text: nodes.Element) -> nodes.Element | None:
@@ -123,13 +149,15 @@ def _is_model(value: Any) -> bool:
     return inspect.isclass(value) and issubclass(value, BaseModel)
 
 
-def _field(name: str, field: FieldInfo) -> list[str]:
-    """`name (type, default X): description; bounds`, as reStructuredText."""
+def _field(name: str, field: FieldInfo, told: list[str]) -> list[str]:
+    """`name: type = default (bounds) — description`, as reStructuredText. `told` are lines of the docstring."""
     default = "" if field.is_required() else f" = {_plain(field.get_default(call_default_factory=True))}"
-    bounds = [text for limit in field.metadata if (text := _bound(limit))]
-    described = re.sub(r"_(?!\w)", r"\\_", (field.description or "").rstrip("."))  # `name_` is a link
-    told = ". ".join(filter(None, (described, ", ".join(bounds))))
-    return [f":param {name}: ``{_type(field.annotation)}{default}``" + (f" — {told}" if told else "")]
+    bounds = ", ".join(text for limit in field.metadata if (text := _bound(limit)))
+    described = re.sub(r"_(?!\w)", r"\\_", field.description or "")  # `name_` is a link
+    described = re.sub(r"(?<!\S)--[a-z-]+", r"``\g<0>``", described)  # two hyphens would be a dash
+    first, *more = told or [described]
+    text = f":param {name}: ``{_type(field.annotation)}{default}``" + (f" ({bounds})" if bounds else "")
+    return [text + (f" — {first}" if first else ""), *more]
 
 
 def _plain(value: Any) -> str:
@@ -140,7 +168,7 @@ def _type(annotation: Any) -> str:
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin in (Union, UnionType):
         return " | ".join(map(_type, parts))
-    if str(origin) == "typing.Annotated":
+    if origin is Annotated:
         return _type(parts[0])
     if str(origin) == "typing.Literal":
         return " | ".join(map(repr, parts))
@@ -151,6 +179,5 @@ def _type(annotation: Any) -> str:
 
 def _bound(limit: Any) -> str:
     signs = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below", "min_length": "of at least length"}
-    return ", ".join(
-        f"{words} {getattr(limit, name)}" for name, words in signs.items() if getattr(limit, name, None) is not None
-    )
+    found = {words: getattr(limit, name, None) for name, words in signs.items()}
+    return ", ".join(f"{words} {value}" for words, value in found.items() if value is not None and value < FITS)

@@ -53,8 +53,19 @@ PLAYED = PlannedGames()
 
 
 def audit_run(run: SavedRun, reveal: bool = False, key: bytes | None = None) -> AuditReport:
-    """Audit a recorded run, finished or not. `key` is that of the digests, by default the run's own; `reveal` puts
-    texts into the report. Raises `RecordBroken` where a line is none."""
+    """Audit a recorded run, finished or not.
+
+    Args:
+        run: The run.
+        reveal: Whether to put texts of messages into the report.
+        key: Key of the digests in the report. None means the run's own.
+
+    Returns:
+        The report.
+
+    Raises:
+        RecordBroken: A line of the record is damaged.
+    """
     seal = Seal(key or run.info.key.encode() or new_key(), reveal)
     games = run.attempts()
     begun = defaultdict[tuple[int, int], list[CallLine]](list)
@@ -82,8 +93,20 @@ def audit_entries(
     begun: BegunLines = MappingProxyType({}),
     side_by_side: Container[int] = frozenset(),
 ) -> AuditReport:
-    """Audit transcripts by game, of a run with these models, in which calls of tools were `begun`, and in some games
-    messages were said `side_by_side`. Reads nothing but its arguments."""
+    """Audit transcripts by game. Reads nothing but its arguments.
+
+    Args:
+        subject: What is audited.
+        games: The transcript of each game.
+        seal: Makes the digests in the report.
+        planned: Facts about games that were planned and not played.
+        models: The models of the run.
+        begun: Records of tool calls before they were made, by game and attempt.
+        side_by_side: Games in which messages were said side by side in one place, or of which this is not known.
+
+    Returns:
+        The report.
+    """
     facts = _facts(
         subject,
         games,

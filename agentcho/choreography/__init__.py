@@ -1,1 +1,1 @@
-"""The one loop that gathers what agents ask for into the engine's steps."""
+"""The loop that gathers the requests of all agents into the engine's steps, so that they share forward passes."""

@@ -1,8 +1,9 @@
-"""The choreographer of one engine: it takes requests from tasks, steps the engine, and wakes whose requests are done.
+"""The choreographer of one engine: takes requests from tasks, steps the engine, and wakes the tasks whose requests are
+done.
 
-Whatever arrives while a step runs joins the next one. One thread hop a step, no locks: the engine is touched in
-that hop alone. When a step is made, `StepClock` says. Does not know: agents, audiences, what a message says; `game`
-asks it to run calls.
+A request that arrives while a step runs joins the next one. There is one thread hop per step and no lock: the engine is
+touched in that hop alone. `StepClock` decides when a step is made. Does not know: agents, audiences, what a message
+says; `game` asks it to run calls.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from agentcho.protocol.call_validation import checked_ids
 from agentcho.protocol.ids import same_engine
 
 ENGINE = logging.getLogger("agentcho.engine")
-"""Ids, counts and classes of errors go to the logs, and no word that anybody said."""
+"""Logs get ids, counts and classes of errors, and nothing that anybody said."""
 
 
 class _Work(NamedTuple):
@@ -68,15 +69,39 @@ class _Step(NamedTuple):
 
 
 class Choreographer:
-    """Runs requests on one engine, as an async context manager. Games of any reuse policy share it; `reuse` is the
-    policy of games that give none, and `changes` are fields of it that are to be otherwise. While a request for the
-    deterministic profile is under way, every step is in it.
-    Of several in one run each has a `name`, that of its model (None: the run's own), and a `place` of its own among
-    them. Those that stand `beside` another step when it does, in the same thread; they are opened before it.
-    `steps` counts engine steps, `encoded` the tokens they fed; `stepped` is called after each with the share of the
-    store that is held, and each of `watchers` with what it was. After the context nothing of it is left in the engine:
-    no row, no page. Waiting submitters get `EngineClosed`. From beginning to end it is the one owner of the engine's
-    network: `EngineBusy` on entry where somebody has that already. `prefill_budget`: see `EnginePort.take_place`.
+    """Runs requests on one engine, as an async context manager. Games of any reuse policy share it.
+
+    It owns the engine's network from entry to exit. At exit it leaves nothing in the engine, no row and no page, and
+    waiting submitters get `EngineClosed`. While a request of the deterministic profile is running, every step is in
+    that profile.
+
+    Args:
+        engine: The engine.
+        reuse: Reuse policy of games that give none, or its mode.
+        *fields: Further fields of the policy by position. Deprecated; they go in 0.6.
+        max_requests: Maximum number of requests at once.
+        quiet_after: Seconds without anything to do after which the log says which tasks wait for what.
+        name: Name of its model, if a run has several. None for the run's own.
+        place: Number of its engine among those of a run.
+        beside: A choreographer that it steps together with, in the same thread. It must be opened first. None for a
+            clock of its own.
+        prefill_budget: Maximum number of prefill tokens per step while decodes run. None means what the engine finds
+            right.
+        **changes: Fields of `reuse` to change, by name, such as `leakage="audit"`.
+
+    Attributes:
+        steps: Number of engine steps.
+        encoded: Number of tokens that these steps fed.
+        stepped: Called after each step with the share of the store that is held.
+        watchers: Each is called after each step with a description of it.
+
+    Raises:
+        EngineBusy: On entry, if the engine has another owner or unfinished calls.
+
+    Example::
+
+        async with Choreographer(engine, leakage="audit") as choreographer:
+            over = await Game(choreographer).play(scenario)
     """
 
     def __init__(
@@ -139,7 +164,8 @@ class Choreographer:
                 self._engine.owner.let_go(self)
 
     def _hold(self) -> None:
-        """Own the network from now on. What one that never ended has left in the engine is dropped first."""
+        """Own the network from now on. Anything that a choreographer that never ended has left in the engine is dropped
+        first."""
         owner, ids = self._engine.owner, (self._under_way, self._held, self._cancel, self._release)
         running, drop = partial(_running, anyio.lowlevel.current_token()), partial(_drop, self._engine, *ids)
         owner.hold(self, "a choreographer", running, drop)
@@ -150,26 +176,38 @@ class Choreographer:
 
     @property
     def frames(self) -> FramePort:
-        """What of the engine never changes, to be asked at any time."""
+        """The part of the engine that never changes, and may be asked at any time."""
         return self._engine
 
     @property
     def tokenizer(self) -> str | None:
-        """The digest of its engine's tokenizer; None: the engine does not say."""
+        """The digest of its engine's tokenizer. None if the engine does not say."""
         return self._engine.fingerprint.get("tokenizer")
 
     def _check_here(self) -> None:
-        """`EngineBusy`: this is open in another thread."""
+        """Raise `EngineBusy` if this is open in another thread."""
         if not self._closed and threading.get_ident() != self._home[0]:
             raise EngineBusy(self._engine.owner.words)
 
     async def run(self, request: Request) -> RequestResult:
-        """Submit and wait. The result's encodings stay held until `release`.
+        """Submit a request, and wait for its result, whose encodings stay held until `release`.
 
-        Raises what the engine says of this request alone (`RequestError`, `CallFailed`, `StoreFull`),
-        `EngineFailed` when a forward it was in failed, `EngineClosed` after shutdown, `Overloaded` where
-        `max_requests` are under way already, `EngineBusy` on another event loop than the one it was opened on.
-        Cancelled: its rows are freed at the next step.
+        A cancelled request frees its rows at the next step.
+
+        Args:
+            request: The request.
+
+        Returns:
+            The result.
+
+        Raises:
+            RequestError: The engine refuses the request.
+            CallFailed: A call of the request failed.
+            StoreFull: The store has no room for the request.
+            EngineFailed: A forward pass of the request failed.
+            EngineClosed: The choreographer has ended.
+            Overloaded: `max_requests` requests are running already.
+            EngineBusy: The running event loop is not the one that it was opened on.
         """
         if self._closed:
             raise EngineClosed
@@ -194,9 +232,14 @@ class Choreographer:
         return handle.result
 
     def release(self, ids: Iterable[EncodingId]) -> None:
-        """Give encodings up; their pages are freed at the next step, or at the end, after which it is a no-op.
+        """Give up encodings. Their pages are freed at the next step. After the end this does nothing.
 
-        `UnknownEncoding`, with nothing given up: an id that is not held here.
+        Args:
+            ids: The encodings.
+
+        Raises:
+            UnknownEncoding: An id is not held here. Nothing was given up.
+            EngineBusy: The choreographer is open in another thread.
         """
         self._check_here()
         given = set[EncodingId]() if self._closed else set(checked_ids(ids))
@@ -208,27 +251,51 @@ class Choreographer:
         self._clock.wake()
 
     def held(self, ids: Iterable[EncodingId]) -> list[EncodingId]:
-        """Those of these that are held here, and can be released."""
+        """Return those of the given encodings that are held here, and can be released.
+
+        Args:
+            ids: Encodings.
+
+        Returns:
+            Those that are held.
+        """
         return [id for id in ids if id in self._held]
 
     def offer(self, owner: Any, make: Make) -> None:
-        """Let a request of prefills, which `make` gives (None: no more needed), run beside those who speak: in a step
-        to which nobody brings anything. It wakes nobody, and nobody hears of it where it fails."""
+        """Offer a request of prefills that runs beside decodes, in a step that nobody brings anything else to.
+
+        `make` returns the request, or None if it is no longer needed. The request wakes nobody, and nobody hears if it
+        fails.
+        """
         self._check_here()
         self._prefetch.offer(owner, make)
 
     def forget(self, owner: Any) -> None:
-        """Drop what an owner offered, under way or not. What it has brought by then is the owner's to release."""
+        """Drop what an owner offered, running or not. What it has made by then is the owner's to release."""
         for handle in self._prefetch.forget(owner):
             self._abandon(handle)
 
     def waiting(self) -> tuple[WaitSite, ...]:
-        """The tasks of its games that wait, and for what each does. With no request under way, tasks that wait for each
-        other's events wait for ever; whether something outside of the process may end a wait cannot be told."""
+        """Return the tasks of its games that wait, and what each waits for.
+
+        If no request is running, tasks that wait for each other's events wait forever. Whether something outside the
+        process will end a wait cannot be known.
+
+        Returns:
+            One entry per waiting task, with the names of whoever waits, the line of code, and what it awaits.
+        """
         return self._clock.waiting()
 
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
-        """Let those that are held here make room at the next step. They come back when somebody reads them."""
+        """Let encodings make room at the next step. They come back when they are read.
+
+        Args:
+            ids: Encodings. Those that are not held here are ignored.
+
+        Raises:
+            UnknownEncoding: A value is not an id.
+            EngineBusy: The choreographer is open in another thread.
+        """
         self._check_here()
         self._swap.extend(sorted(self._held.intersection(checked_ids(ids))))
         self._clock.wake()
@@ -288,7 +355,7 @@ class Choreographer:
         return None
 
     def _deliver(self, step: _Step) -> None:
-        """On the event loop again: the journals take in the results first, then the submitters wake."""
+        """Deliver a step on the event loop: the journals take in the results first, then the submitters wake."""
         for handle in step.submitted:
             self._under_way.update(dict.fromkeys(handle.ids, handle))
             handle.entered = self.steps + 1
@@ -334,7 +401,7 @@ class Choreographer:
             self._finish_call(id)
 
     def _report(self, result: StepResult) -> None:
-        """Put all tokens of the step on record before any of them goes to a listener of a request."""
+        """Record all tokens of the step before any of them goes to a listener of a request."""
         begun = {each.id: each for each in result.begun}
         heard = [(self._under_way[spoken.id], spoken) for spoken in result.spoken if spoken.id in self._under_way]
         for handle, spoken in heard:
@@ -348,7 +415,7 @@ class Choreographer:
                 self._notify(handle, what, partial(listener, spoken.text))
 
     def _flush(self, flush: Callable[[], None] | None, handles: list[Handle]) -> None:
-        """Put on record what was told; requests that share a flush that fails all fail with it."""
+        """Record what was told. If a flush fails, all requests that share it fail with it."""
         if flush is not None and not self._notify(handles[0], "flush", flush):
             for handle in handles[1:]:
                 assert handles[0].error is not None
@@ -372,7 +439,7 @@ class Choreographer:
             handle.finish(result, None)
 
     def _notify(self, handle: Handle, what: str, hear: Callable[[], None]) -> bool:
-        """Call a function that came with a request. False: it raised, and the request fails with that, no other."""
+        """Call a function of a request. Returns False if it raised; only that request fails."""
         error = _raised(hear)
         if error is not None:
             self._fail(handle, error if isinstance(error, AgentchoError) else CallbackFailed(what, error))
@@ -385,7 +452,7 @@ class Choreographer:
             handle.finish(None, error)
 
     def _abandon(self, handle: Handle) -> None:
-        """Its submitter was cancelled, perhaps while its calls were being submitted, or just as its result came."""
+        """Drop a request whose submitter was cancelled, perhaps while its calls were submitted or its result came."""
         handle.abandoned = True
         self._clock.wake()
         if handle in self._arrived:
@@ -404,7 +471,7 @@ class Choreographer:
         self.release(self.held(handle.made))
 
     async def _leave_nothing(self) -> None:
-        """After the loop has ended: drop and release all, and fail the requests that are not done."""
+        """After the loop has ended, drop and release everything, and fail the requests that are not done."""
         flying, held = [*self._under_way, *self._cancel], [*self._held, *self._release]
         for left in (self._arrived, self._under_way, self._cancel, self._release, self._held):
             left.clear()
@@ -421,8 +488,7 @@ class Choreographer:
 
 
 def _raised(hear: Callable[[], None]) -> BaseException | None:
-    """What a function that came with a request raises, even what would end a task or the process: it must not end the
-    loop. Ctrl-C comes out."""
+    """Return what a function of a request raises, even if it would end a task or the process. Ctrl-C comes out."""
     try:
         hear()
     except KeyboardInterrupt:
@@ -433,12 +499,13 @@ def _raised(hear: Callable[[], None]) -> BaseException | None:
 
 
 def _as_ours(error: BaseException) -> Exception:
-    """The error that a submitter gets: a library that panics raises what ends threads, and must not end this one."""
+    """Return the error that a submitter gets. A library that panics raises errors that end threads, and must not end
+    this one."""
     return error if isinstance(error, Exception) else EngineFailed.of(error)
 
 
 def _running(loop: anyio.lowlevel.EventLoopToken) -> bool:
-    """Whether an event loop may yet go on: asyncio's says so, trio's takes no more work once it is over."""
+    """Return whether an event loop may still go on. asyncio's tells; trio's takes no more work once it is over."""
     native: Any = loop.native_token
     try:
         return not native.is_closed() if hasattr(native, "is_closed") else native.run_sync_soon(int) is None
@@ -447,7 +514,7 @@ def _running(loop: anyio.lowlevel.EventLoopToken) -> bool:
 
 
 def _drop(engine: EnginePort, *left: Iterable[EncodingId]) -> None:
-    """Drop what a choreographer that never ended had under way, or held; some of it may be gone already."""
+    """Drop what a choreographer that never ended had running or held. Some of it may be gone already."""
     ids = list(dict.fromkeys(id for some in left for id in some))
     engine.cancel(ids)
     for id in ids:

@@ -1,7 +1,7 @@
-"""What is known before anybody asks for it: requests that join a step in which others speak, and wake nobody.
+"""Prefills before anybody asks for them: requests that join a step in which others speak, and wake nobody.
 
-A step that says one word for each speaker waits for the weights to stream; tokens that are known ride along almost for
-nothing, and whoever reads them later finds them encoded. Does not know: what is known, engines.
+A step that generates one token per speaker waits for the weights to stream. Tokens of known text ride along almost for
+free, and later readers find them encoded. Does not know: what is known, engines.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from agentcho.choreography.requests import Handle, Request
 
 Make = Callable[[], Request | None]
 MOST = 8
-"""Requests under way at a time: more would only wait, and every step looks at all that waits."""
+"""Maximum number of running requests. More would only wait, and every step looks at everything that waits."""
 
 
 class Prefetch:
-    """Offers in the order they came, each of an owner, and the handles of those that were taken up."""
+    """Offers in the order in which they came, each with its owner, and the handles of those that were taken up."""
 
     def __init__(self) -> None:
         self._offers: deque[tuple[Any, Make]] = deque()
         self._taken: list[tuple[Any, Handle]] = []
 
     def offer(self, owner: Any, make: Make) -> None:
-        """`make` is called when there is room: it gives the request, or None where it is not needed any more."""
+        """Add an offer. `make` is called when there is room, and returns the request, or None if it is not needed."""
         self._offers.append((owner, make))
 
     def take(self) -> list[Handle]:

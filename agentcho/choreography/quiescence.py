@@ -1,8 +1,8 @@
-"""Counting the tasks that are awake: a step starts once every task that the last one woke has come to rest.
+"""Counts the tasks that are awake: a step starts once every task that the last one woke has come to rest.
 
-A tracked task runs through a wrapper that sees each of its suspensions and resumptions. To wait for
-anything counts as rest; what wakes a task here marks it awake at that moment, before the event loop gets to it. Nothing
-is timed or polled. Does not know: engines, agents, requests.
+Whatever agents ask for at the same time then shares a step. A tracked task runs through a wrapper that sees each of its
+suspensions and resumptions. Waiting for anything counts as rest. What wakes a task here marks it awake at once, before
+the event loop gets to it. Nothing is timed or polled. Does not know: engines, agents, requests.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ T = TypeVar("T")
 
 
 class TrackedTask:
-    """One tracked task. `wake` before it is let go on, so that it counts from then; both calls are idempotent."""
+    """One tracked task. Call `wake` before letting it continue, so that it counts from then.
+
+    Both calls are idempotent.
+    """
 
     def __init__(self, tracker: TaskTracker) -> None:
         self._tracker, self._awake = tracker, False
@@ -46,8 +49,8 @@ class TrackedTask:
 class TaskTracker:
     """All tracked tasks of one choreographer.
 
-    A step waits for at most `patience` rounds of the event loop beyond the waking of all: a task that polls in a loop
-    for what only a step can bring must not stop the steps.
+    A step waits for at most `patience` rounds of the event loop after all tasks were woken. A task that polls for
+    something that only a step can bring must not stop the steps.
     """
 
     def __init__(self, patience: int = 1000) -> None:
@@ -66,11 +69,11 @@ class TaskTracker:
 
     @property
     def resting(self) -> tuple[Coroutine[Any, Any, Any], ...]:
-        """What the tracked tasks run that wait now, whatever for."""
+        """The coroutines of tracked tasks that are waiting now."""
         return tuple(task.work for task in self._by_task.values() if task.work is not None and not task.awake)
 
     def current(self) -> TrackedTask | None:
-        """The running task; None: it is not tracked."""
+        """Return the running task, or None if it is not tracked."""
         return self._by_task.get(anyio.get_current_task().id)
 
     async def settle(self, activity: Callable[[], int]) -> None:
@@ -104,7 +107,8 @@ class TaskTracker:
             task.work = None
 
     async def together(self, *works: Coroutine[Any, Any, Any]) -> list[Any]:
-        """Run all side by side, each tracked; their results in order, or the first error with the rest cancelled."""
+        """Run all side by side, each tracked. Return their results in order, or raise the first error with the rest
+        cancelled."""
         parent, errors = self.current(), list[BaseException]()
         results: list[Any] = [None] * len(works)
         left = len(works)
@@ -140,8 +144,10 @@ class TaskTracker:
         return results
 
     async def first(self, *works: Coroutine[Any, Any, Any]) -> tuple[int, Any]:
-        """Run all side by side, each tracked, until one of them has ended; its place, and its result or error. The rest
-        is cancelled. Of those that end before the next step it is the one that stands first."""
+        """Run all side by side, each tracked, until one of them has ended. The rest is cancelled.
+
+        Returns its place, and its result or error. Of those that end before the next step, the first in order counts.
+        """
         parent, ends = self.current(), dict[int, tuple[Any, BaseException | None]]()
 
         async def one(place: int, work: Coroutine[Any, Any, Any], task: TrackedTask) -> None:
@@ -180,8 +186,10 @@ class TaskTracker:
         return place, result
 
     async def others_rest(self, parent: TrackedTask | None) -> None:
-        """Return once no task is awake but those that wait here, such as `parent`, and nothing moves: what the last
-        step woke has come to rest."""
+        """Return once everything that the last step woke has come to rest.
+
+        No task is awake then but those that wait here, such as `parent`, and nothing moves.
+        """
         quiet, here = 0, int(parent is not None)
         self._judging += here
         try:
@@ -233,8 +241,10 @@ class _CountedAwaitable(Awaitable[T]):
 
 
 def ended_from_outside(error: BaseException) -> bool:
-    """Whether what comes out of a task is its being ended from outside: closed, or cancelled. A cancellation that
-    nobody asked for is the task's own: it awaited what was cancelled."""
+    """Return whether a task was ended from outside, by closing or cancelling it.
+
+    A cancellation that nobody asked for is the task's own: it awaited something that was cancelled.
+    """
     if isinstance(error, GeneratorExit):
         return True
     if not isinstance(error, anyio.get_cancelled_exc_class()):

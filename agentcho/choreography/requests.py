@@ -1,6 +1,7 @@
-"""Requests to the choreographer, and what becomes of one while it is under way.
+"""Requests to the choreographer, and their state while they run.
 
-Does not know: engines, who asks for what.
+One request holds a message and everything that it needs first, so that a step gets all of it. Does not know: engines,
+who asks for what.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from agentcho.protocol.call import (
 from agentcho.protocol.value_checks import checked_bool, checked_int, checked_list, type_name
 
 Steps = tuple[int, int, int]
-"""The numbers of three steps of an engine, from 1: that which a request was submitted to, that of the first token of
-its decode (none: the last), and the last so far."""
+"""The numbers of three steps of an engine, from 1: the one that a request was submitted to, the one of its decode's
+first token (the last step if there is no decode), and the last one so far."""
 
 
 class FinishedCall(NamedTuple):
@@ -40,8 +41,15 @@ class FinishedCall(NamedTuple):
 
 
 class RequestResult(NamedTuple):
-    """A finished request: its calls in order; seconds from submission to the decode's first token (none: to the
-    end) and to the end of all. `at` and `steps`: see `Handle`."""
+    """A finished request.
+
+    Attributes:
+        made: Its calls, in order.
+        ttft: Seconds from submission to the decode's first token, or to the end if there is none.
+        seconds: Seconds from submission to the end of all calls.
+        at: See `Handle`.
+        steps: See `Handle`.
+    """
 
     made: tuple[FinishedCall, ...]
     ttft: float
@@ -51,8 +59,17 @@ class RequestResult(NamedTuple):
 
 
 class UnfinishedDecode(NamedTuple):
-    """A decode that is not done, as far as its tokens have left the engine: its words so far with their receipt, and
-    the calls of its request that were made before. `ended` None: it goes on. `at` and `steps`: see `Handle`."""
+    """A decode that is not done, as far as its tokens have left the engine.
+
+    Attributes:
+        own: Its words so far, with their receipt.
+        made: The calls of its request that were made before.
+        ended: How it was given up. None if it goes on.
+        ttft: As in `RequestResult`.
+        seconds: Seconds so far.
+        at: See `Handle`.
+        steps: See `Handle`.
+    """
 
     own: FinishedCall
     made: tuple[FinishedCall | None, ...]
@@ -64,8 +81,15 @@ class UnfinishedDecode(NamedTuple):
 
 
 class DecodePiece(NamedTuple):
-    """What a decode said in a step. `token` None: text alone, held back before. `opening` comes with the first.
-    `likely` and `thought`: see `SampledToken`."""
+    """What a decode generated in a step.
+
+    Attributes:
+        token: The token. None for text alone, which was held back before.
+        text: The text.
+        opening: The decode so far, with its first piece only.
+        likely: See `SampledToken`.
+        thought: See `SampledToken`.
+    """
 
     token: int | None
     text: str
@@ -75,15 +99,22 @@ class DecodePiece(NamedTuple):
 
 
 class Request(NamedTuple):
-    """Calls to submit as one list: what the message itself lacks, then the message, then its shadow, if any.
+    """Calls to submit as one list: what the message needs first, then the message, then its shadow, if any.
 
-    `order` sorts what is submitted to one step, so that the order in which tasks happen to run does not show;
-    `turn` says who goes first where not all of it fits. `exact` asks for the deterministic profile: bits that depend on
-    nothing else that runs (None: as the choreographer was opened).
-    `on_piece` is called with each token and each text of the decode; when those of all requests were, each `flush`
-    is called, once a step; only then does `on_token` get the visible text, and `on_thought` that of a thought.
-    `on_done` gets the result before the submitter wakes. `on_dropped` is called, once, where the request is given
-    up after a first piece. All run on the event loop. What one raises fails this request, and no other.
+    All functions run on the event loop. An error in one fails this request, and no other.
+
+    Attributes:
+        calls: The calls.
+        order: Sorts the requests of one step, so that results do not depend on the order in which tasks happen to run.
+        on_token: Called with the visible text of each piece, after `flush`.
+        on_done: Called with the result before the submitter wakes.
+        turn: Who goes first if not everything fits.
+        exact: Whether to use the deterministic profile, in which bits depend on nothing else that runs. None means as
+            the choreographer was opened.
+        on_piece: Called with each token and each text of the decode.
+        flush: Called once per step, after `on_piece` of all requests.
+        on_dropped: Called once if the request is given up after a first piece.
+        on_thought: Called with the text of a thought, after `flush`.
     """
 
     calls: tuple[Call, ...]
@@ -99,8 +130,10 @@ class Request(NamedTuple):
 
 
 def checked_request(request: object) -> Request:
-    """A request whose order can be compared with others'. `RequestError`: it is none, or one of its functions cannot be
-    called. Its calls are checked by the engine."""
+    """Return a request whose order can be compared with others'. The engine checks its calls.
+
+    Raises `RequestError` if it is not a request, or one of its functions cannot be called.
+    """
     if not isinstance(request, Request):
         raise RequestError(f"a request is {type_name(request)}; give a Request")
     order = tuple(
@@ -117,9 +150,16 @@ def checked_request(request: object) -> Request:
 
 
 class Handle:
-    """A request under way. `made` are its calls that are finished, and `delivered` counts those of them that were taken
-    in: all that a step finishes is known before anybody hears of any of it. `submitted` is when it was asked for, by
-    `perf_counter`; `entered` the step that it was submitted to, `spoke` that of its first token."""
+    """A running request.
+
+    Attributes:
+        made: Its finished calls.
+        delivered: How many of them were taken in. Everything that a step finishes is known before anybody is told about
+            any of it.
+        submitted: When it was submitted, by `perf_counter`, in seconds.
+        entered: Number of the step that it was submitted to.
+        spoke: Number of the step of its first token.
+    """
 
     def __init__(self, request: Request, task: TrackedTask | None) -> None:
         self.request, self.task = request, task
@@ -139,8 +179,8 @@ class Handle:
         self._text = self._thought = ""
 
     def take_in(self, spoken: SampledToken, begun: DecodeStarted | None, step: int = 0) -> None:
-        """Take in the token that the decode sampled in a step, and pass it on; `made` has the calls that this step has
-        finished."""
+        """Take in the token that the decode sampled in a step, and pass it on. `made` has the calls finished in this
+        step."""
         self.first = self.first or perf_counter()
         self.spoke = self.spoke or step
         self.heard = step
@@ -158,7 +198,7 @@ class Handle:
         self._thought += spoken.text if spoken.thought else ""
 
     def drop(self, ended: Literal["cancelled", "failed"]) -> None:
-        """The request is given up: pass on the words so far, if there are any."""
+        """Give the request up, and pass on the words so far, if there are any."""
         if self._said and self._begun is not None and self.result is None and self.request.on_dropped is not None:
             self.request.on_dropped(self._so_far(ended))
             self._said.clear()
@@ -185,7 +225,7 @@ class Handle:
         )
 
     def finish(self, result: RequestResult | None, error: Exception | None) -> None:
-        """Wake the submitter. Its task counts as awake from now, unless it waits no longer."""
+        """Wake the submitter. Its task counts as awake from now, unless it no longer waits."""
         self.result, self.error = result, error
         if self.task is not None and not self.abandoned:
             self.task.wake()

@@ -1,7 +1,7 @@
 """One clock for the choreographers of a run: when all tasks rest, every engine that has something to do makes one step.
 
-All of them step in one hop to one thread, in their order, and what they brought is delivered together: so the same
-tasks bring the same calls to the same steps, however long each engine takes. Does not know: what a step does, agents.
+All engines step in one hop to one thread, in order, and their results are delivered together. The same tasks therefore
+bring the same calls to the same steps, however long each engine takes. Does not know: what a step does, agents.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from agentcho.choreography.quiescence import TaskTracker
 from agentcho.choreography.wait_sites import WaitSite, wait_of
 
 LOG = logging.getLogger(__name__)
-"""Counts go to the logs, and no word that anybody said."""
+"""Logs get counts, and nothing that anybody said."""
 BUSY = attrgetter("busy")
 Deliver = Callable[[], None]
-"""Lets the tasks know what a step has brought; called on the event loop."""
+"""Tells the tasks what a step has brought. Called on the event loop."""
 
 
 class ClockMember(Protocol):
-    """Who steps by a clock: a choreographer. `place` is that of its engine in the run."""
+    """A choreographer that steps by a clock. `place` is that of its engine in the run."""
 
     place: int
 
@@ -36,14 +36,14 @@ class ClockMember(Protocol):
         """Whether a step has anything to do."""
 
     def take(self) -> Callable[[], Deliver]:
-        """Take what a step is to do now: a function for the thread, which returns one for the event loop."""
+        """Take what a step is to do now. Returns a function for the thread, which returns one for the event loop."""
 
 
 class StepClock:
-    """Steps its `members`, in the order of their places. `tasks` are those of all of them, and in `thread` every engine
-    is called. As an async context manager it steps from beginning to end.
+    """Steps its `members`, in the order of their places. As an async context manager it steps from entry to exit.
 
-    With nothing to do for `quiet_after` seconds, the log says once which tasks wait for what.
+    `tasks` are the tasks of all members, and `thread` is where every engine is called. With nothing to do for
+    `quiet_after` seconds, the log says once which tasks wait for what.
     """
 
     def __init__(self, quiet_after: float) -> None:
@@ -69,23 +69,23 @@ class StepClock:
         return await self._group.__aexit__(kind, error, trace)
 
     def add(self, member: ClockMember) -> None:
-        """One more that steps."""
+        """Add a member."""
         if not self.members:
             self.thread = anyio.CapacityLimiter(1)  # a limiter of its own: agents may occupy all other threads
         self.members.append(member)
         self.members.sort(key=lambda each: each.place)
 
     def arrived(self) -> None:
-        """A request has come."""
+        """Note that a request has arrived."""
         self._arrivals += 1
         self._work.set()
 
     def wake(self) -> None:
-        """There is something for a step to do."""
+        """Note that there is something for a step to do."""
         self._work.set()
 
     def waiting(self) -> tuple[WaitSite, ...]:
-        """The tasks that wait, and for what each does."""
+        """Return the tasks that wait, and what each waits for."""
         return tuple(wait_of(work) for work in self.tasks.resting)
 
     async def _loop(self) -> None:
@@ -101,7 +101,7 @@ class StepClock:
                         deliver()
 
     async def _rest(self) -> None:
-        """Wait until there is work. Where none comes for long, the log says once which tasks wait for what."""
+        """Wait until there is work. If none comes for long, the log says once which tasks wait for what."""
         with anyio.move_on_after(self._quiet_after):
             await self._work.wait()
             return

@@ -1,6 +1,7 @@
-"""Where tasks wait: by the name of whoever it is, the line of its code, and what it awaits there.
+"""Where tasks wait: who waits, at which line of its code, and what it awaits there.
 
-Whether a wait can end is nobody's to say: a person, a socket or a thread may end it. Does not know: engines, games.
+It explains a game in which nothing moves. Whether a wait can end is unknown: a person, a socket or a thread may end it.
+Does not know: engines, games.
 """
 
 from __future__ import annotations
@@ -13,8 +14,13 @@ from agentcho.protocol.call_site import line_of, outside
 
 
 class WaitSite(NamedTuple):
-    """One task at rest. `who`: the names of those whose code it is in, outermost first; `at`: "file:line" of the
-    innermost line that is neither ours nor an event loop's; `on`: what it called there."""
+    """One task that waits.
+
+    Attributes:
+        who: Names of those whose code it is in, the outermost first.
+        at: "file:line" of the innermost line of user code. None if there is none.
+        on: What it called there.
+    """
 
     who: tuple[str, ...]
     at: str | None
@@ -26,7 +32,7 @@ class WaitSite(NamedTuple):
 
 
 def wait_of(work: Coroutine[Any, Any, Any]) -> WaitSite:
-    """Of a coroutine that is suspended."""
+    """Return where a suspended coroutine waits."""
     suspended = list(_suspended(work))
     frames = [frame for _, frame in suspended]
     inner = max((place for place, frame in enumerate(frames) if outside(frame)), default=-1)
@@ -37,7 +43,7 @@ def wait_of(work: Coroutine[Any, Any, Any]) -> WaitSite:
 
 
 def _name(who: object) -> object:
-    """What it is called, if it says so: to ask is to run its code."""
+    """Return the name of an object if it has one. Asking runs its code."""
     try:
         return getattr(who, "name", None)
     except Exception:
@@ -45,8 +51,10 @@ def _name(who: object) -> object:
 
 
 def _suspended(awaited: Any) -> Iterator[tuple[str, FrameType]]:
-    """From a coroutine to what it awaits, and on: the name of each, as its function has it (a wrapper's is that of what
-    it wraps), and its frame."""
+    """Yield the name and frame of a coroutine, of what it awaits, and so on.
+
+    A wrapper has the name of what it wraps.
+    """
     while awaited is not None:
         for kind in ("cr", "gi", "ag"):
             if (frame := getattr(awaited, f"{kind}_frame", None)) is not None:

@@ -1,6 +1,6 @@
-"""The command line. Importing it imports no torch; a model is loaded once everything else has been checked.
+"""The command line. Importing it does not import torch, and a model is loaded only after everything else was checked.
 
-Does not know: how anything is done; each command calls the package and shows what it returns.
+Each command calls the package and shows what it returns. Does not know: how anything is done.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def run(
 
 
 def _set(option: str, value: str | None) -> list[str]:
-    """An option of the scenario that has one of its own on the command line, as `--set` has it."""
+    """Return an option of the scenario that has its own option on the command line, as `--set` takes it."""
     return [] if value is None else [f"{option}={value}"]
 
 
@@ -154,7 +154,7 @@ def merge(
     missing: Annotated[Missing, typer.Option(help=MISSING)] = "refuse",
     out: Runs = Path("runs"),
 ) -> None:
-    """Merge the parts of a run (`run --part`) into one record, as one process would have written it."""
+    """Merge the parts of a run (`run --part`) into the record that one process would have written."""
     from agentcho.cli.merge import merge_parts
 
     typer.echo(merge_parts(runs, out, missing))
@@ -184,7 +184,7 @@ def audit(
     display: Display = None,
     out: Runs = Path("runs"),
 ) -> None:
-    """Say who can learn what of whom through shared encodings, and how much it matters.
+    """Report who can learn what about whom through shared encodings, and how serious it is.
 
     Exit codes: 0 clean, 1 findings at or above --fail-on, 2 wrong usage, 3 inconclusive, 4 internal error.
     """
@@ -204,7 +204,7 @@ def ls(
     runs: Annotated[bool, typer.Option("--runs", help="List recorded runs instead of scenarios and agents.")] = False,
     out: Runs = Path("runs"),
 ) -> None:
-    """List scenarios and agents, without executing any of them."""
+    """List scenarios and agents without executing them."""
     from agentcho.cli.listing import library_listing, one_listing, run_listing
 
     typer.echo(run_listing(out) if runs else library_listing() if name is None else one_listing(name))
@@ -216,8 +216,8 @@ def cp(
         Path | None, typer.Argument(metavar="FOLDER", help="Default: ./scenarios, ./agents or ./mine.")
     ] = None,
 ) -> None:
-    """Copy a scenario or agent here, to edit it. The copy is found before the original; in a clone, where the originals
-    are here themselves, it goes to ./mine and is run by its path."""
+    """Copy a scenario or agent here, to edit it. The copy is found before the original. In a clone of the repository,
+    it is written to ./mine and run by its path."""
     from agentcho.cli.listing import find_any
     from agentcho.display.safe import inline
     from agentcho.games.runs.discovery import copy, place
@@ -227,7 +227,7 @@ def cp(
 
 
 def _new() -> None:
-    """Begin something of your own."""
+    """Create something of your own."""
 
 
 def new_scenario(
@@ -236,7 +236,7 @@ def new_scenario(
     ],
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to create it in.")] = Path("."),
 ) -> None:
-    """Write a scenario, its agent, its test and its tasks, which work at once and are there to be changed."""
+    """Write a scenario with its agent, test and tasks, which work at once and are meant to be changed."""
     from agentcho.cli import new
     from agentcho.display.safe import inline
 
@@ -259,7 +259,7 @@ def show(
     display: Display = None,
     out: Runs = Path("runs"),
 ) -> None:
-    """Show a recorded run again, or export it. Of one that died, or is not over yet, there is what was said so far.
+    """Show a recorded run again, or export it. For a run that died or is not over, show what was said so far.
 
     This prints to the terminal; `agentcho view` makes a page. With --trace it exports what was played; `agentcho trace`
     plays new games.
@@ -302,9 +302,9 @@ def view(
     browse: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     out: Runs = Path("runs"),
 ) -> None:
-    """Show a run as one page: the talk, who could read what, and what reached whom.
+    """Show a run as one page: the messages, who could read them, and what reached whom.
 
-    It holds all words that were said, the private ones too; with --eyes only what one agent may read. `agentcho show`
+    The page holds all messages, private ones included; with --eyes only those that one agent may read. `agentcho show`
     prints to the terminal instead.
     """
     from agentcho.cli.view import ViewArgs
@@ -319,7 +319,7 @@ def doctor(
     *,
     where: Placing,
 ) -> None:
-    """Prove that a model can share encodings, or say why it cannot. Without weights, say what its prompts look like."""
+    """Prove that a model can share encodings, or report why it cannot. Without weights, show its prompts."""
     from agentcho.cli.listing import doctor_table
     from agentcho.config import VLLM, EngineOptions, ModelConfig, check_model, checked
     from agentcho.display.progress import progress

@@ -1,7 +1,7 @@
-"""`agentcho audit`: find out what is audited, play it if it has to be, put the report together, write and show it.
+"""`agentcho audit`: find what to audit, play it if necessary, assemble the report, write it and show it.
 
-Exit codes: 0 clean, 1 findings at or above --fail-on, 2 usage, 3 inconclusive, 4 something of ours went wrong.
-Does not know: how a verdict is found, how a report is drawn.
+Exit codes: 0 clean, 1 findings at or above --fail-on, 2 usage, 3 inconclusive, 4 an internal error. Does not know: how
+a verdict is found, how a report is drawn.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ TAKES: dict[Nature, frozenset[str]] = {
 
 
 class AuditArgs(NamedTuple):
-    """The words of the command. `how` are the options of a run that were given, `given` those of the scenario."""
+    """The arguments of the command. `how` are the run options that were given, `given` those of the scenario."""
 
     target: str
     how: Mapping[str, Any]
@@ -72,15 +72,17 @@ class AuditArgs(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """What could be checked before anything is played."""
+    """Everything that can be checked before anything is played."""
 
     earlier: AuditReport | None
     suppressions: tuple[Suppression, ...]
 
 
 def audit(asked: AuditArgs) -> int:
-    """Audit, write and show. Returns the exit code. `AgentchoError` and usage errors are raised; any other error is
-    printed in one line, with its traceback in a file."""
+    """Audit, write and show, and return the exit code.
+
+    `AgentchoError` and usage errors are raised. Any other error is printed in one line, with its traceback in a file.
+    """
     try:
         return _audit(asked)
     except (AgentchoError, typer.BadParameter, typer.Exit):
@@ -111,7 +113,7 @@ def _audit(asked: AuditArgs) -> int:
 
 
 def nature_of(target: str, out: Path) -> Nature:
-    """What a word names: a trace by its ending, a run by its folder, id or its beginning, else a scenario."""
+    """Return what a word names: a trace (by its ending), a run (by folder, id or its beginning), or a scenario."""
     if target.endswith(".jsonl"):
         return "trace"
     if target.endswith(".py") or is_arena(target):
@@ -133,8 +135,10 @@ def nature_of(target: str, out: Path) -> Nature:
 
 
 def check_local(run: SavedRun) -> None:
-    """`ConfigError`: models behind APIs may speak in a run, of which no numbers are seen here; or several models, and
-    what is measured is measured on one."""
+    """Raise `ConfigError` if effects cannot be measured on the models of a run.
+
+    Models behind APIs show no probabilities, and a measurement uses one model.
+    """
     if run.info.models.endpoints:
         raise ConfigError(
             f"{run.info.id} was played through a model behind an API, whose numbers nobody sees here; an audit without "
@@ -145,7 +149,7 @@ def check_local(run: SavedRun) -> None:
 
 
 def _check_options(asked: AuditArgs, nature: Nature) -> None:
-    """A usage error for an option that would do nothing: whoever gave it expects that it does."""
+    """Raise a usage error for an option that would have no effect, because whoever gave it expects one."""
     named = {"set": asked.given, **asked.how}
     for name, value in named.items():
         if value in (None, {}) or name in TAKES[nature]:
@@ -165,7 +169,7 @@ def _prepare(asked: AuditArgs) -> Prepared:
 
 
 def _of_scenario(asked: AuditArgs, told: Progress) -> AuditReport | None:
-    """Play it, record it, audit the record. None: it was interrupted."""
+    """Play a scenario, record it, and audit the record. Returns None if it was interrupted."""
     config = run_config(**asked.how)
     scenario = chosen(asked.target, asked.given)
     tasks_of(scenario, config)
@@ -198,8 +202,10 @@ def _of_run(asked: AuditArgs, told: Progress) -> AuditReport:
 
 
 def _of_trace(asked: AuditArgs, told: Progress) -> AuditReport:
-    """Audit a trace, which does not say how it was played: as if encodings were reused without enforcement, unless
-    options say otherwise."""
+    """Audit a trace, which does not say how it was played.
+
+    It is treated as if encodings were reused without enforcement, unless options say otherwise.
+    """
     path, config = Path(asked.target), run_config(**{"leakage": "audit", **asked.how})
     report = auditing.audit_traces(
         path,
@@ -214,7 +220,7 @@ def _of_trace(asked: AuditArgs, told: Progress) -> AuditReport:
 
 
 def _finished(report: AuditReport, prepared: Prepared) -> AuditReport:
-    """The report against an earlier one, with what somebody answers for."""
+    """Return the report compared with an earlier one, with the findings that somebody has accepted."""
     if prepared.earlier is not None:
         report = auditing.against(report, prepared.earlier)
     if prepared.suppressions:
@@ -225,7 +231,7 @@ def _finished(report: AuditReport, prepared: Prepared) -> AuditReport:
 def _measured(
     report: AuditReport, source: SavedRun | Path, engine: Any, config: RunConfig, tell: ProgressCallback
 ) -> AuditReport:
-    """The report with measured effects of leaks, in the deterministic profile whatever the run's own was."""
+    """Return the report with measured effects of leaks, in the deterministic profile whatever the run's own was."""
     games = read_traces(source) if isinstance(source, Path) else [said for said in source.games().values() if said]
     found, controls = lab().measure(games, engine, config.seed, tell)
     ran = report.subject.model_copy(update={"environment": report.subject.environment | source_digests()})
@@ -233,7 +239,7 @@ def _measured(
 
 
 def _engine(config: RunConfig, tell: ProgressCallback) -> Any:
-    """The engine to measure on. The fake one computes no distributions."""
+    """Return the engine to measure on. The fake one computes no distributions."""
     from agentcho.games.runs import runtime
 
     if config.model == "fake":
@@ -246,12 +252,12 @@ def _engine(config: RunConfig, tell: ProgressCallback) -> Any:
 
 
 def _playing(asked: AuditArgs) -> Kind | None:
-    """The display while it is played: none where standard output is for JSON, or where no display was asked for."""
+    """Return the display during play: none if standard output is for JSON, or no display was asked for."""
     return "none" if asked.outputs.piped or asked.display in (None, "none") else asked.display
 
 
 def _internal(error: Exception) -> str:
-    """One line for something unexpected; the rest is in a file."""
+    """Print one line about an unexpected error. The rest is in a file."""
     with tempfile.NamedTemporaryFile(
         "w", prefix="agentcho-", suffix=".traceback.txt", delete=False, encoding="utf-8", errors="backslashreplace"
     ) as file:

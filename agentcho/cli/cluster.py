@@ -10,7 +10,7 @@ from agentcho.integrations.ray.players import DEATHS, Cluster
 
 
 def cluster(given: GivenOptions, retries: int | None = None) -> Cluster | None:
-    """The cluster that was asked for; None: none was. A usage error for options that say nothing without one."""
+    """Return the requested cluster, or None. Raises a usage error for options without effect."""
     asked = checked(ClusterConfig, **given)
     if asked.on is not None:
         return Cluster(asked, DEATHS if retries is None else retries)

@@ -1,6 +1,6 @@
-"""What the lab adds to the command line, and the one place that imports it: when something of it is asked for.
+"""What the lab adds to the command line, and the only place that imports the lab, on demand.
 
-Games, audits and the server do without the lab, so that it may be imported late, and lies above the command line.
+Games, audits and the server work without the lab, so it may be imported late, and is a layer above the command line.
 Does not know: which commands the lab has, how anything is measured.
 """
 
@@ -35,15 +35,15 @@ Played = Sequence["Sequence[TranscriptEntry] | Workflow"]
 
 
 class Extension(NamedTuple):
-    """What is added.
+    """What the lab adds.
 
     Attributes:
-        commands: Commands and groups of commands by their names.
-        measure: What `audit --measure` finds: games, an engine, a seed and a callback to the effects of leaks and the
-            controls of these.
+        commands: Commands and groups of commands by name.
+        measure: What `audit --measure` uses: from games, an engine, a seed and a callback to the effects of leaks, and
+            their controls.
         plot_effects: Draws these effects for the page of an audit.
-        figures: The figures in a folder of games that were compared or swept; None: it is no such folder.
-        result: A file of such figures as a page, with what was chosen of it; None: it is no such file.
+        figures: Returns the figures in a folder of games that were compared or swept, or None for another folder.
+        result: Returns a file of such figures as a page, with a selection, or None for another file.
     """
 
     commands: Mapping[str, TyperCommand | TyperGroup]
@@ -55,7 +55,7 @@ class Extension(NamedTuple):
 
 @cache
 def lab() -> Extension:
-    """The extension of the lab. Importing it takes a while; what it measures with is imported when that is called."""
+    """Return the extension of the lab. Importing it takes a while; its libraries are imported when it measures."""
     found: Extension = import_module(LAB).extension()
     return found
 
@@ -72,8 +72,10 @@ class Commands(TyperGroup):
         return [*self._all()]
 
     def _all(self) -> Mapping[str, Any]:
-        """Its commands and those of the lab. The group has them from now on, so that a misspelt one is likened to all
-        of them."""
+        """Return its commands and those of the lab.
+
+        The group has them from now on, so that a misspelled command is compared with all of them.
+        """
         found = {**self.commands, **lab().commands}
         self.commands = {name: found[name] for name in sorted(found, key=ORDER.index)}
         return self.commands

@@ -1,6 +1,6 @@
 """The last line of a run: what leaked in it, and the command that shows how.
 
-The words are those of the audit; nothing is put more mildly here. Does not know: how a verdict is found.
+Its wording is that of the audit, and nothing is softened here. Does not know: how a verdict is found.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from agentcho.records.record import SavedRun
 
 
 def leak_summary(record: Path) -> str:
-    """What an audit of the record comes to, in a line."""
+    """Return the result of an audit of the record as one line."""
     from agentcho.audit import audit_run
     from agentcho.audit.wording import headline
 

@@ -1,6 +1,6 @@
-"""Tables of what there is: scenarios, agents, runs, and what a model was found to be.
+"""Tables of scenarios, agents and runs, and of what was found about a model.
 
-Does not know: what is in them beyond the words to show.
+Does not know: anything about them beyond the text to show.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SECTIONS: tuple[Section, ...] = ("scenarios", "agents")
 
 
 def library_listing() -> str:
-    """Scenarios and agents with their first lines, from their sources alone."""
+    """Return scenarios and agents with their first lines, from their sources alone."""
     return "\n\n".join(plain(_section(which)) for which in SECTIONS)
 
 
@@ -43,7 +43,7 @@ def _row(item: Found | Unreadable) -> tuple[str, str, str]:
 
 
 def find_any(name: str) -> Found:
-    """A scenario or else an agent of that name."""
+    """Return the scenario, or else the agent, of that name."""
     known = []
     for which in SECTIONS:
         try:
@@ -54,8 +54,10 @@ def find_any(name: str) -> Found:
 
 
 def one_listing(name: str) -> str:
-    """One scenario or agent: its docstring and its options, from its source alone; `textarena` lists what is played as
-    `textarena:NAME`."""
+    """Return the docstring and options of one scenario or agent, from its source alone.
+
+    `textarena` lists what is played as `textarena:NAME`.
+    """
     if name == PREFIX.removesuffix(":"):
         return plain(_environments())
     if is_arena(name):
@@ -70,7 +72,7 @@ def one_listing(name: str) -> str:
 
 
 def _environments() -> TextTable:
-    """What TextArena has, a family a line: those of one game in several sizes, and those that cannot be played."""
+    """Return TextArena's environments, one line per family: a game in several sizes, or games that cannot be played."""
     rows = tuple(
         (PREFIX + each.name, each.refused or ", ".join(id.removeprefix(f"{each.name}-") for id in each.variants))
         for each in environments.families()
@@ -79,7 +81,7 @@ def _environments() -> TextTable:
 
 
 def _environment(name: str) -> str:
-    """One environment: its options, those of every one first."""
+    """Return one environment with its options, the common ones first."""
     check_refused(name)
     own = [(key, str(field.default), field.description or "") for key, field in Arena.Options.model_fields.items()]
     its = [(key, default, "of the environment itself") for key, default in environments.settings(name)]
@@ -90,13 +92,13 @@ def _environment(name: str) -> str:
 
 
 def run_listing(folder: Path) -> str:
-    """Recorded runs, oldest first."""
+    """Return the recorded runs, oldest first."""
     rows = tuple(_run_row(path) for path in folders(folder))
     return plain(TextTable(f"runs in {folder}", ("id", "status", "model", "games"), rows, words=3))
 
 
 def _run_row(path: Path) -> tuple[str, ...]:
-    """A run in a line; of one that cannot be read, that it is broken."""
+    """Return a run as one line, or that it is broken if it cannot be read."""
     try:
         run = SavedRun(path)
         return run.info.id, run.status, run.info.config.model, f"{len(run.finished())}/{len(run.info.config.numbers)}"
@@ -105,14 +107,16 @@ def _run_row(path: Path) -> tuple[str, ...]:
 
 
 def check_game(run: SavedRun, game: int | None) -> None:
-    """A usage error where the run has no such game."""
+    """Raise a usage error if the run has no such game."""
     if game is not None and game not in run.games():
         raise typer.BadParameter(f"{inline(run.info.id)} has no game {game}", param_hint="--game")
 
 
 def doctor_table(report: DoctorReport, *, verbose: bool = False, served: str = "") -> str:
-    """What the gate proved; with `verbose` a line for each layer, otherwise one for all. `served`: what else computes
-    the model."""
+    """Return what the gate proved, in one line, or with `verbose` one line per layer.
+
+    `served` names what else computes the model.
+    """
     rows = tuple(
         (row.check if row.layer is None else f"{row.check} {row.layer}", row.result, row.detail)
         for row in (report.rows if verbose else report.short)

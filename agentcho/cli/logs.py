@@ -1,4 +1,4 @@
-"""Where the log of a command goes: to a file or to standard error, at the level that was asked for.
+"""Sends the log of a command to a file or to standard error, at the requested level.
 
 Does not know: what is logged.
 """
@@ -24,14 +24,14 @@ FORM = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
 class _Safe(logging.Formatter):
-    """A line a record: ids and paths that others chose cannot move a terminal or look like another line."""
+    """One line per record. Ids and paths that others chose cannot move a terminal or look like another line."""
 
     def format(self, record: logging.LogRecord) -> str:
         return inline(super().format(record))
 
 
 class _Notes(logging.Handler):
-    """Writes what is for the user of a command on standard error, a line each."""
+    """Writes notes for the user of a command on standard error, one line each."""
 
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(OSError):
@@ -39,7 +39,7 @@ class _Notes(logging.Handler):
 
 
 def notes(*, shown: bool) -> None:
-    """Show notes from now, or do not, for the log is on standard error too."""
+    """Show notes from now on, or stop showing them because the log is on standard error too."""
     logger = logging.getLogger(NOTES)
     for handler in [each for each in logger.handlers if isinstance(each, _Notes)]:
         logger.removeHandler(handler)
@@ -48,7 +48,7 @@ def notes(*, shown: bool) -> None:
 
 
 def log(level: Level | None, file: Path | None) -> None:
-    """Send the log of agentcho there from now. Neither given: nowhere. A file alone: at "info"."""
+    """Send the log of agentcho there from now on. Without arguments it goes nowhere; a file alone gets "info"."""
     notes(shown=level is None or file is not None)
     logger = logging.getLogger("agentcho")
     for handler in [each for each in logger.handlers if isinstance(each.formatter, _Safe)]:
@@ -66,7 +66,7 @@ def log(level: Level | None, file: Path | None) -> None:
 
 
 def _end(handler: logging.Handler, record: logging.LogRecord) -> None:
-    """The log cannot be written any more, as on a full disk: what is logged goes on without."""
+    """Stop logging when the log cannot be written any more, as on a full disk. The command goes on."""
     logging.getLogger("agentcho").removeHandler(handler)
     print(f"the log ends here, for it cannot be written: {words(sys.exception() or OSError())}", file=sys.stderr)
     with suppress(OSError):  # closing writes the rest of the buffer, which can fail again

@@ -1,4 +1,4 @@
-"""`agentcho merge`: the records of the parts of a run become one.
+"""`agentcho merge`: combine the records of the parts of a run into one.
 
 Does not know: what is in a record.
 """
@@ -14,8 +14,10 @@ from agentcho.records.record import SavedRun, find, runs
 
 
 def merge_parts(named: Sequence[str], out: Path, missing: Missing) -> str:
-    """Merge these runs, and those in these folders, into a new one in `out`. Returns lines that say where it is, and
-    what it lacks."""
+    """Merge these runs, and those in these folders, into a new one in `out`.
+
+    Returns lines that tell where it is, and what it lacks.
+    """
     merged = merge([part for run in named for part in _parts(run, out)], out, missing)
     over = len(merged.finished())
     games = merged.info.config.games
@@ -27,5 +29,5 @@ def merge_parts(named: Sequence[str], out: Path, missing: Missing) -> str:
 
 
 def _parts(run: str, out: Path) -> list[SavedRun]:
-    """The runs in a folder of that path, or else the run that `find` finds."""
+    """Return the runs in a folder of that path, or else the run that `find` finds."""
     return runs(Path(run)) or [find(run, out)]

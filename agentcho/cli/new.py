@@ -1,7 +1,6 @@
-"""`agentcho new scenario NAME`: a scenario, its agent, its test and its tasks, which work at once and are there to be
-changed.
+"""`agentcho new scenario NAME`: write a scenario, its agent, its test and its tasks, which work at once.
 
-Nothing is overwritten. Does not know: what a scenario does.
+They are meant to be changed, and nothing is overwritten. Does not know: what a scenario does.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 def new_scenario(name: str, folder: Path) -> list[Path]:
-    """Write the four files into `scenarios`, `agents`, `tests` and `tasks` of a folder; returns their paths.
+    """Write the four files into `scenarios`, `agents`, `tests` and `tasks` of a folder, and return their paths.
 
-    `ScenarioError`, with nothing written: the name cannot be one or is taken, or one of the files is there already.
+    Raises `ScenarioError`, with nothing written, if the name cannot be one or is taken, or a file exists.
     """
     if not NAME.fullmatch(name) or keyword.iskeyword(name):
         raise ScenarioError(f"{name!r} cannot name a scenario: give lower-case words with - between, as night-watch")

@@ -1,6 +1,6 @@
-"""Makes options of the command line from the fields of models, and checked values from what was typed.
+"""Makes command-line options from the fields of models, and checked values from what was typed.
 
-Does not know: what the options mean.
+An option is then declared once, for the command line and for Python. Does not know: what the options mean.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PAIR = "KEY=VALUE"
 
 
 class GivenOptions(dict[str, Any]):
-    """The values of a command's options that come from one model, by field; `typed`: of those on the command line."""
+    """The values of a command's options that come from one model, by field. `typed` are those that were typed."""
 
     def __init__(self, options: Mapping[str, Any], typed: Iterable[str]) -> None:
         super().__init__(options)
@@ -34,10 +34,10 @@ class GivenOptions(dict[str, Any]):
 
 
 class OptionsFrom(NamedTuple):
-    """Marks the parameter of a command, a `GivenOptions`, in whose place stand the options of a model's fields.
+    """Marks a command's parameter, a `GivenOptions`, that is replaced by options for the fields of a model.
 
-    Each field with a description is one: the field's name, type and default, and the description as help. `only` and
-    `without` choose among them by name; a command's own parameter of a field's name takes the place of that option.
+    Each field with a description is an option, with the field's name, type and default, and the description as help.
+    `only` and `without` select fields by name. A parameter of the command with a field's name replaces that option.
     `defaults` and `helps` are this command's own.
     """
 
@@ -48,13 +48,13 @@ class OptionsFrom(NamedTuple):
     helps: Mapping[str, str] = {}
 
     def fields(self, own: Iterable[str]) -> list[str]:
-        """The fields that are options of a command with these parameters of its own."""
+        """Return the fields that are options of a command with these parameters of its own."""
         described = [name for name, field in self.model.model_fields.items() if field.description]
         chosen = [name for name in described if not self.only or name in self.only]
         return [name for name in chosen if name not in {*self.without, *own}]
 
     def option(self, name: str) -> inspect.Parameter:
-        """The option of a field as typer reads it: limits as one that may stand several times, a bool as a flag."""
+        """Return the option of a field as typer reads it. Limits may be given several times, and a bool is a flag."""
         field = self.model.model_fields[name]
         said = typer.Option(*_flags(name, field), help=self.helps.get(name, field.description), metavar=_metavar(field))
         said.rich_help_panel = panel(name, field)
@@ -65,12 +65,12 @@ class OptionsFrom(NamedTuple):
 
 
 def _is_limits(field: FieldInfo) -> bool:
-    """Whether a field is a model of its own, whose fields are given by name."""
+    """Return whether a field is a model of its own, whose fields are given by name."""
     return isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
 
 
 def _is_list(field: FieldInfo) -> bool:
-    """Whether a field is a list of words, each of which is given by itself."""
+    """Return whether a field is a list of words, each of which is given separately."""
     return field.annotation == tuple[str, ...]
 
 
@@ -91,7 +91,7 @@ def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty)
 
 
 def spread_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command for typer: options stand in the place of each parameter that is marked by `OptionsFrom`."""
+    """Return the command for typer, with options in place of each parameter that `OptionsFrom` marks."""
     hints = get_type_hints(command, include_extras=True)
     own = inspect.signature(command).parameters
     marked = {name: mark for name in own if (mark := _mark(hints[name])) is not None}
@@ -115,7 +115,10 @@ def spread_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _with_panels(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
-    """The parameters of a command. Of many, each option has its panel, and `--help-all` is one where some are rare."""
+    """Return the parameters of a command with a panel for each option if there are many.
+
+    `--help-all` is one of them if some options are rare.
+    """
     named = {each.name: info for each in parameters if (info := _option_info(each.annotation)) is not None}
     if len(named) <= FEW:
         return parameters
@@ -134,7 +137,7 @@ def _option_info(hint: Any) -> OptionInfo | None:
 
 
 def _in_panel(parameter: inspect.Parameter, title: str) -> inspect.Parameter:
-    """An option with its panel. What it was made from may be another command's too, and stays as it is."""
+    """Return a copy of an option with its panel. The original may be another command's too, and stays unchanged."""
     hint = parameter.annotation
     said = copy(_option_info(hint))
     assert said is not None
@@ -168,7 +171,7 @@ def _was_typed(ctx: typer.Context, option: str) -> bool:
 
 
 def fields(option: str, given: Iterable[str]) -> dict[str, str]:
-    """`KEY=VALUE` words as a mapping; a usage error where one is none, or a key stands twice."""
+    """Return `KEY=VALUE` words as a mapping. Raises a usage error for another word, or a repeated key."""
     found: dict[str, str] = {}
     for word in given:
         key, equals, value = word.partition("=")
@@ -193,12 +196,14 @@ def usage_errors() -> Iterator[None]:
 
 
 def run_config(**options: Any) -> RunConfig:
-    """The run's options, checked."""
+    """Return the run's options, checked."""
     return checked(RunConfig, **options)
 
 
 def checked(kind: type[Checked], /, **options: Any) -> Checked:
-    """Options as what they are options of; a usage error names the first that does not fit, `ConfigError` those that
-    contradict each other."""
+    """Return options as their model.
+
+    Raises a usage error that names the first wrong option, or `ConfigError` for options that contradict each other.
+    """
     with usage_errors():
         return config.checked(kind, **options)

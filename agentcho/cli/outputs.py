@@ -1,4 +1,4 @@
-"""The files that a command writes: checked before anything is played or measured, written whole when it is over.
+"""The files that a command writes: checked before anything is played or measured, and written whole at the end.
 
 Does not know: what is in a report, what was measured.
 """
@@ -30,7 +30,7 @@ UNREAD = 141
 
 
 class Outputs(NamedTuple):
-    """Where to write what. JSON may go to standard output, as "-"; nothing else is printed there then."""
+    """The files to write. JSON may go to standard output, as "-"; nothing else is printed there then."""
 
     json: Path | None = None
     sarif: Path | None = None
@@ -40,11 +40,11 @@ class Outputs(NamedTuple):
 
     @property
     def piped(self) -> bool:
-        """Whether standard output is taken."""
+        """Whether standard output is used for JSON."""
         return self.json == STDOUT
 
     def check(self) -> None:
-        """A usage error for a file that could not be written. Leaves no file behind."""
+        """Raise a usage error for a file that could not be written. Leaves no file behind."""
         seen: dict[Path, str] = {}
         for name, path in self._asdict().items():
             if path is None or (name == "json" and path == STDOUT):
@@ -63,7 +63,7 @@ class Outputs(NamedTuple):
         self.write_each(self._makers(report, fail_on))
 
     def write_each(self, makers: Mapping[str, Callable[[], str]]) -> None:
-        """Write every file that was asked for; each appears whole or not at all."""
+        """Write every file that was asked for. Each appears whole or not at all."""
         for name, text in makers.items():
             path: Path | None = getattr(self, name)
             if path == STDOUT:
@@ -72,7 +72,7 @@ class Outputs(NamedTuple):
                 written(path, text())
 
     def json_of(self, found: BaseModel) -> str:
-        """It as JSON; in plain signs alone where a terminal may be reading."""
+        """Return a value as JSON, in ASCII if a terminal may be reading."""
         return json_text(found, ascii=self.piped)
 
     def _makers(self, report: AuditReport, fail_on: FailOn) -> dict[str, Callable[[], str]]:
@@ -81,7 +81,7 @@ class Outputs(NamedTuple):
 
 
 def _plot(report: AuditReport) -> Plot | None:
-    """What draws the effects of a report; what was measured was measured with what draws it."""
+    """Return the function that draws the effects of a report. What was measured has the library that draws it."""
     if report.measurement is None:
         return None
     from agentcho.cli.extension import lab
@@ -90,21 +90,21 @@ def _plot(report: AuditReport) -> Plot | None:
 
 
 def unnamed(what: str, ending: str = "") -> Path:
-    """A path in runs/ for what a command found that names none: one that is not there yet, and is not made here."""
+    """Return a new path in runs/ for a command without a named file. Nothing is created here."""
     from agentcho.records.record import free_names
 
     return next(path for name in free_names(what, datetime.now(UTC)) if not (path := RUNS / f"{name}{ending}").exists())
 
 
 def writable(path: Path | None) -> Path | None:
-    """An option's callback: a usage error for a file that could not be written. Leaves no file behind."""
+    """Check an option: a usage error for a file that could not be written. Leaves no file behind."""
     if path is not None and (fault := fault_of(path)) is not None:
         raise typer.BadParameter(f"{path} cannot be written: {fault}")
     return path
 
 
 def drawable(path: Path | None) -> Path | None:
-    """An option's callback for a picture: a usage error unless matplotlib can write files with its ending."""
+    """Check an option for a picture: a usage error unless matplotlib can write files with its ending."""
     if path is not None:
         require("to draw", "lab")
         from matplotlib.backend_bases import FigureCanvasBase
@@ -116,7 +116,7 @@ def drawable(path: Path | None) -> Path | None:
 
 
 def fault_of(path: Path) -> str | None:
-    """Why a file could not be written. A file that is not there yet is made and taken away again."""
+    """Return why a file could not be written, or None. A file that does not exist is created and removed again."""
     if path.is_dir():
         return "it is a folder"
     if not path.parent.is_dir():
@@ -133,8 +133,10 @@ def fault_of(path: Path) -> str | None:
 
 
 def written(path: Path, text: str) -> None:
-    """Write a file whole or not at all, with its folders; what is no regular file, such as a pipe, is written to
-    directly."""
+    """Write a file whole or not at all, with its folders.
+
+    Anything but a regular file, such as a pipe, is written to directly.
+    """
     if path.exists() and not path.is_file():
         path.write_text(text, encoding="utf-8")
     else:

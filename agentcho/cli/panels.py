@@ -1,4 +1,4 @@
-"""The panels under which help lists the options of a command that has many, and the command that prints them.
+"""The panels in which help lists the options of a large command, and the command class that prints them.
 
 Does not know: what the options mean.
 """
@@ -45,7 +45,7 @@ COLUMN = 30
 
 
 def panel(name: str, field: FieldInfo | None = None) -> str:
-    """The panel of an option: what its field says, or the field of a run that is called so, or its command's."""
+    """Return the panel of an option: what its field says, or the run's field of that name, or its command's."""
     for each in (field, RunConfig.model_fields.get(name)):
         extra = None if each is None else each.json_schema_extra
         if isinstance(extra, dict) and "panel" in extra:
@@ -54,7 +54,7 @@ def panel(name: str, field: FieldInfo | None = None) -> str:
 
 
 def show_all(ctx: typer.Context, wanted: bool) -> None:
-    """Print the help with all panels, and end."""
+    """Print the help with all panels, and exit."""
     if wanted and not ctx.resilient_parsing:
         ctx.meta[show_all.__qualname__] = True
         typer.echo(ctx.get_help())
@@ -62,7 +62,7 @@ def show_all(ctx: typer.Context, wanted: bool) -> None:
 
 
 class PanelCommand(TyperCommand):
-    """A command whose help lists options by panel, where they have one."""
+    """A command whose help lists options by panel, if they have one."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """See `click.Command.format_options`."""
@@ -81,7 +81,7 @@ class PanelCommand(TyperCommand):
             formatter.write_text(f"{hidden} more options: {ctx.command_path} --help-all")
 
     def _panels(self, ctx: Any) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-        """The lines of each panel that has some, by its title."""
+        """Return the lines of each panel that has some, by its title."""
         found = dict[str, list[tuple[str, str]]]()
         for each in self.get_params(ctx):
             is_option = each.param_type_name == "option"

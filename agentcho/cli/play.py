@@ -1,4 +1,4 @@
-"""`agentcho run`: everything is checked first, then the model is loaded, then the games are played and shown.
+"""`agentcho run`: check everything, then load the model, then play the games and show them.
 
 Does not know: what a scenario does.
 """
@@ -45,8 +45,10 @@ Play = Callable[[RunRequest], RunResult]
 
 @dataclass(frozen=True)
 class RunArguments:
-    """The arguments of the command: `how` are the run options that were typed, `given` the scenario's own. With
-    `resume` all others are those of that run, and `scenario` may be None."""
+    """The arguments of the command. `how` are the run options that were typed, `given` the scenario's own.
+
+    With `resume` all others are those of that run, and `scenario` may be None.
+    """
 
     scenario: str | None
     how: Mapping[str, Any]
@@ -63,7 +65,7 @@ class RunArguments:
     telemetry: Spans | None = None
 
     def request(self) -> RunRequest:
-        """The run that they ask for."""
+        """Return the run that they ask for."""
         how: dict[str, Any] = {"at_once": self.at_once, "on_failure": self.on_failure}
         if self.resume is None:
             if self.scenario is None:
@@ -80,8 +82,10 @@ class RunArguments:
 
 
 def play_scenario(asked: RunArguments) -> int:
-    """Play a scenario, or go on with a run. Returns the exit code: 0, or 130 after Ctrl-C. `GamesFailed`: an error
-    ended games."""
+    """Play a scenario, or resume a run, and return the exit code: 0, or 130 after Ctrl-C.
+
+    Raises `GamesFailed` if errors ended games.
+    """
     request = asked.request()
     with _where(asked, request) as playing:
         played = _shown(request, playing, asked)
@@ -100,7 +104,7 @@ def play_scenario(asked: RunArguments) -> int:
 
 @contextmanager
 def _where(asked: RunArguments, request: RunRequest) -> Iterator[Play]:
-    """What plays: this process, or the workers of a cluster, which are gone at the end."""
+    """A context with what plays: this process, or the workers of a cluster, which end with it."""
     if asked.on is None:
         yield play
         return
@@ -113,7 +117,7 @@ def _where(asked: RunArguments, request: RunRequest) -> Iterator[Play]:
 
 
 def _resuming(record: Path) -> str:
-    """The command that goes on with a run; it names the folder of runs where that is not the usual one."""
+    """Return the command that resumes a run. It names the folder of runs if that is not the usual one."""
     out = "" if record.parent == Path("runs") else f" --runs-dir {shlex.quote(str(record.parent))}"
     return f"agentcho run --resume {record.name}{out}"
 
@@ -127,14 +131,14 @@ def _last_line(line: str, record: Path) -> None:
 
 
 def _check_secrets(scenario: Scenario, given: Mapping[str, Any]) -> None:
-    """A usage error for a secret that no record holds, and that was not given again."""
+    """Raise a usage error for a secret that no record holds, and that was not given again."""
     for name, value in scenario.options:
         if isinstance(value, SecretStr | SecretBytes) and name not in given:
             raise typer.BadParameter(f"{name} is a secret, which is not recorded: give it again", param_hint="--set")
 
 
 def _named(saved: SavedRun) -> str:
-    """What a recorded run played: a name, or a file that is still there."""
+    """Return what a recorded run played: a name, or a file that still exists."""
     asked = saved.info.asked or saved.info.scenario
     if (file := path_of(asked)) is not None and not file.is_file():
         raise mismatch(saved.info.id, [f"the file {asked}, which is not there any more,"])
@@ -151,19 +155,19 @@ def _shown(request: RunRequest, playing: Play, asked: RunArguments) -> RunResult
 
 
 def progress_of(command: str, display: Kind | None) -> Progress:
-    """The progress of a command that plays: no bar where plain lines go to the same terminal."""
+    """Return the progress of a command that plays, without a bar if plain lines go to the same terminal."""
     return progress(command, sys.stderr, bars=display != "plain" or not sys.stdout.isatty())
 
 
 def failures_without_text(played: RunResult) -> dict[int, str]:
-    """How games ended that an error ended, in words that quote nobody: who plays them may see these, and go on."""
+    """Return how games were ended by errors, in words that quote nobody, because people who play may resume them."""
     return {game.game: str(game.ended).removeprefix("error: ") for game in played.games if game.failed}
 
 
 def play_recorded(
     target: str, scenario: Scenario, config: RunConfig, engine: Any, out: Path, display: Kind | None, told: Progress
 ) -> SavedRun | None:
-    """Play and record a scenario, and name the games that an error ended. None: it was interrupted."""
+    """Play and record a scenario, and name the games that an error ended. Returns None if it was interrupted."""
     request = RunRequest(scenario, config, engine=engine, out=out, named=from_anywhere(target), tell=told.tell)
     played = play_shown(request, play, display, told)
     if played.interrupted:

@@ -1,4 +1,4 @@
-"""The commands of the server: `agentcho serve` and `agentcho key`. Does not know: how one serves."""
+"""The commands of the server: `agentcho serve` and `agentcho key`. Does not know: how requests are served."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def serve(
 ) -> None:
     """Serve a model by OpenAI's API, with the messages of societies encoded once.
 
-    The first Ctrl-C or SIGTERM lets requests end and takes no more, the second ends all. Exit codes: 0 all were
-    answered, 2 wrong usage, 130 ended at once.
+    The first Ctrl-C or SIGTERM lets running requests finish and accepts no more; the second ends them too. Exit codes:
+    0 all were answered, 2 wrong usage, 130 ended at once.
     """
     from agentcho.cli.serve_run import serve_models
 
@@ -50,7 +50,7 @@ def key(
         bool, typer.Option("--metrics", help="Allow the key to read the metrics of the whole server.")
     ] = False,
 ) -> None:
-    """Make a key for `agentcho serve --keys FILE`, and print it this once: the file has its hash alone."""
+    """Make a key for `agentcho serve --keys FILE`, and print it this once: the file holds only its hash."""
     from agentcho.cli.serve_run import make_key
 
     names = {"tenant": tenant, "society": society, "agent": agent, "priority": priority, "metrics": metrics}

@@ -1,4 +1,4 @@
-"""`agentcho serve`: everything is checked and the address taken, then the model is loaded, then requests are answered.
+"""`agentcho serve`: check everything and bind the address, then load the model, then answer requests.
 
 Does not know: HTTP, what a request says.
 """
@@ -56,7 +56,7 @@ def make_key(file: Path, given: Mapping[str, object]) -> str:
 
 
 def serve_models(config: ServeConfig) -> int:
-    """Serve until a signal ends it. Returns the exit code."""
+    """Serve until a signal ends it, and return the exit code."""
     require(NEEDED, "serve")
     from agentcho.serve.web.app import Site
     from agentcho.serve.web.keys import ApiKeys
@@ -83,7 +83,7 @@ def _tell(names: list[str], address: str) -> None:
 
 
 def _loaded(config: ServeConfig, keys: ApiKeys, tell: ProgressCallback) -> list[ServedModel]:
-    """The model, and each of its adapters on an engine of its own."""
+    """Return the model, and each of its adapters on an engine of its own."""
     from agentcho.serve.sharing.served import ServedModel
 
     run = RunConfig(**{name: getattr(config, name) for name in OF_RUNS})
@@ -97,7 +97,7 @@ def _loaded(config: ServeConfig, keys: ApiKeys, tell: ProgressCallback) -> list[
 
 
 def serving_of(config: ServeConfig, keys: ApiKeys, engine: EnginePort) -> Serving:
-    """How a model on this engine is served: options, bounds and keys in the words of what serves it."""
+    """Return how a model on this engine is served: options, limits and keys as the server takes them."""
     from agentcho.serve.sharing.served import Serving
     from agentcho.serve.sharing.society import RetentionLimits
 
@@ -122,8 +122,10 @@ def serving_of(config: ServeConfig, keys: ApiKeys, engine: EnginePort) -> Servin
 
 
 def most_records(models: int) -> int | None:
-    """How many records each of so many models may write at a time, with half of the files that this process may open:
-    as many as the system lets it ask for. None: nobody knows."""
+    """Return how many records each model may write at a time with half of this process's open files.
+
+    None if the limit of open files is unknown.
+    """
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -136,8 +138,10 @@ def most_records(models: int) -> int | None:
 
 
 def delete_old(folder: Path, age: timedelta) -> list[Path]:
-    """Delete the records of societies that ended, or began and were never ended, so long ago. Returns which.
-    `CannotWrite`: one of them cannot be deleted."""
+    """Delete the records of societies that ended, or began and never ended, that long ago. Returns which.
+
+    Raises `CannotWrite` if one of them cannot be deleted.
+    """
     found = [path for path in folders(folder) if not path.is_symlink() and _is_old(path, age)]
     for path in found:
         with write_errors(path):
@@ -146,8 +150,7 @@ def delete_old(folder: Path, age: timedelta) -> list[Path]:
 
 
 def _is_old(path: Path, age: timedelta) -> bool:
-    """Whether it is a record that a server wrote of a society, so old, and nobody writes it. What does not say when is
-    not."""
+    """Return whether it is an old record of a served society that nobody writes. A record without a date is not."""
     try:
         run = SavedRun(path)
         since = datetime.now(UTC) - datetime.fromisoformat(run.info.ended or run.info.started)

@@ -1,4 +1,4 @@
-"""The words of options that several commands share: what each is called, and its help. Does not know: commands."""
+"""Names and help of options that several commands share. Does not know: commands."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Signals that end a command from outside end it as Ctrl-C does: files are closed, records are kept.
+"""Ends a command on a signal as on Ctrl-C: files are closed, and records are kept.
 
-Does not know: what is running. Only the command line does this; a program that calls the library keeps its handlers.
+Only the command line does this. A program that calls the library keeps its own handlers. Does not know: what is
+running.
 """
 
 from __future__ import annotations
@@ -15,17 +16,22 @@ NAMES = ("SIGTERM", "SIGHUP")
 
 
 class TerminationAsInterrupt:
-    """A context in which SIGTERM and SIGHUP come as Ctrl-C; where there is no SIGHUP, or it is ignored (nohup), it
-    stays so. Where Ctrl-C itself is ignored (a job that a script put into the background), it is heard from now on, for
-    an event loop ends well by nothing else. No-op outside the main thread."""
+    """A context in which SIGTERM and SIGHUP act as Ctrl-C.
+
+    SIGHUP stays as it is if it does not exist or is ignored (nohup). If Ctrl-C itself is ignored (a script's background
+    job), it is heard from now on, because an event loop ends well by nothing else. Outside the main thread this does
+    nothing.
+    """
 
     def __init__(self) -> None:
         self._came: int | None = None
         self._before: dict[int, Any] = {}
 
     def code(self, code: Any) -> Any:
-        """What to exit with: of a command that a signal ended, what is usual for that signal: that nothing more can be
-        printed, for the terminal has gone with it, is no error of its own."""
+        """Return the exit code of a command: the usual one for the signal that ended it.
+
+        That nothing can be printed because the terminal is gone too is not an error of its own.
+        """
         return 128 + self._came if code and self._came is not None else code
 
     def _end(self, number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""`agentcho view`: a record as a page, written to a file, or served while the run goes on.
+"""`agentcho view`: show a record as a page, written to a file, or served while the run goes on.
 
 Does not know: what is on the page, HTTP.
 """
@@ -25,7 +25,7 @@ NO_FILE = frozenset('/\\:*?"<>|')
 
 
 class ViewArgs(NamedTuple):
-    """The words of the command."""
+    """The arguments of the command."""
 
     target: str
     eyes: str | None
@@ -62,7 +62,7 @@ def _write(asked: ViewArgs) -> None:
 
 
 def _of_runs(named: str, out: Path, chosen: PageSelection) -> tuple[PageContent, Path]:
-    """A run, or all runs of a folder, and where their page goes."""
+    """Return a run, or all runs of a folder, and where their page goes."""
     from agentcho.viewer.page_content import folder_of_runs, page_content, target
 
     runs, folder = target(named, out), folder_of_runs(named)
@@ -71,14 +71,14 @@ def _of_runs(named: str, out: Path, chosen: PageSelection) -> tuple[PageContent,
 
 
 def _of_file(file: Path, chosen: PageSelection) -> tuple[PageContent, Path]:
-    """What a file holds, and where its page goes."""
+    """Return what a file holds, and where its page goes."""
     from agentcho.viewer.audit_pages import of_file
 
     return lab().result(file, chosen) or of_file(file, chosen), file.parent
 
 
 def _beside(folder: Path, eyes: str | None) -> Path:
-    """The page of a record, in its folder."""
+    """Return the path of a record's page, in its folder."""
     name = "" if eyes is None else "-" + "".join("_" if char in NO_FILE else char for char in eyes)
     return folder / f"view{name}.html"
 

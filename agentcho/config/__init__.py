@@ -1,4 +1,7 @@
-"""Options of a run, of its models and of how messages are read."""
+"""Options of a run, of its models, and of how messages are read.
+
+The command line, files and Python share these models, so that an option means the same everywhere.
+"""
 
 from agentcho.config.loading import (
     EIGHT_BITS,

@@ -1,7 +1,7 @@
-"""Options of loading a model, each declared once with its help, for whatever loads one: a run, a server, a benchmark.
+"""Options of loading a model, each declared once with its help, for a run, a server or a benchmark.
 
-A group of options is a class, and what has these options is a subclass. Fields stand in the order of the bases, the
-last one first. Does not know: which commands have them, torch.
+A group of options is a class, and whatever has these options is a subclass. Fields come in the order of the bases, the
+last base first. Does not know: which commands have them, torch.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from agentcho.protocol.variables import option
 
 Bits = Literal["int8", "int4"]
-"""In how many bits the weights of linear layers can be kept."""
+"""Bits in which the weights of linear layers can be kept."""
 KvDtype = Literal["int8"]
-"""In which numbers keys and values can be kept, other than those of the model."""
+"""Formats in which keys and values can be kept, other than the model's own."""
 Markers = Literal["refuse", "accept"]
 Computing = Literal["agentcho", "vllm"]
 VLLM = "vllm"
-"""The engine that computes with vLLM, as the name of one."""
+"""The name of the engine that computes with vLLM."""
 DIVIDING = ("tensor_parallel", "pipeline_parallel")
-"""Options that divide a model among GPUs, of the engine of that name alone."""
+"""Options that divide a model among GPUs, for that engine only."""
 NOT_OF_VLLM = {
     "device": "vLLM uses the device that it was installed for",
     "device_map": "vLLM places layers itself",
@@ -39,7 +39,7 @@ NOT_OF_VLLM = {
 }
 """Options that a model in vLLM cannot take, and why."""
 KV_DTYPE = "kv_dtype"
-"""What the option is called in fingerprints of engines too."""
+"""The name of the option, also in fingerprints of engines."""
 TEMPLATED = 'Extra arguments of the chat template, as JSON: {"enable_thinking": false}.'
 FEW_BITS = (
     "Keep the weights of the linear layers in this many bits, and the output head in 8.  [default: as --dtype says]"
@@ -53,11 +53,11 @@ if TYPE_CHECKING:
     TemplateKwargs = str | Mapping[str, Any] | None
 else:
     TemplateKwargs = Annotated[str | None, BeforeValidator(option)]
-"""What a chat template is given beside the messages: a JSON object, as text or as a mapping. Kept as text."""
+"""Extra arguments of a chat template: a JSON object, as text or as a mapping. Kept as text."""
 
 
 class FrozenOptions(BaseModel):
-    """Options that do not change, and among which no unknown name is taken."""
+    """Options that do not change. Unknown names are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -85,7 +85,7 @@ class EngineOptions(FrozenOptions):
 
     @property
     def division(self) -> dict[str, int]:
-        """How many ranks vLLM divides the model among, as its `EngineArgs` has it; nothing where it does not."""
+        """The number of ranks that vLLM divides the model among, as its `EngineArgs` takes it. Empty if it does not."""
         return {f"{name}_size": getattr(self, name) for name in DIVIDING if getattr(self, name) != 1}
 
     @model_validator(mode="after")
@@ -96,7 +96,7 @@ class EngineOptions(FrozenOptions):
 
 
 class DeviceOptions(FrozenOptions):
-    """What the chat template of a model is given, and where the model runs."""
+    """Arguments of a model's chat template, and the device that the model runs on."""
 
     chat_template_kwargs: TemplateKwargs = Field(
         default=None,
@@ -109,7 +109,7 @@ class DeviceOptions(FrozenOptions):
 
 
 class DtypeOptions(FrozenOptions):
-    """In which numbers a model computes."""
+    """The number format that a model computes in."""
 
     dtype: str = Field(
         default="auto",
@@ -119,7 +119,7 @@ class DtypeOptions(FrozenOptions):
 
 
 class ThreadOptions(FrozenOptions):
-    """On how many threads a model computes."""
+    """The number of threads that a model computes on."""
 
     threads: int | None = Field(
         default=None,
@@ -130,7 +130,7 @@ class ThreadOptions(FrozenOptions):
 
 
 class QuantizationOptions(FrozenOptions):
-    """In how few bits the weights of a model are kept, and its keys and values. None: in the numbers it computes in."""
+    """The number of bits of a model's weights, and of its keys and values. None means those that it computes in."""
 
     weights: Bits | None = Field(
         default=None, description=FEW_BITS, json_schema_extra={"group": "loading", "panel": "Speed"}
@@ -145,17 +145,17 @@ class QuantizationOptions(FrozenOptions):
         return {name: getattr(self, name) for name in QuantizationOptions.model_fields}
 
     def numbers_of(self, dtype: str) -> str:
-        """For people, in which numbers a model of this dtype is kept, such as "float32 int8, keys and values int8"."""
+        """Return the number formats of a model of this dtype for people: "float32 int8, keys and values int8"."""
         model = dtype if self.weights is None else f"{dtype} {self.weights}"
         return model if self.kv_dtype is None else f"{model}, keys and values {self.kv_dtype}"
 
 
 class ComputeOptions(QuantizationOptions, ThreadOptions, DtypeOptions):
-    """In which numbers, and on how many threads, a model computes."""
+    """The number formats, and the number of threads, that a model computes with."""
 
 
 class TemplateChecks(FrozenOptions):
-    """What to do about a model whose chat template is not as it should be."""
+    """What to do if the chat template of a model fails a check."""
 
     plain_markers: Markers = Field(
         default="refuse",

@@ -1,6 +1,9 @@
-"""Options of a run and of its models, each declared once with its help, frozen and checked at the edge.
+"""Options of a run and of its models, each declared once with its help, frozen, and checked where they enter.
 
-Does not know: scenarios' own options (each scenario has a model of its own), the command line, torch.
+A field of `RunConfig` with a description is an option of the commands that play, and the description is its help. Its
+`group` tells which commands have it: "served" for a model behind an API, "loading" and "inference" for one that is
+loaded here ("inference" not for one that is trained), "reading" for how messages are read, "upkeep" for what changes no
+message. Does not know: scenarios' own options (each scenario has its own model), the command line, torch.
 """
 
 from __future__ import annotations
@@ -44,23 +47,25 @@ from agentcho.reuse.registry import DEFAULT, parsed_repair, parsed_way, repairs_
 
 NAMED = "'understudy', 'smollm2', a folder, a GGUF file"
 LOCAL = f"{NAMED}, or a Hugging Face id."
-"""What names a model, for help: of any that is loaded here."""
+"""How a model that is loaded here can be named, for help."""
 API = "openai:"
-"""What the name of a model behind an API begins with."""
+"""The beginning of the name of a model behind an API."""
 TEMPLATING = ("agentcho", "vllm", "sglang", "llama.cpp")
-"""Kinds of servers whose requests say what the chat template is given."""
+"""Kinds of servers whose requests can pass arguments to the chat template."""
 FAKE = "fake"
-"""The engine without a model, as the name of one."""
+"""The name of the engine without a model."""
 
 
 def served(model: str) -> bool:
-    """Whether a model, by its name, is one behind an API."""
+    """Return whether a model, by its name, is behind an API."""
     return model.startswith(API)
 
 
 def check_model(model: str, given: Mapping[str, Any]) -> None:
-    """ValueError: options `given`, those at their defaults left out, that a model of this name does not take, or some
-    that it needs are not there."""
+    """Raise ValueError for options that a model of this name does not take, or that it needs and lacks.
+
+    `given` are the options that are not at their defaults.
+    """
     wrong = [name for name in given if name in (LOADED if served(model) else SERVED)]
     if given.get("engine") == VLLM:
         _check_vllm(model, given)
@@ -90,7 +95,7 @@ def check_model(model: str, given: Mapping[str, Any]) -> None:
 
 
 def _check_vllm(model: str, given: Mapping[str, Any]) -> None:
-    """ValueError: options that a model in vLLM does not take."""
+    """Raise ValueError for options that a model in vLLM does not take."""
     if model == FAKE:
         raise ValueError("engine vllm needs a model with weights, and the fake one has none")
     if (wrong := next((name for name in NOT_OF_VLLM if name in given), None)) is not None:
@@ -103,23 +108,40 @@ def _check_vllm(model: str, given: Mapping[str, Any]) -> None:
 
 
 class ModelName(FrozenOptions):
-    """What names a model."""
+    """The name of a model."""
 
     model: str
 
 
 class ModelConfig(QuantizationOptions, DtypeOptions, DeviceOptions, EngineOptions, ModelName):
-    """One model of a run, beside its own or in its place, by a name that agents are given. Frozen; holds no key.
+    """One model of a run, beside its own model or in its place. Frozen. It never holds a key.
 
-    `model`: as in `RunConfig`, or "openai:NAME", the model NAME of the server at `base_url`. `chat_template_kwargs` are
-    given to the chat template beside the messages, here or, by servers that take them, there. `device`, `dtype`,
-    `weights`, `kv_dtype`, `adapter` and `engine` are for a model that is loaded here. All else is for a server: what
-    `server` it is, which says what it can be asked, and `can` where that is not so; where its key is, in the
-    environment variable `key_env` (by default OPENAI_API_KEY for api.openai.com, and none for others) or in `key_file`;
-    `vendor`, who sees what is sent (by default the address); `context`, its number of positions. Of all games together:
-    at most `concurrency` requests at a time, `requests_per_minute`, `tokens_per_minute`; each may take `timeout`
-    seconds, and is sent again at most `retries` times. `price_in`, `price_cached` and `price_out` are per million
-    tokens."""
+    `device`, `dtype`, `weights`, `kv_dtype`, `adapter` and `engine` are for models that are loaded here. `base_url` and
+    the fields after it are for models behind an API.
+
+    Args:
+        model: As in `RunConfig`, or "openai:NAME" for the model NAME of the server at `base_url`.
+        adapter: Folder of a LoRA adapter. None for none.
+        base_url: Base URL of the server.
+        server: Kind of server, which determines the parameters that requests may use.
+        can: What the server can do, if its kind does not tell. None means what its kind tells.
+        key_env: Environment variable that holds the API key. None means OPENAI_API_KEY for api.openai.com, and no key
+            for others.
+        key_file: File that holds the API key. Instead of `key_env`.
+        vendor: Who sees what is sent. None means the address of the server.
+        context: Number of positions of the model, in tokens. None if it is not known.
+        concurrency: Maximum number of requests at a time, over all games.
+        requests_per_minute: Maximum number of requests per minute, over all games. None for no limit.
+        tokens_per_minute: Maximum number of tokens per minute, over all games. None for no limit.
+        timeout: Maximum duration of a request, in seconds.
+        retries: How often a failed request is sent again.
+        price_in: Price of a million prompt tokens. None if it is not known.
+        price_cached: Price of a million cached prompt tokens. None if it is not known.
+        price_out: Price of a million generated tokens. None if it is not known.
+
+    Raises:
+        pydantic.ValidationError: A value is out of its bounds.
+    """
 
     adapter: str | None = None
     base_url: str | None = None
@@ -140,24 +162,24 @@ class ModelConfig(QuantizationOptions, DtypeOptions, DeviceOptions, EngineOption
 
     @property
     def served(self) -> bool:
-        """Whether it is behind an API, and not loaded here."""
+        """Whether the model is behind an API, and not loaded here."""
         return served(self.model)
 
 
 def _changed(options: BaseModel) -> dict[str, Any]:
-    """The fields of a model that are not at their defaults."""
+    """Return the fields that are not at their defaults."""
     fields = type(options).model_fields
     return {name: value for name, value in options if value != fields[name].default}
 
 
 KEYS = ("key_env", "key_file")
-"""Options that may change: where the key of an endpoint is decides nothing of what is said."""
+"""Options that may change when a run is resumed: where the key of an endpoint is changes no message."""
 DEFAULT_MODEL = "default"
-"""What a run's own model is called where agents are given one."""
+"""The name by which agents select the run's own model."""
 
 
 def model_name(name: str) -> str:
-    """A name by which agents are given a model."""
+    """Return a name by which agents select a model. Raises ValueError for another one."""
     if name == DEFAULT_MODEL or not MODEL_NAME.fullmatch(name):
         raise ValueError(
             f"{name[:80]!r} names no model: give a letter or digit, then at most 63 letters, digits, '.', '_' and '-', "
@@ -172,13 +194,15 @@ MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 Options = TypeVar("Options", bound=BaseModel)
 Defaults = Literal["keep", "drop"]
 ThoughtsOf = Literal["author", "audience"]
-"""Who may read what a model thinks before it answers: who speaks, or whoever may read the answer."""
+"""Who may read what a model thinks before it answers: the author, or everybody who may read the answer."""
 WordsRule = Literal["track", "refuse"]
 
 
 def parsed_part(text: str, games: int) -> range:
-    """The numbers of the games that part `k/n` of `games` games has: k - 1, and every n-th from there. ValueError: it
-    is no part, or has no game."""
+    """Return the games of part `k/n` of `games` games: k - 1, and every n-th game after it.
+
+    Raises ValueError if it is not a part, or has no game.
+    """
     found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
     part, parts = (int(found[1]), int(found[2])) if found else (0, 0)
     if not 1 <= part <= parts:
@@ -189,14 +213,19 @@ def parsed_part(text: str, games: int) -> range:
 
 
 class Limits(BaseModel):
-    """Bounds that end a game early, as a recorded outcome. None: unbounded.
+    """Limits that end a game early, as a recorded outcome. None means no limit. Frozen.
 
-    The verb that meets a limit raises `LimitReached`, and all that the game runs is cancelled, so that code that tries
-    again after an error does not go on. Code that catches cancellation too (`except BaseException`) keeps its own game
-    from ending, and no other.
+    The verb that reaches a limit raises `LimitReached`, and everything that the game runs is cancelled, so that code
+    that retries after an error does not go on. Code that catches cancellation too (`except BaseException`) keeps its
+    own game from ending, and no other.
 
-    Tokens are sampled tokens, messages are sampled messages, seconds are wall time since the game began. Those that
-    begin with `agent_` are of each agent, those that begin with `game_` of all together.
+    Args:
+        agent_tokens: Sampled tokens of each agent.
+        agent_messages: Sampled messages of each agent.
+        agent_seconds: Seconds since the game began, for each agent's verbs.
+        game_tokens: Sampled tokens of all agents together.
+        game_messages: Sampled messages of all agents together.
+        game_seconds: Seconds since the game began.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -219,15 +248,15 @@ ENCODED = {
 }
 """Options of a run that a model behind an API cannot take, and why."""
 FREE = (*KEYS, *DIVIDING, "threads", "disk_tokens", "keep_cache", "prefill_budget")
-"""Options that a run may go on with otherwise."""
+"""Options that may change when a run is resumed: where the key of an endpoint is changes no message."""
 
 
 RECORDED = {"recorded": True}
-"""The context in which pydantic reads the options of a record: with the names that they had then."""
+"""The context in which pydantic reads the options of a record, by the names that they had then."""
 
 
 class OwnModel(FrozenOptions):
-    """What names the model of a run."""
+    """The name of the model of a run."""
 
     model: str = Field(
         default="understudy",
@@ -237,7 +266,7 @@ class OwnModel(FrozenOptions):
 
 
 class SourceOptions(FrozenOptions):
-    """Who serves the model of a run, or over which devices it is spread."""
+    """Who serves the model of a run, or which devices it is spread over."""
 
     base_url: str | None = Field(
         default=None,
@@ -421,21 +450,22 @@ class PlayOptions(FrozenOptions):
 
 
 class RunConfig(TemplateChecks, PlayOptions, ComputeOptions, SourceOptions, DeviceOptions, EngineOptions, OwnModel):
-    """How a run is played: everything that a record needs to play it again, the scenario's options aside. Frozen.
+    """The configuration of a run: everything that a record needs to play it again but the scenario's options. Frozen.
 
-    A field with a description is an option of the commands that play, and its description the help. Its group says
-    which commands have it: "served" are of a model behind an API, "loading" and "inference" of one that is loaded here
-    (the latter not where it is trained), "reading" say how messages are read, and nothing that is said depends on
-    "upkeep". Beyond that:
-    `model` may also be "fake", the engine without a model, or "openai:NAME", the model NAME of the server at
-    `base_url`, for which `server`, `key_env` and `key_file` are as in `ModelConfig`, and `allow_vendor` names those
-    who may see what is private; `engine` "vllm" has vLLM compute, see docs/vllm.md; `device`, `device_map`, `dtype`,
-    `weights` and `kv_dtype` are as in `Engine.load`; `threads` is the number of each model that is loaded, None: chosen
-    as there, in the deterministic profile by size alone. `in_place` is the old name of `reuse="in-place"`, and goes in
-    0.6; `tasks` are as in `task_set`; `temperature`, `top_p` and `max_tokens` are the defaults of agents' verbs, see
-    `Sampling`; `plain_markers` counts under enforce and deny; `models` are those that agents may speak through beside
-    the run's own, by name, and `own_model` has of that what no other option says: see `of_own`; `people` are the agents
-    that people play. Raises pydantic's `ValidationError` for values out of their bounds, or that contradict each other.
+    Most fields are also options of the commands that play, with the same help. `device`, `device_map`, `dtype`,
+    `weights`, `kv_dtype` and `chat_template_kwargs` are explained at `Engine.load`, the server's options at
+    `ModelConfig`, `tasks` at `task_set`, and the sampling options, which are the defaults of agents' verbs, at
+    `Sampling`. `plain_markers` matters under `leakage` "enforce" and "deny". `model` may also be "fake", the engine
+    without a model.
+
+    Args:
+        in_place: Old name of `reuse="in-place"`. Deprecated; it goes in 0.6.
+        models: Further models that agents may speak through, by name.
+        own_model: What no other option says about the run's own model: see `of_own`.
+        people: Agents that people play, by name.
+
+    Raises:
+        pydantic.ValidationError: A value is out of its bounds, or options contradict each other.
     """
 
     default_prompt: Defaults = Field(
@@ -502,11 +532,11 @@ class RunConfig(TemplateChecks, PlayOptions, ComputeOptions, SourceOptions, Devi
 
     @property
     def way(self) -> str:
-        """How what is reused is read, by either of its names."""
+        """How reused encodings are read, by either name of the option."""
         return InPlace.name if self.in_place else self.reuse
 
     def renamed(self) -> dict[str, Any]:
-        """All options by the names that they have today."""
+        """Return all options by the names that they have today."""
         return {**self.model_dump(), "in_place": False, "reuse": self.way}
 
     @property
@@ -517,17 +547,17 @@ class RunConfig(TemplateChecks, PlayOptions, ComputeOptions, SourceOptions, Devi
 
     @property
     def threading(self) -> int | Literal["auto", "size"]:
-        """How each model that is loaded chooses its number of threads; see `Engine.load`."""
+        """How each loaded model chooses its number of threads; see `Engine.load`."""
         return self.threads or ("size" if self.deterministic else "auto")
 
     @classmethod
     def of_own(cls, model: ModelConfig) -> dict[str, Any]:
-        """The options of a run whose own model is this one."""
+        """Return the options of a run whose own model is this one."""
         return {"own_model": model, **{name: getattr(model, name) for name in OWN}}
 
     @property
     def policy(self) -> ReusePolicy:
-        """Mode, leakage, shadows, profile, positions, weights and repair together."""
+        """All options that decide how encodings are read, together."""
         way = parsed_way(self.way)
         return ReusePolicy(
             mode=self.mode,
@@ -547,17 +577,17 @@ class RunConfig(TemplateChecks, PlayOptions, ComputeOptions, SourceOptions, Devi
 
     @property
     def says_reuse(self) -> bool:
-        """Whether any part of the reuse policy was given, and not left to the default."""
+        """Whether any part of the reuse policy was given."""
         return not self.model_fields_set.isdisjoint((*ReusePolicy._fields, "reuse"))
 
     @property
     def sampling(self) -> Sampling:
-        """The defaults that an agent's verbs start from; its seed is set a call."""
+        """The defaults of an agent's verbs. The seed is set for each call."""
         return Sampling(max_tokens=self.max_tokens, temperature=self.temperature, top_p=self.top_p)
 
 
 def option_names(*groups: str, without: Container[str] = ()) -> tuple[str, ...]:
-    """The options of a run that commands have, by their names: those of some `groups`, or all of them."""
+    """Return the names of the options of a run that commands have: those of some groups, or all."""
     found = {name: field for name, field in RunConfig.model_fields.items() if field.description}
     chosen = [name for name, field in found.items() if not groups or _group(field) in groups]
     return tuple(name for name in chosen if name not in without)
@@ -569,20 +599,23 @@ def _group(field: FieldInfo) -> object:
 
 
 NETWORK = ("model", *option_names("loading", "inference"), "disk_tokens", "keep_cache")
-"""Options of a run with which a network is loaded; another adapter goes onto the same one."""
+"""Options of a run that a network is loaded with. Another adapter is put onto the same network."""
 LOADED = (*(name for name in NETWORK if name not in ("model", "chat_template_kwargs")), "adapter", "merge")
 """Options of a model that is loaded here."""
 SERVED = ModelConfig.model_fields.keys() - {"model", "chat_template_kwargs", *LOADED}
 """Options of a model behind an API."""
 WEIGHED = ("adapter", *QuantizationOptions.model_fields, "chat_template_kwargs")
-"""Options that say something of weights, or of the chat template that comes with them."""
+"""Options that concern weights, or the chat template that comes with them."""
 OWN = tuple(name for name in ModelConfig.model_fields if name in RunConfig.model_fields)
-"""What a run says of its own model."""
+"""Options of a run that describe its own model."""
 
 
 def checked(kind: type[Options], /, **options: Any) -> Options:
-    """The model `kind` of these options. `ConfigError` names the first option that does not fit, or says which
-    contradict each other; it quotes no value."""
+    """Return a model of these options.
+
+    Raises `ConfigError`, which names the first option that does not fit, or tells which ones contradict each other. It
+    quotes no value.
+    """
     try:
         return kind(**options)
     except ValidationError as error:
@@ -594,7 +627,7 @@ def checked(kind: type[Options], /, **options: Any) -> Options:
 
 
 def _unknown(kind: type[BaseModel], place: tuple[int | str, ...]) -> str:
-    """What to say of a name that is no option, or no limit."""
+    """Return what is wrong with a name that is no option, or no limit."""
     if place[0] == "limits":
         return f"there is no such limit; there are {', '.join(Limits.model_fields)}"
     if len(place) > 1:
@@ -605,8 +638,11 @@ def _unknown(kind: type[BaseModel], place: tuple[int | str, ...]) -> str:
 def again(
     words: Iterable[str], config: RunConfig | None = None, names: Iterable[str] = (), given: Iterable[str] = ()
 ) -> str:
-    """The command line that does the same once more: `words`, and those of the run options `names` that are not the
-    default in `config`. Options of the scenario, `given`, may be secret: they are named alone."""
+    """Return the command line that does the same once more.
+
+    It has `words`, and those of the run options `names` that are not at their defaults in `config`. Options of the
+    scenario, `given`, may be secret, so only their names are shown.
+    """
     said, config = list(words), config or RunConfig()
     for name in names:
         value = getattr(config, name)

@@ -1,4 +1,7 @@
-"""Through which encodings messages are read. Does not know: models, runs, the command line."""
+"""The reuse policy: through which encodings messages are read.
+
+One value says it for runs, replays and audits alike. Does not know: models, runs, the command line.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,31 @@ Mode = Literal["baseline", "choreographed"]
 Leakage = Literal["audit", "enforce", "deny"]
 Shadowing = Literal["auto", "always", "never"]
 RepairBy = Selection | str
-"""Which tokens are encoded anew, or a text that names it, such as "full"."""
+"""Which tokens are computed again, or a text that names the method, such as "full"."""
 JUDGE = Full()
-"""What `reuse="judge"` of a view encodes anew of each message of others that the call reads: all of it. Nothing less
-that was measured keeps the choices that judges make (`agentcho bench judge`)."""
+"""What `reuse="judge"` of a view computes again of each message of others that the call reads: all of it. Nothing less
+that was measured keeps the choices of judges (`agentcho bench judge`)."""
 
 
 class ReusePolicy(NamedTuple):
-    """Through which encodings calls read messages: see `Resolver`. `in_place`: what is reused stays at the positions at
-    which it was made (no repositioning; the paper's footnote 5); places that a view asks for are passed over. `repair`:
-    which tokens of what is reused each caller encodes anew, in its own prompt. `speculate`: tokens are guessed from
-    what an author may read, where that pays and the profile is not deterministic; what is said stays the same. `ape`:
-    how what was encoded side by side is weighed, in place. `judge`: which tokens of others' messages a caller encodes
-    anew whose view has `reuse="judge"`, instead of `repair`, and not in place."""
+    """Through which encodings calls read messages: see `Resolver`.
+
+    Attributes:
+        mode: "choreographed" reuses encodings of messages, "baseline" encodes each prompt separately.
+        leakage: How choreographed mode handles leaks: "enforce" prevents them, "audit" records them, "deny" refuses the
+            call.
+        shadow: Whether to encode a message for its audience while its author is still speaking: "auto", "always" or
+            "never".
+        deterministic: Whether every result is independent, bit for bit, of what its reader may not read.
+        in_place: Whether reused encodings stay at the positions where they were made (no repositioning; the paper's
+            footnote 5). Places that a view asks for are then ignored.
+        repair: Which tokens of reused encodings each caller computes again, in its own prompt. None for none.
+        speculate: Whether to guess tokens from what an author may read, where that pays and the profile is not
+            deterministic. Generated text stays the same.
+        ape: How to weigh encodings that were made side by side, in place. None leaves them alone.
+        judge: Which tokens of others' messages a caller computes again if its view has `reuse="judge"`, instead of
+            `repair`, and not in place.
+    """
 
     mode: Mode = "choreographed"
     leakage: Leakage = "enforce"
@@ -41,12 +56,12 @@ class ReusePolicy(NamedTuple):
 
     @property
     def repairs(self) -> Selection | None:
-        """`repair` as a method. Raises ValueError where it is a text that names none."""
+        """`repair` as a method. Raises ValueError for a text that names none."""
         return parsed_repair(self.repair) if isinstance(self.repair, str) else self.repair
 
     @property
     def judges(self) -> Selection:
-        """`judge` as a method. Raises ValueError where it is a text that names none."""
+        """`judge` as a method. Raises ValueError for a text that names none."""
         return parsed_repair(self.judge) if isinstance(self.judge, str) else self.judge
 
 
@@ -65,13 +80,15 @@ class ReuseOptions(TypedDict, total=False):
 
 
 DEFAULT_POLICY = ReusePolicy()
-"""How messages are read where nothing is said of it."""
+"""How messages are read by default."""
 
 
 def by_position(reuse: ReusePolicy | Mode, others: Sequence[Any], names: Sequence[str]) -> dict[str, Any]:
-    """The fields of a policy that were given one after the other in its place, in the order of `names`, with a
-    `DeprecationWarning` for the caller of the function that asks. Empty: the policy was given whole. `ArgumentError`:
-    something stands after a whole policy."""
+    """Return the fields of a policy that were given by position in its place, in the order of `names`.
+
+    Warns the caller's caller with a `DeprecationWarning`. Empty if the policy was given whole. Raises `ArgumentError`
+    if anything follows a whole policy.
+    """
     if not isinstance(reuse, ReusePolicy):
         told = "give a ReusePolicy, or its fields by name: fields by position go in 0.6"
         warnings.warn(told, DeprecationWarning, stacklevel=3)

@@ -52,10 +52,26 @@ class Encoding:
 
 
 class PoolUsage(NamedTuple):
-    """How full the store is, in pages of `page_tokens`: used, promised to running calls and not yet written, allowed,
-    and the most ever used. Then host memory, and then the disk, in tokens: used, allowed, the most ever used. Then what
-    happened so far: encodings that left the store, that were dropped to their recipes, that were made again; and tokens
-    that an earlier run had encoded, and that were written for later ones."""
+    """How full an engine's store, host memory and disk are.
+
+    Attributes:
+        used: Pages of the store in use.
+        reserved: Pages promised to running calls and not yet written.
+        limit: Pages that the store may have.
+        page_tokens: Tokens per page.
+        high_water: Most pages ever in use.
+        host_used: Tokens in host memory.
+        host_limit: Tokens that host memory may hold.
+        host_high_water: Most tokens ever in host memory.
+        disk_used: Tokens on disk.
+        disk_limit: Tokens that may be on disk.
+        disk_high_water: Most tokens ever on disk.
+        evicted: Encodings that left the store so far.
+        dropped: Encodings that were dropped to their recipes so far.
+        remade: Encodings that were made again so far.
+        found: Tokens that an earlier run had encoded.
+        kept: Tokens that were written for later runs.
+    """
 
     used: int
     reserved: int

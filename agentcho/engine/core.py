@@ -1,7 +1,8 @@
-"""The core of an engine: all that it does but compute. Synchronous, one thread, no torch.
+"""The core of an engine: everything but the computation. Synchronous, one thread, no torch.
 
-It knows tokens and encodings, and nothing of agents. `submit` and `step` take calls step by step, for the
-choreographer; `prefill`, `decode` and `repair` run to the end. A `Runner` computes: a model, a fake, or sets.
+A model, a fake and a set-based audit engine share it, so that ids, refusals and storage work the same in all of them.
+It knows tokens and encodings. `submit` and `step` take calls step by step, for the choreographer; `prefill`, `decode`
+and `repair` run to the end. A `Runner` computes. Does not know: agents.
 """
 
 from __future__ import annotations
@@ -70,17 +71,23 @@ if TYPE_CHECKING:
     from agentcho.engine.persistent_files import PersistentFiles
 
 Local = Mapping[int, Admitted]
-"""The calls of the same list that were admitted already, each by the `id()` of the call."""
+"""Calls of the same list that were admitted already, by the `id()` of the call."""
 
 
 class EngineCore(SyncAPI):
-    """Keeps what a runner computes under ids: at most `context` positions, in the words of `template`. Up to
-    `host_tokens` tokens of what leaves the runner's pages stay in host memory, and then as many on `disk` as there is
-    room for. What is everyone's is taken from `kept` files of earlier runs, and put there. As a context manager it
-    closes itself."""
+    """Keeps what a runner computes, under ids. As a context manager it closes itself.
+
+    Args:
+        runner: Computes forward passes and samples tokens.
+        template: Frames messages as token ids.
+        context: Number of positions.
+        host_tokens: Tokens of evicted encodings to keep in host memory.
+        disk: Tokens of encodings to keep on disk after they leave host memory.
+        kept: Files of earlier runs that hold public encodings. None for none.
+    """
 
     SCHEDULER: type[Scheduler] = Scheduler
-    """What decides which of its calls run next."""
+    """Decides which calls run next."""
 
     def __init__(
         self,
@@ -110,12 +117,17 @@ class EngineCore(SyncAPI):
 
     @property
     def owner(self) -> Owner:
-        """Who may call this engine now."""
+        """The owner of the engine, who alone may call it now."""
         return self._runner.owner
 
     def close(self) -> None:
-        """Give up all calls under way, all encodings, and their memory and files, at once. Afterwards every use is
-        refused with `EngineClosed`; closing again does nothing. Other engines on the same network go on."""
+        """Drop all running calls, all encodings, and their memory and files.
+
+        Every later use raises `EngineClosed`. Closing again does nothing. Other engines on the same network go on.
+
+        Raises:
+            EngineBusy: The engine has another owner.
+        """
         if vars(self):
             with self.owner.acting(None, "close"):
                 self._scheduler.drop_all()
@@ -132,14 +144,14 @@ class EngineCore(SyncAPI):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Of a closed engine nothing is left."""
+            """Raise `EngineClosed` for any use of a closed engine."""
             if vars(self) or name.startswith("__"):
                 raise AttributeError(f"an engine has no {name!r}")
             raise EngineClosed("the engine was closed; load another to go on")
 
     @property
     def bos(self) -> int:
-        """How many tokens every context begins with: mostly one, the BOS, or none."""
+        """The number of tokens that every context begins with, usually one (the BOS) or none."""
         return len(self.framing.begin)
 
     def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Words:
@@ -150,31 +162,58 @@ class EngineCore(SyncAPI):
 
     @property
     def fullness(self) -> PoolUsage:
-        """How full store, host memory and disk are, and what had to move, or was kept."""
+        """How full the store (in pages), host memory and disk (in tokens) are, and what was evicted, made again or
+        kept."""
         return self._tiers.fullness._replace(found=self._keeper.found, kept=self._keeper.kept)
 
     @property
     def debug(self) -> Debug:
-        """Its running, waiting and deferred calls, to be read between steps."""
+        """The running, waiting and deferred calls, to be read between steps."""
         calls, late = self._scheduler.calls, tuple(self._scheduler.deferred)
         return Debug(self._scheduler.rows, late, calls, self._runner.slots, self._encodings)
 
     @owned
     def check_integrity(self) -> None:
-        """Raise `StoreDamaged` unless pages, counts, contents, recipes and labels are whole; see `Integrity`. To be
-        called between steps. It reads all that is stored, so it is meant for tests, and for finding out whether a
-        machine can be trusted."""
+        """Check that pages, counts, contents, recipes and labels are intact. Call it between steps.
+
+        It reads everything that is stored, so it is meant for tests and for deciding whether a machine can be trusted.
+
+        Raises:
+            StoreDamaged: Something has changed.
+            EngineBusy: The engine has another owner.
+        """
         Integrity(self._tiers, self._encodings, (*self._scheduler.calls, *self._scheduler.deferred)).check()
 
     def message(self, id: EncodingId) -> Words:
-        """The words of a finished encoding: `.role`, `.name`, `.header`, `.text`, `.tokens` (all ids fed, without BOS)
-        and `.sampled`, the (start, stop) of sampled tokens within them. Raises `UnknownEncoding`."""
+        """Return the words of a finished encoding.
+
+        Args:
+            id: The encoding.
+
+        Returns:
+            The words. `header` and `text` are text, `tokens` are all ids that were fed, without BOS, and `content` and
+            `sampled` are the (start, stop) of the content and of the sampled ids within `tokens`.
+
+        Raises:
+            UnknownEncoding: The id is unknown, or was released.
+            RequestError: The call is not finished.
+        """
         return self._encoding(id).words
 
     def receipt(self, id: EncodingId) -> Receipt:
-        """What an encoding really attended to: `.context`, as (encoding id, position, length) of each parent in tokens,
-        `.start`, the position of its own first token, and `.bos`, the number of tokens that stood before all: mostly
-        the BOS."""
+        """Return what an encoding actually attended to.
+
+        Args:
+            id: The encoding.
+
+        Returns:
+            The receipt. `context` has (id, position, length in tokens) of each parent, `start` is the position of its
+            own first token, and `bos` the number of tokens before everything else, usually the BOS.
+
+        Raises:
+            UnknownEncoding: The id is unknown, or was released.
+            RequestError: The call is not finished.
+        """
         return self._encoding(id).receipt
 
     # -- step by step ------------------------------------------------------------------------------------
@@ -224,7 +263,7 @@ class EngineCore(SyncAPI):
             raise
 
     def _advance(self, exact: bool) -> StepResult:
-        """One forward: what runs next, and what comes of it."""
+        """Run one forward pass of what is next, and return its result."""
         plan = self._scheduler.schedule(exact=exact)
         judged = self._trial.judge(plan) if plan.judged else 0
         result = self._scheduler.process(plan, *self._forward(plan))
@@ -233,8 +272,11 @@ class EngineCore(SyncAPI):
         return result._replace(encoded=result.encoded + judged)
 
     def _forward(self, plan: ForwardPlan) -> Ran:
-        """Run the forward of a plan and store its results; returns its segments in the order of their rows of logits,
-        and these rows. If it fails, and in the exact profile, its calls are run one by one."""
+        """Run the forward pass of a plan and store its results.
+
+        Returns its segments in the order of their rows of logits, and these rows. If the pass fails, and in the exact
+        profile, its calls run one by one.
+        """
         if not plan.segments:
             return [], []
         unjudged = bool(plan.judged) and any(call in plan.judged for call, _ in plan.failed)
@@ -254,7 +296,16 @@ class EngineCore(SyncAPI):
 
     @owned
     def release(self, ids: Iterable[EncodingId]) -> None:
-        """Give up finished encodings; their pages are freed when nothing else holds them."""
+        """Give up finished encodings. Their storage is freed when nothing else holds it.
+
+        Args:
+            ids: The encodings.
+
+        Raises:
+            UnknownEncoding: An id is unknown, was released, or is given twice. Nothing was given up.
+            RequestError: A call is not finished. Nothing was given up.
+            EngineBusy: The engine has another owner.
+        """
         given = checked_ids(ids)
         encodings = [self._encoding(id) for id in given]
         if len(set(given)) < len(given):
@@ -265,17 +316,43 @@ class EngineCore(SyncAPI):
 
     @owned
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
-        """See `EnginePort.swap_out`."""
+        """Move finished encodings out of the store until they are read. A hint that changes no result.
+
+        Args:
+            ids: The encodings.
+
+        Raises:
+            UnknownEncoding: An id is unknown, or was released.
+            EngineBusy: The engine has another owner.
+        """
         self._tiers.swap_out([self._encoding(id).entry for id in checked_ids(ids)])
 
     @owned
     def speculate(self, costs: ForwardCosts | None = None) -> ForwardCosts | None:
-        """See `EnginePort.speculate`. What is said stays the same."""
+        """Let decodes with `corpora` guess tokens from now on. Generated text stays the same.
+
+        Args:
+            costs: Costs of forward passes that decide when guessing pays. None uses those that the engine has, or
+                measures them now.
+
+        Returns:
+            The costs in use. None if nothing is ever guessed.
+
+        Raises:
+            EngineBusy: The engine has another owner.
+        """
         self._runner.costs = costs or self._runner.costs or self._runner.measure(self.context)
         return self._runner.costs
 
     def finished(self, id: EncodingId) -> bool:
-        """Whether an id names an encoding: its call is done, and it was not released."""
+        """Return whether an id names an encoding: its call is done, and it was not released.
+
+        Args:
+            id: An id.
+
+        Returns:
+            True if it does. False for any other value.
+        """
         return is_id(id) and id in self._encodings and not self._ids.foreign(id)
 
     @property
@@ -285,7 +362,7 @@ class EngineCore(SyncAPI):
 
     @property
     def rows(self) -> int:
-        """How many decodes and shadows run now."""
+        """The number of decodes and shadows that are running."""
         return len(self._scheduler.rows)
 
     def _finished(self, encoding: Encoding) -> None:
@@ -304,7 +381,7 @@ class EngineCore(SyncAPI):
         return UnknownEncoding(id, self._ids.issued(id), self._ids.foreign(id))
 
     def _encode_bos(self, origin: str, adapter: str | None = None) -> ContextPiece | None:
-        """Encode once, at position 0, what every context begins with: mostly the BOS."""
+        """Encode once, at position 0, what every context begins with, usually the BOS."""
         if not self.framing.begin:
             return None
         return ContextPiece(
@@ -312,8 +389,10 @@ class EngineCore(SyncAPI):
         )
 
     def _admit_adapter(self, adapter: str, origin: str) -> None:
-        """Let calls name an adapter, which the runner has. `origin`: the name of its keys, the runner's own where it
-        changes none."""
+        """Let calls name an adapter of the runner.
+
+        `origin` names its keys: the runner's own if it changes none.
+        """
         base = self._rules[None]
         bos = base.bos if origin == base.origin else self._encode_bos(origin, adapter)
         self._rules[adapter] = base._replace(bos=bos, origin=origin, adapter=adapter)
@@ -451,8 +530,11 @@ class EngineCore(SyncAPI):
         return Admitted(self._ids.new(), call, context, placed.longest, words, self._entry(recipe), reuse)
 
     def _judged(self, call: Repair, context: CallContext, local: Local) -> CallContext:
-        """The context over which a repair compares its tokens with those of its base: the call's own context, but with
-        the base of each repaired parent in that parent's place, because bases are stored already."""
+        """Return the context over which a repair compares its tokens with those of its base.
+
+        It is the call's own context with the base of each repaired parent in that parent's place, because bases are
+        stored already.
+        """
         bos = len(context.pieces) - len(call.parents)
         repairs = [local[id(parent)].repair if isinstance(parent, Repair) else None for parent in call.parents]
         pieces = [
@@ -462,9 +544,12 @@ class EngineCore(SyncAPI):
         return CallContext((*context.pieces[:bos], *pieces), context.start, adapter=context.adapter)
 
     def _entry(self, recipe: EncodingRecipe) -> KVEntry:
-        """The entry of an equal call, in whichever tier it is; else a new one, which the forward of this call will
-        fill. An entry that nobody holds any more is not taken: it would have to be made again first, in a forward of
-        its own."""
+        """Return the entry of an equal call, in whichever tier it is, or a new one that the forward pass of this call
+        fills.
+
+        An entry that nobody holds any more is not taken, because it would have to be made again first, in a pass of its
+        own.
+        """
         entry = KVEntry.of(recipe)
         known = self._shared.get(entry.key)
         if known is not None and known.holders:
@@ -473,8 +558,10 @@ class EngineCore(SyncAPI):
         return entry
 
     def _resolve(self, parent: EncodingId | Encoded, local: Local, rules: Rules) -> tuple[EncodingId, KVEntry]:
-        """The id and the entry of a parent, which is stored, waits, or stands earlier in the same list. `RequestError`:
-        there is no such parent, or its keys are another adapter's."""
+        """Return the id and the entry of a parent that is stored, waits, or comes earlier in the same list.
+
+        Raises `RequestError` if there is no such parent, or its keys are another adapter's.
+        """
         if isinstance(parent, Encoded):
             if id(parent) not in local:
                 raise RequestError.parents(

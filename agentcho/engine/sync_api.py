@@ -1,6 +1,6 @@
-"""Calls that block until they are done: the paper's API, over an engine that goes step by step.
+"""Calls that block until they are done: the paper's API, over an engine that works step by step.
 
-Does not know: how a step computes.
+Scripts and tests need no event loop this way. Does not know: how a step computes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agentcho.protocol.ownership import Owner
 
 
 class SyncAPI(ABC):
-    """Each of `prefill`, `decode` and `repair` submits calls, steps the engine until they are done, and returns their
+    """`prefill`, `decode` and `repair`: each submits calls, steps the engine until they are done, and returns their
     ids."""
 
     @property
@@ -50,17 +50,38 @@ class SyncAPI(ABC):
 
     @abstractmethod
     def finished(self, id: EncodingId) -> bool:
-        """Whether an id names an encoding: its call is done, and it was not released."""
+        """Return whether an id names an encoding: its call is done, and it was not released.
+
+        Args:
+            id: An id.
+
+        Returns:
+            True if it does. False for any other value.
+        """
 
     @overload
     def prefill(self, calls: str | Prefill, **options: Any) -> EncodingId: ...
     @overload
     def prefill(self, calls: Sequence[Prefill], **options: Any) -> list[EncodingId]: ...
     def prefill(self, calls: str | Prefill | Sequence[Prefill], **options: Any) -> EncodingId | list[EncodingId]:
-        """Encode one message of known text over its parents, or a list of messages in one forward.
+        """Encode one message of known text over its parents, or a list of messages in one forward pass.
 
-        The keyword options are the fields of `Prefill`, where a text is given. Returns one new id for each call.
-        `RequestError`: a call is wrong, and nothing has changed. `StoreFull`: there is no room.
+        Args:
+            calls: A text, a `Prefill`, or a list of `Prefill` calls.
+            **options: Fields of `Prefill`, if a text is given.
+
+        Returns:
+            The new id, or a list with one new id per call. Each is held until `release`.
+
+        Raises:
+            RequestError: A call is wrong. Nothing was encoded.
+            StoreFull: The store has no room.
+            EngineBusy: The engine has another owner.
+
+        Example::
+
+            rules = engine.prefill("Answer in one word.", role="system")
+            question = engine.prefill("Which colour has the sky?", parents=[rules])
         """
         if isinstance(calls, str):
             calls = Prefill(calls, **options)
@@ -73,10 +94,26 @@ class SyncAPI(ABC):
     @overload
     def decode(self, calls: Sequence[Decode], **options: Any) -> list[EncodingId]: ...
     def decode(self, calls: str | Decode | Sequence[Decode] = "", **options: Any) -> EncodingId | list[EncodingId]:
-        """Generate one message after `header` over its parents, or a list of messages side by side.
+        """Generate one message over its parents, or a list of messages side by side.
 
-        The keyword options are the fields of `Decode`, where a header is given. Returns one new id for each call.
-        Raises as `prefill` does, and `CallFailed` where one of them cannot be computed or sampled.
+        Args:
+            calls: A header, a `Decode`, or a list of `Decode` calls.
+            **options: Fields of `Decode`, if a header is given.
+
+        Returns:
+            The new id, or a list with one new id per call. Each is held until `release`.
+
+        Raises:
+            RequestError: A call is wrong. Nothing was generated.
+            StoreFull: The store has no room.
+            CallFailed: A call cannot be computed, or no token can be sampled. The other calls of the list are dropped
+                too.
+            EngineBusy: The engine has another owner.
+
+        Example::
+
+            answer = engine.decode(parents=[rules, question], sampling=Sampling(max_tokens=8, temperature=0))
+            print(engine.message(answer).text)
         """
         if isinstance(calls, str):
             calls = Decode(calls, **options)
@@ -89,10 +126,18 @@ class SyncAPI(ABC):
     @overload
     def repair(self, calls: Sequence[Repair]) -> list[EncodingId]: ...
     def repair(self, calls: Repair | Sequence[Repair]) -> EncodingId | list[EncodingId]:
-        """Encode some tokens of a stored message anew over other parents, or those of a list of messages in one
-        forward.
+        """Compute some tokens of stored messages again over other parents.
 
-        Returns one new id for each call. Raises as `prefill` does.
+        Args:
+            calls: A `Repair`, or a list of `Repair` calls, which share one forward pass.
+
+        Returns:
+            The new id, or a list with one new id per call. Each is held until `release`.
+
+        Raises:
+            RequestError: A call is wrong. Nothing was encoded.
+            StoreFull: The store has no room.
+            EngineBusy: The engine has another owner.
         """
         if isinstance(calls, Repair):
             return self._complete([calls])[0]
@@ -105,7 +150,7 @@ class SyncAPI(ABC):
         return list(calls)
 
     def _complete(self, calls: Sequence[Call]) -> list[EncodingId]:
-        """Run until these calls are done. If one of them fails, the others are given up, and its error is raised."""
+        """Run until these calls are done. If one of them fails, the others are dropped, and its error is raised."""
         with self.owner.acting(None, type(calls[0]).__name__.lower() if calls else "submit"):
             return self._run(calls)
 

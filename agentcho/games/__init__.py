@@ -1,1 +1,1 @@
-"""Games of agents: one `play`, `runs` of many, their `results`, and the `tools` that agents may call."""
+"""Games of agents: one game (`play`), runs of many (`runs`), their `results`, and the `tools` that agents may call."""

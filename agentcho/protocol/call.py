@@ -1,7 +1,6 @@
-"""What crosses between the async side and the torch side: calls and their ids, samplings, receipts, and the
-engine's contract.
+"""What crosses between the async side and the torch side: calls, ids, options, receipts, the engine's contract.
 
-Token ids and receipts only; tensors stay behind `Engine`. Does not know: agents, audiences, torch, anyio.
+Only token ids and receipts cross. Tensors stay behind `Engine`. Does not know: agents, audiences, torch, anyio.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ from agentcho.reuse.anchors import Encoded
 from agentcho.reuse.method import Selection, Weighing
 
 EncodingId = int
-"""A small number that one engine gave out: see `ids.GivenId`."""
+"""A number that one engine issued: see `ids.GivenId`."""
 Stopped = Literal["stop", "stop_string", "stop_token", "max_tokens", "forced"]
-"""What ended a message: its template's own end, a string or an id that its options name, `max_tokens`, or the last of
-its forced tokens."""
+"""What ended a message: its template's own end, a string or an id of its options, `max_tokens`, or its last forced
+token."""
 Logprobs = tuple[tuple[int, float], ...]
-"""Tokens, each with the natural logarithm of its probability."""
+"""Token ids, each with the natural logarithm of its probability."""
 Offsets = Sequence[int | None] | Literal["made"] | None
-"""Where parents stand: the absolute position of each one's first token (None: right after the one before), or all of
-them where they were made ("made"), the new message then beginning after the rightmost of their tokens."""
+"""Positions of parents: that of each one's first token (None: right after the one before), or "made" for all of them at
+the positions where they were encoded. The new message then begins after the rightmost of their tokens."""
 
 
 def _heat(value: float) -> float:
-    """A temperature: 0 (greedy), or a number by which logits can be divided and still differ."""
+    """Return a temperature: 0 (greedy), or a number by which logits can be divided and still differ."""
     if value and not COLDEST <= value <= HOTTEST:
         raise ValueError(f"Input should be 0, or from {COLDEST} to {HOTTEST:g}")
     return value
@@ -58,32 +57,43 @@ BadWord = Annotated[str, Field(max_length=256, pattern=r"\S")]
 class Sampling(BaseModel):
     """How one call chooses its tokens. Frozen.
 
-    - `max_tokens` counts sampled tokens, a sampled stop token included.
-    - `temperature` 0 takes the likeliest token. `top_k` 0, `top_p` 1 and `min_p` 0 are off; they apply after the
-      temperature, in this order.
-    - `frequency_penalty` and `presence_penalty` (-2 to 2, 0: off) are taken off the logit of each token that the call
-      has sampled: the first once for each time, the second once. `repetition_penalty` (above 0, 1: off) divides the
-      logit, where it is positive, of each token that the call has sampled or reads in its prompt, and multiplies it
-      where it is negative. `logit_bias` (-100 to 100, by token id) is added to logits before that. All of them come
-      before the temperature, and change nothing of `SampledToken.likely`.
-    - `stop`: a text that contains one of these strings (at most 64, of at most 256 letters) ends there; the string
-      is no part of the text. `stop_token_ids` (at most 1024) end it too: the last token is one of them, and adds
-      nothing to the text. With `include_stop_str_in_output` the text ends with the string, or with what the token says.
-    - `min_tokens`: nothing but `max_tokens` ends a text before so many tokens. Until then no token can be sampled that
-      would, and no stop string counts that is whole by then.
-    - `ignore_eos`: no token is sampled that ends messages by itself; one of `stop_token_ids` still is. So nothing ends
-      the text but `stop`, `stop_token_ids` and `max_tokens`.
-    - `bad_words` (at most 1024, of at most 256 letters): the last token of such a word is not sampled behind the tokens
-      before it. A word is tokenised as it stands and, where that makes another first token and as many of them, behind
-      a blank; other spellings can still be said.
-    - `allowed_token_ids`: no other token is sampled, one that ends the message included.
-    - What is held to choices, to JSON of a schema or to a call of a tool comes to an end of its own, and is said as it
-      must be: none of the options from `stop` to `allowed_token_ids` says anything there.
-    - `seed` (64 bits) keys the call's own random numbers: token i uses number (seed, i), whoever shares the batch.
-    - `choices` are the only texts that can be sampled, each closed at once. `json_schema` constrains what is sampled
-      to JSON of that schema.
+    `logit_bias` is added to the logits first. Then come the penalties, the temperature, and `top_k`, `top_p` and
+    `min_p`, in this order. The penalties count tokens of this call, and `repetition_penalty` those of its prompt too.
+    None of them changes the probabilities in `SampledToken.likely`.
 
-    Raises `RequestError` on construction, for a value that is out of its bounds.
+    With `choices` or `json_schema` the text ends by itself, so none of the options from `stop` to `allowed_token_ids`
+    has any effect.
+
+    Args:
+        max_tokens: Maximum number of sampled tokens, a sampled stop token included.
+        temperature: 0 always takes the likeliest token; otherwise from 1e-6 to 1e6.
+        top_p: Sample from the likeliest tokens that together have this probability. 1 is off.
+        top_k: Sample from this many of the likeliest tokens. 0 is off.
+        min_p: Leave out tokens that are less probable than this share of the likeliest token's probability. 0 is off.
+        frequency_penalty: Subtracted from the logit of each sampled token once per occurrence, -2 to 2.
+        presence_penalty: Subtracted once from the logit of each sampled token, -2 to 2.
+        repetition_penalty: Divides the logit of each token that was sampled or is in the prompt if the logit is
+            positive, and multiplies it otherwise. 1 is off.
+        logit_bias: Numbers from -100 to 100 that are added to logits, by token id.
+        stop: Strings of at most 256 characters, at most 64 of them, that end the text. The string is not part of the
+            text.
+        stop_token_ids: At most 1024 token ids that end the text. The token adds nothing to it.
+        include_stop_str_in_output: Whether the text ends with the stop string, or with what the stop token says.
+        min_tokens: Number of tokens before which only `max_tokens` ends the text. No token that would end it can be
+            sampled until then, and a stop string that is complete by then does not count.
+        ignore_eos: Whether to exclude tokens that end messages by themselves, so that only `stop`, `stop_token_ids` and
+            `max_tokens` end the text.
+        bad_words: At most 1024 words of at most 256 characters that are not said: the last token of a word is excluded
+            after its other tokens. A word counts as written and, if that gives another first token and as many tokens,
+            after a space. Other spellings can still be said.
+        allowed_token_ids: The only token ids that can be sampled, those that end the message included. None allows all.
+        seed: Seed of the call's own random numbers, 64 bits. Token i uses number (seed, i), whatever else is in the
+            batch.
+        choices: The only texts that can be sampled, at most 65,536. None for free text.
+        json_schema: Constrains the text to JSON of this schema. None for free text.
+
+    Raises:
+        RequestError: A value is out of its bounds, or options contradict each other.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -137,12 +147,12 @@ class Sampling(BaseModel):
 
     @property
     def restricts(self) -> bool:
-        """Whether an option says which tokens free text may go on with or end by, beside `stop`."""
+        """Whether an option other than `stop` restricts the tokens of free text."""
         named = (self.stop_token_ids, self.bad_words, self.min_tokens, self.ignore_eos)
         return any(named) or self.allowed_token_ids is not None
 
     def limited(self, most: int) -> Sampling:
-        """The same, for at most so many tokens."""
+        """Return the same options with at most `most` tokens."""
         most = min(most, self.max_tokens)
         return self.model_copy(update={"max_tokens": most, "min_tokens": min(most, self.min_tokens)})
 
@@ -162,7 +172,7 @@ CUTS = ("top_k", "min_p")
 
 
 class Unconstrained(TypedDict, total=False):
-    """The options of `Sampling` that leave open what is said, by name."""
+    """The options of `Sampling` that do not constrain the text, by name."""
 
     max_tokens: int
     temperature: float
@@ -184,15 +194,14 @@ class Unconstrained(TypedDict, total=False):
 
 
 class SamplingOptions(Unconstrained, total=False):
-    """The options of `Sampling` by name, each as that says, for whoever passes them on: `**options:
-    Unpack[SamplingOptions]`."""
+    """The options of `Sampling` by name, for functions that pass them on: `**options: Unpack[SamplingOptions]`."""
 
     choices: Iterable[str] | None
     json_schema: dict[str, Any] | None
 
 
 def _told(error: ValidationError) -> str:
-    """The first three faults of an error, without the values, which may be secret."""
+    """Return the first three faults of an error, without the values, which may be secret."""
     found = error.errors(include_url=False, include_input=False, include_context=False)[:3]
     return "; ".join(
         f"{'.'.join(map(str, each['loc'])) or 'sampling'}: {each['msg'].removeprefix('Value error, ')}"
@@ -204,10 +213,14 @@ class Guard(Protocol):
     """The reference monitor's answer for one call. The engine asks it right before it gathers, and knows no more."""
 
     def admit(self, id: EncodingId, context: Sequence[EncodingId]) -> bool | None:
-        """Encoding `id` is about to be made over `context`, or to share storage made over its like.
+        """Decide whether encoding `id` may be made over `context`, or share storage made over an equal one.
 
-        Raises `LeakageError` to refuse: the call fails alone and nothing of `context` is gathered for it. Returns
-        whether it is made for everyone and nothing else is in its cone, so that it may outlast the run; None: no.
+        Returns:
+            Whether it is made for everyone and its cone holds nothing else, so that it may outlast the run. None means
+            no.
+
+        Raises:
+            LeakageError: The call is refused. It fails alone, and nothing of `context` is gathered for it.
         """
 
 
@@ -215,28 +228,31 @@ class Guard(Protocol):
 class Prefill(Encoded):
     """A message of known text, to be encoded over its parents.
 
-    - `parents` are the encodings that it attends to, in prompt order: ids, or calls earlier in the same list.
-    - `offsets` are positions, in tokens, of the parents' first framing tokens. None, or a None inside: right after the
-      preceding parent, the first right after BOS. "made": each where it was made, so that no key is turned.
-    - `new_offset` is the position of the message's own first framing token. None: right after the last parent, with
-      "made" right after the rightmost.
-    - `role` is "system", "user", "assistant" or "tool", or a piece of one that is encoded in pieces (see
-      `message.Part`); `name` is framed where the chat template can.
-    - `tokens`, where given, are the token ids of the content, and win over `text`.
-    - `framed`, where given, are all token ids of the message, those of its framing among them, as `FramingPort.prompt`
-      returns them. They win over `role`, `name`, `text` and `tokens`, and may hold control tokens.
-    - `opening`, where given, are the ids before the content, in place of those of the role: an answer that was
-      generated keeps what was opened for it.
-    - Equal calls share stored keys and values only where their `salt` is the same. `guard` is asked before anything is
-      gathered.
-    - `adapter` is the digest of one that the engine has beside its own weights (None: through these alone). Parents are
-      encodings of the same adapter, or of none.
-    - `ape` weighs what it attends to of parents that were encoded beside each other: see `Ape`. None: as it is.
-    - `begins`: what it is encoded over is the beginning of its context, with no BOS of the engine's before it: its
-      `framed` ids, or those of its first parent, bring what a conversation begins with.
-    - `extends` is the encoding of an earlier state of the message, over the same parents at the same positions, with
-      the same salt. The keys and values of the tokens that both begin with are copied, not computed again. Where it is
-      no such encoding, was released, or is not in the store, and in the deterministic profile, all is computed.
+    Args:
+        text: The text.
+        parents: Encodings that the message attends to, in prompt order: ids, or calls earlier in the same list.
+        offsets: Positions of the parents' first framing tokens, in tokens. None, or a None inside, means right after
+            the preceding parent; the first parent is right after BOS. "made" leaves each parent where it was encoded,
+            so that no key is rotated.
+        new_offset: Position of the message's own first framing token. None means right after the last parent, or with
+            "made" right after the rightmost one.
+        role: "system", "user", "assistant", "tool", or a piece of a message that is encoded in pieces (see
+            `message.Part`).
+        name: The speaker's name, framed if the chat template can. None for none.
+        tokens: Token ids of the content, which override `text`. None encodes the text.
+        salt: Equal calls share stored keys and values only if their salts are equal.
+        guard: Asked before anything is gathered. None if nobody is asked.
+        extends: An encoding of an earlier state of the message over the same parents, at the same positions, with the
+            same salt. Keys and values of the common first tokens are copied from it. If it is no such encoding, or is
+            not stored, and in the deterministic profile, everything is computed. None for none.
+        adapter: Digest of an adapter that the engine has: see `Engine.mix`. Parents must be encodings of the same
+            adapter or of none. None means the engine's own weights alone.
+        ape: How to weigh parents that were encoded side by side: see `Ape`. None leaves the weights alone.
+        framed: All token ids of the message, its framing included. They override `role`, `name`, `text` and `tokens`,
+            and may hold control tokens. None for none.
+        opening: Token ids before the content in place of those of the role. None for the role's own.
+        begins: Whether the message is encoded over the beginning of its context, without the engine's BOS before it:
+            its `framed` ids, or those of its first parent, have what a conversation begins with.
     """
 
     text: str
@@ -258,28 +274,39 @@ class Prefill(Encoded):
 
 @dataclass(frozen=True, eq=False)
 class Decode:
-    """A message to be sampled: what the chat template opens for an answer, `header`, sampled tokens, the closing.
+    """A message to be generated: the opening of an answer, `header`, sampled tokens, and the closing.
 
-    - `parents`, `offsets`, `new_offset`, `name`, `salt`, `guard`, `adapter`, `ape` and `begins` as in `Prefill`.
-    - `sampling` says how tokens are chosen; see `Sampling`.
-    - `forced` are content ids that take the place of the sampled ones, fed one a step as sampling would feed them. With
-      a `stride` above 1 as many are fed a step after the first.
-    - `logits` keeps the row of logits that each token was chosen from, for `Engine.logits`.
-    - `most` ends a text after so many sampled tokens, unless it is a choice or JSON. What the call is checked for, and
-      has room for, is what its sampling allows.
-    - `logprobs` (0 to 20) asks for the probability of each token of the text, forced or sampled, and of so many of the
-      likeliest ones: see `SampledToken.likely`. None: nothing is computed for that.
-    - `forms`: what is sampled is written in one of these ways. They go with no `choices` and no `json_schema`.
-    - `corpora`: what its tokens may be guessed from, so that several are checked in one forward, beside what it says
-      itself. None: nothing is guessed. What is said is the same.
-    - `opening`, where given, are the ids before the header, in place of the assistant's framing: those of a prompt's
-      `RenderedPrompt`.
-    - `cut`: a choice or JSON may be cut where its tokens do not suffice for any; else that is a `RequestError`.
-    - `thinks`: the model may think first, in the way of its template (see `ThinkingPort`). Then the header, and what a
-      choice or a schema holds it to, come after the thought. Stop strings and constraints say nothing of a thought.
-      `max_tokens` counts it, but for choices and JSON: there a thought may have as many, and is closed at the last.
-      Nothing is different on models that do not think. `thinking`: in this way, and not in that of the template without
-      the variables of a request (None: in that).
+    Args:
+        header: The beginning of the message. It is not part of its text.
+        parents: As for `Prefill`.
+        offsets: As for `Prefill`.
+        new_offset: As for `Prefill`.
+        sampling: How tokens are chosen.
+        name: As for `Prefill`.
+        forced: Content ids that replace the sampled ones, fed one per step as sampling would. None samples.
+        logits: Whether to keep the logits that each token was chosen from, for `Engine.logits`.
+        stride: Number of forced tokens per step after the first one. Above 1 only with `forced`.
+        salt: As for `Prefill`.
+        guard: As for `Prefill`.
+        most: Ends free text after this many sampled tokens. Checks and room still follow `sampling`. None means
+            `max_tokens`.
+        logprobs: How many of the likeliest tokens, 0 to 20, to report with the probability of each token of the text:
+            see `SampledToken.likely`. None reports nothing.
+        forms: Formats of tool calls, one of which the text must have. Not with `choices` or `json_schema`.
+        corpora: What tokens may be guessed from, beside the text itself, so that one forward pass checks several. The
+            text stays the same. None guesses nothing.
+        adapter: As for `Prefill`.
+        ape: As for `Prefill`.
+        cut: Whether `max_tokens` may cut a choice or JSON that does not fit. Otherwise a call whose tokens suffice for
+            none raises `RequestError`.
+        opening: Token ids before the header in place of the assistant's framing: those of a `RenderedPrompt`. None for
+            the framing.
+        thinks: Whether the model may think first, as its template does (see `ThinkingPort`). Header and constraints
+            then come after the thought, and stop strings do not apply to it. `max_tokens` includes the thought; with
+            choices or JSON the thought may have as many tokens of its own, and is closed at the last. It changes
+            nothing on models that do not think.
+        thinking: The format of the thought, if a request's own template variables change it. None means the template's.
+        begins: As for `Prefill`.
     """
 
     header: str = ""
@@ -307,28 +334,28 @@ class Decode:
 
     @property
     def is_whole(self) -> bool:
-        """Whether what it says is to come to an end of its own: a choice, or JSON."""
+        """Whether the text ends by itself: a choice, JSON, or a tool call."""
         return bool(self.forms) or self.sampling.choices is not None or self.sampling.json_schema is not None
 
     @property
     def stop(self) -> tuple[str, ...]:
-        """The strings that end it: none, where it is to come to an end of its own."""
+        """The strings that end the text. None apply if it ends by itself."""
         return () if self.is_whole else self.sampling.stop
 
     @property
     def last(self) -> int:
-        """The sampled token, counted from 1, that ends it if nothing did before."""
+        """The number, from 1, of the sampled token that ends the text if nothing else did."""
         sampling = self.sampling
         return sampling.max_tokens if self.most is None or self.is_whole else min(self.most, sampling.max_tokens)
 
 
 @dataclass(frozen=True, eq=False)
 class Shadow:
-    """A second encoding of what a decode says, over other parents, made while it speaks.
+    """A second encoding of a decode's text over other parents, made while it is generated.
 
-    `of` stands earlier in the same list. Each token that is accepted there is fed here too, and both are done
-    together. A short one that was fed nothing by then is encoded when somebody first reads it. It is dropped with `of`.
-    Everything else as in `Prefill`.
+    `of` comes earlier in the same list. Each token that is accepted there is fed here too, and both end together. A
+    short text that was not fed by then is encoded when it is first read. The shadow is dropped with `of`. Everything
+    else is as in `Prefill`.
     """
 
     of: Decode
@@ -343,12 +370,20 @@ class Shadow:
 
 @dataclass(frozen=True, eq=False)
 class Repair(Encoded):
-    """An encoding between reusing and encoding anew: the message of `of`, over other parents, with some of its tokens
-    encoded again.
+    """A stored message encoded over other parents, with some of its tokens computed again and the others reused.
 
-    The tokens that `choose` selects are encoded over the parents and the message's own earlier tokens, whether these
-    are encoded again or not. The other tokens keep the keys and values that they have in `of`, moved to where they
-    stand now. `of` is an encoding's id, or a call that stands earlier in the same list. The rest is as in `Prefill`.
+    The tokens that `choose` selects are computed over the parents and over all earlier tokens of the message. The other
+    tokens keep their keys and values from `of`, moved to their new positions.
+
+    Args:
+        of: The stored encoding: an id, or a call earlier in the same list.
+        choose: Which tokens to compute again, such as `FirstK(16)` or `TopK(0.15)`.
+        parents: As for `Prefill`.
+        offsets: As for `Prefill`.
+        new_offset: As for `Prefill`.
+        salt: As for `Prefill`.
+        guard: As for `Prefill`.
+        adapter: As for `Prefill`.
     """
 
     of: EncodingId | Prefill | Repair
@@ -365,9 +400,11 @@ Call = Prefill | Decode | Shadow | Repair
 
 
 class SchedulingPriority(NamedTuple):
-    """In which order lists of calls are served where not all can run at once. A higher `priority` goes first;
-    workflows of one priority get equal shares of tokens. `ahead`: prefills that nobody waits for yet; they run beside
-    decodes, and only while no other call waits."""
+    """The order in which lists of calls are served if not all of them can run at once.
+
+    A higher `priority` goes first. Workflows of one priority get equal shares of tokens. `ahead` marks prefills that
+    nobody waits for yet: they run beside decodes, and only while no other call waits.
+    """
 
     workflow: str = ""
     priority: int = 0
@@ -378,7 +415,7 @@ DEFAULT_PRIORITY = SchedulingPriority()
 
 
 class ContextEntry(NamedTuple):
-    """One encoding as it was attended to: its id, the position of its first token, its length in tokens."""
+    """One encoding as it was attended to: its id, the position of its first token, and its length in tokens."""
 
     id: EncodingId
     offset: int
@@ -386,11 +423,14 @@ class ContextEntry(NamedTuple):
 
 
 class Receipt(NamedTuple):
-    """What a call really attended to, read from the gather that was built.
+    """What a call actually attended to, read from the gather that was built.
 
-    `start` is the position of its own first token; `bos` is the number of tokens at position 0 that every context
-    begins with, and that it attended to: mostly the BOS. `base` is the encoding that a repaired one keeps tokens of,
-    and `anchors` those that offsets were added from (see `KVComm`).
+    Attributes:
+        context: Id, position and length in tokens of each encoding.
+        start: Position of the call's own first token.
+        bos: Number of tokens at position 0 that every context begins with and that it attended to, usually the BOS.
+        base: The encoding that a repair keeps tokens of. None for other calls.
+        anchors: Encodings whose offsets were added: see `KVComm`.
     """
 
     context: tuple[ContextEntry, ...]
@@ -401,14 +441,18 @@ class Receipt(NamedTuple):
 
 
 class SampledToken(NamedTuple):
-    """The `nth` sampled token of a running decode, from 0; `text` is what it adds to the visible text, if any.
+    """One sampled token of a running decode.
 
-    `likely`, where the call asks for it, are pairs of a token and the natural logarithm of its probability: of `token`,
-    then of the likeliest tokens, the likeliest first. The probabilities are the model's own, over its whole vocabulary:
-    before temperature, top_k, top_p, min_p, constraint, and what else `Sampling` changes or rules out.
-
-    `thought`: the token is part of a thought, and `text` is what it adds to that. None: nobody knows yet, for it may be
-    the beginning of the mark before a thought; there is no text then.
+    Attributes:
+        id: The encoding.
+        nth: Number of the token, from 0.
+        token: Its id.
+        text: What it adds to the visible text, if anything.
+        likely: If the call asks for it, (token, natural logarithm of its probability): first of `token`, then of the
+            likeliest tokens in order. The probabilities are the model's own over its whole vocabulary, before
+            temperature, filters, constraints and everything else that `Sampling` changes.
+        thought: Whether the token is part of a thought, whose text `text` then is. None if that is not known yet,
+            because it may begin the mark of a thought; there is no text then.
     """
 
     id: EncodingId
@@ -420,7 +464,7 @@ class SampledToken(NamedTuple):
 
 
 class DecodeStarted(NamedTuple):
-    """A decode that has said its first token: its words before, framing and header, and what its row attends to."""
+    """A decode that has sampled its first token: its framing and header, and what it attends to."""
 
     id: EncodingId
     words: Words
@@ -435,13 +479,16 @@ class CallFailure(NamedTuple):
 
 
 class StepResult(NamedTuple):
-    """What one engine step brought: new tokens, calls that are done, calls that failed.
+    """What one engine step produced.
 
-    An id that is `finished` names an encoding, stored or made when it is first read. `encoded` counts the tokens fed in
-    the step; `held` is the share of the store that is taken after it, or promised to what runs. `begun` has each decode
-    once, in the step of its first token: by that and by what it has `spoken` is known what left the engine, whatever
-    becomes of its row. `dropped` counts tokens that were fed on a guess and are none of what is said; they are not in
-    `encoded`.
+    Attributes:
+        spoken: Sampled tokens.
+        finished: Ids of finished calls. Each names an encoding, stored or made when it is first read.
+        failed: Calls that failed alone.
+        encoded: Number of tokens fed in the step.
+        held: Share of the store that is taken, or promised to running calls, after the step.
+        begun: Each decode once, in the step of its first token. With `spoken` this tells what left the engine.
+        dropped: Number of tokens that were fed on a wrong guess. They are not in `encoded`.
     """
 
     spoken: tuple[SampledToken, ...]
@@ -454,29 +501,37 @@ class StepResult(NamedTuple):
 
 
 class ContentPort(Protocol):
-    """Text to ids as content, and back."""
+    """Converts text to token ids of content, and back."""
 
     def encode(self, text: str) -> list[int]: ...
     def decode(self, ids: Sequence[int]) -> str: ...
     def check(self, ids: Iterable[int]) -> tuple[int, ...]:
-        """Ids that can be content. `RequestError`: one of them cannot."""
+        """Return ids that can be content. Raises `RequestError` if one of them cannot."""
 
     def spells(self, ids: Sequence[int], text: str) -> bool:
-        """Whether `ids` are the ones that `text` encodes to."""
+        """Return whether `ids` are those that `text` encodes to."""
 
     def token_bytes(self, id: int, begins: bool = False) -> bytes:
-        """The bytes that a token adds to a text, which it `begins` or not."""
+        """Return the bytes that a token adds to a text, at its beginning or later."""
 
     def marked(self, ids: Sequence[int]) -> bool:
-        """Whether content has tokens of the template's own in it, as around a call of a function, which its text alone
-        does not give. Marks of thoughts do not count."""
+        """Return whether content holds the template's own tokens, such as those around a tool call.
+
+        Its text does not show them. Marks of thoughts do not count.
+        """
 
 
 class ChatMessage(NamedTuple):
-    """A message of a conversation, as its chat template gets it. `calls` are those of functions that it makes behind
-    its text; of a result, `call_id` is the id of the call and `name` that of the function. One with `tools` offers
-    these functions, and the template lists them where it has them; its text says so to a model whose template does
-    not."""
+    """A message of a conversation as its chat template receives it.
+
+    Attributes:
+        role: The role.
+        text: The text.
+        name: The speaker, or for a result the function. None for none.
+        calls: Tool calls that the message makes after its text.
+        call_id: For a result, the id of the call.
+        tools: Functions that the message offers. The template lists them if it can; otherwise the text does.
+    """
 
     role: str
     text: str
@@ -487,17 +542,21 @@ class ChatMessage(NamedTuple):
 
 
 class PromptPiece(NamedTuple):
-    """Some of a prompt's ids, in order, and the places in the conversation of the messages that they are of: mostly
-    one."""
+    """Some token ids of a prompt, in order, and the numbers of the messages that they belong to, usually one."""
 
     tokens: tuple[int, ...]
     messages: tuple[int, ...]
 
 
 class RenderedPrompt(NamedTuple):
-    """A conversation as its chat template writes it, without BOS: ids up to the answer, and those that open it.
-    `thinking`: how the model thinks behind that opening (None: it does not). `begins`: the first piece has what the
-    conversation begins with, which is not what the engine puts there."""
+    """A conversation as its chat template writes it, without BOS.
+
+    Attributes:
+        pieces: The ids up to the answer.
+        opening: The ids that open the answer.
+        thinking: How the model thinks after that opening. None if it does not.
+        begins: Whether the first piece has what the conversation begins with, in place of the engine's own tokens.
+    """
 
     pieces: tuple[PromptPiece, ...]
     opening: tuple[int, ...]
@@ -506,9 +565,11 @@ class RenderedPrompt(NamedTuple):
 
 
 class ThinkingPort(Protocol):
-    """How a model thinks before it says something. `begin` and `end` are the marks around a thought, as text; `behind`
-    are the ids between the mark at its end and what is said. `kept`: the template leaves the thoughts of earlier
-    answers where they were; otherwise it cuts them."""
+    """How a model thinks before it answers.
+
+    `begin` and `end` are the marks around a thought, as text. `behind` are the ids between the end mark and the answer.
+    `kept` tells whether the template keeps the thoughts of earlier answers; otherwise it cuts them.
+    """
 
     @property
     def begin(self) -> str: ...
@@ -520,19 +581,18 @@ class ThinkingPort(Protocol):
 
     @property
     def ends(self) -> tuple[int, ...]:
-        """The ids of `end`: one token, or several that the mark is found by as text."""
+        """The ids of `end`: one token, or several whose text is the mark."""
 
     @property
     def behind(self) -> tuple[int, ...]: ...
     @property
     def kept(self) -> bool: ...
     def opening(self, ordinary: tuple[int, ...]) -> tuple[int, ...]:
-        """The ids before an answer that may begin with a thought, in place of the `ordinary` ones."""
+        """Return the ids before an answer that may begin with a thought, in place of the `ordinary` ones."""
 
 
 class DefaultPrompt(NamedTuple):
-    """The system message that a chat template writes where a conversation has none: its text, such as a model's own
-    name or a date, all its ids, and the (start, stop) of the text within them."""
+    """The system message that a chat template writes if there is none: its text, ids, and (start, stop) of the text."""
 
     text: str
     tokens: tuple[int, ...]
@@ -540,10 +600,12 @@ class DefaultPrompt(NamedTuple):
 
 
 class FramingPort(Protocol):
-    """The fixed ids around a message's content. `begin`: the ids that every context begins with, such as a BOS.
-    `default`: what the chat template writes where a conversation has no system message (None: nothing). It stands for a
-    system message of that text. `later`: the ids before a system message that stands behind others, where they are not
-    those of one that comes first (None: they are)."""
+    """The fixed ids around a message's content.
+
+    `begin` are the ids that every context begins with, such as a BOS. `default` is the system message that the chat
+    template writes if a conversation has none (None for none). `later` are the ids before a system message that is not
+    the first, if they differ from those of a first one (None if not).
+    """
 
     @property
     def begin(self) -> tuple[int, ...]: ...
@@ -555,37 +617,46 @@ class FramingPort(Protocol):
     def content(self) -> ContentPort: ...
     @property
     def plain(self) -> Sequence[tuple[str, str]]:
-        """Roles between whose messages stands nothing but what a text can spell or a model can say."""
+        """Pairs of roles whose messages are separated only by what text can spell or a model can say."""
 
     @property
     def apart(self) -> bool:
-        """Whether the model was trained on messages that were tokenised one by one, so that agents' prompts are made of
-        frames in every mode."""
+        """Whether the model was trained on messages that were tokenized one by one.
+
+        Prompts are then made of frames in every mode.
+        """
 
     @property
     def tools(self) -> ToolsPort:
-        """How functions, calls of them and results are written."""
+        """How functions, calls and results are written."""
 
     @property
     def thinking(self) -> ThinkingPort | None:
-        """How the model thinks before it says something; None: it does not."""
+        """How the model thinks before it answers. None if it does not."""
 
     def opening(self, role: str, name: str | None, answer: bool = False) -> tuple[int, ...]:
-        """The ids before the content of a message. `answer`: of one that is generated, with all that the chat template
-        opens for it."""
+        """Return the ids before the content of a message.
+
+        `answer` means a generated one, with everything that the template opens for it.
+        """
 
     def closing(self, role: str) -> tuple[int, ...]: ...
     def prompt(self, conversation: Sequence[ChatMessage], variables: Variables = NO_VARIABLES) -> RenderedPrompt | None:
-        """A conversation as the chat template writes it as a whole when it is given these variables beside its own.
-        None: each message has a frame of its own."""
+        """Return a conversation as the chat template writes it as a whole, given these variables.
+
+        None if each message has its own frame.
+        """
 
     def unread(self, names: Collection[str]) -> list[str]:
-        """Those of these names of variables that the chat template does not read, sorted."""
+        """Return those of these variables that the chat template does not read, sorted."""
 
 
 class FramePort(Protocol):
-    """The part of an engine that never changes, and may be used from any thread at any time. `context` is its number of
-    positions, `bos` that of the tokens which every context begins with: mostly one, the BOS, or none."""
+    """The part of an engine that never changes, and that any thread may use at any time.
+
+    `context` is its number of positions. `bos` is the number of tokens that every context begins with: usually one, the
+    BOS, or none.
+    """
 
     @property
     def framing(self) -> FramingPort: ...
@@ -594,32 +665,38 @@ class FramePort(Protocol):
     @property
     def bos(self) -> int: ...
     def frame(self, role: str, name: str | None, text: str, tokens: tuple[int, ...] | None = None) -> Words:
-        """The words of a `Prefill` of this text, or of these content ids, without encoding it: all that is known of a
-        message before anybody reads it. `RequestError`: nothing could encode that."""
+        """Return the words of a `Prefill` of this text, or of these content ids, without encoding it.
+
+        Raises `RequestError` for words that could not be encoded.
+        """
 
 
 class EnginePort(FramePort, Protocol):
-    """The engine as the choreographer sees it. Synchronous; `owner` admits one caller at a time to what changes
-    anything: `EngineBusy` otherwise.
+    """The engine as the choreographer sees it. Synchronous.
 
-    `submit` checks every call before it accepts any, raises `RequestError` with nothing changed, and returns
-    one new id a call, in order; each id is held (reference count one) until `release`. Parents are ids of
-    finished calls, of prefills submitted earlier, or Prefills earlier in the same list. `turn` says who goes first
-    where not all can run at once; what comes out is the same.
-    `step` runs one forward over everything submitted and running, and returns when what it tells of has been
-    computed, on whatever device. Where the forward fails, its calls are tried one by one, and who fails by itself is
-    told of in the result (`CallFailed`, or what says more), and dropped with its rows and pages. It raises
-    `EngineFailed` when a device fails: all calls are dropped, and stored encodings are untouched. With nothing to do it
-    returns an empty result.
-    `deterministic` makes the bits of each call depend on that call alone: calls go through forwards of their own, and
-    rows together only where it was proved that they have the bits that they have alone.
+    `owner` admits one caller at a time, and others get `EngineBusy`.
+
+    `submit` checks every call before it accepts any, and raises `RequestError` with nothing changed. It returns one new
+    id per call, in order. Each id is held (reference count one) until `release`. Parents are ids of finished calls, of
+    prefills submitted earlier, or Prefills earlier in the same list. `turn` decides who goes first if not all calls can
+    run at once. It does not change results.
+
+    `step` runs one forward pass over everything submitted and running, and returns when its results have been computed.
+    If the pass fails, its calls are tried one by one. Calls that fail alone are in the result (`CallFailed` or a more
+    specific error), and are dropped with their rows and pages. If a device fails, it raises `EngineFailed`: all calls
+    are dropped, and stored encodings are intact. With nothing to do it returns an empty result. `deterministic` makes
+    the bits of each call depend on that call alone: calls run in forward passes of their own, and rows run together
+    only if it was proved that their bits stay the same.
+
     `take_place` gives the engine a place among those of a run: ids of different places are different numbers. While
-    decodes run, prefills then have at most `prefill_budget` tokens of a step (None: as many as the engine finds right).
-    `cancel` drops calls that are not finished, at once, rows and pages freed; finished or unknown ids are a
-    no-op. `release` gives up finished encodings; storage is freed when nothing else holds it. `swap_out` moves
-    finished encodings out of the way until somebody reads them: a hint that changes no result.
+    decodes run, prefills then get at most `prefill_budget` tokens of a step (None: what the engine finds right).
+
+    `cancel` drops unfinished calls at once, with their rows and pages; it ignores finished and unknown ids. `release`
+    gives up finished encodings; storage is freed when nothing else holds it. `swap_out` moves finished encodings out of
+    the way until they are read, a hint that changes no result.
+
     `speculate` lets decodes with corpora guess tokens from now on, weighed by `costs` (None: those that it has, or
-    measures now); returns what they are weighed by, None where nothing is ever guessed.
+    measures now). It returns the costs in use, None if nothing is ever guessed.
     """
 
     def take_place(self, place: int, prefill_budget: int | None = None) -> None: ...
@@ -633,11 +710,11 @@ class EnginePort(FramePort, Protocol):
     def receipt(self, id: EncodingId) -> Receipt: ...
     @property
     def owner(self) -> Owner:
-        """Of the network, which several engines may be on."""
+        """The owner of the network, which several engines may share."""
 
     @property
     def idle(self) -> bool:
-        """Nothing submitted, nothing running."""
+        """Whether nothing is submitted or running."""
 
     @property
     def fingerprint(self) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """The callback by which long work reports its progress.
 
-Does not know: who listens, how it is shown.
+One form serves commands, notebooks and logs. Does not know: who listens, how it is shown.
 """
 
 from __future__ import annotations
@@ -8,23 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 ProgressCallback = Callable[[str, int, int], None]
-"""Called with (what, how many are done, of how many). `what` is a plural noun, and may end in brackets with which of
-them are under way: "games (baseline)". The first call for some work says how many were done before it began, so that
-its rate can be computed."""
+"""Called with (what, done, total). `what` is a plural noun, and may end with the ones in progress in brackets: "games
+(baseline)". The first call for some work tells how much was done before it began, so that its rate can be computed."""
 
 
 def no_progress(what: str, done: int, of: int) -> None:
-    """Ignores it."""
+    """Ignore the report."""
 
 
 def counted(tell: ProgressCallback, what: str, of: int, done: int = 0) -> Callable[[int], None]:
-    """A callback that reports how many of `of` are done, for work that begins now."""
+    """Return a callback that reports how many of `of` are done, for work that begins now."""
     tell(what, done, of)
     return lambda done: tell(what, done, of)
 
 
 def heard(tell: ProgressCallback, check: Callable[[], None]) -> ProgressCallback:
-    """A callback that calls `check` first, whenever it is told of anything."""
+    """Return a callback that calls `check` before each report."""
 
     def telling(what: str, done: int, of: int) -> None:
         check()
@@ -34,5 +33,5 @@ def heard(tell: ProgressCallback, check: Callable[[], None]) -> ProgressCallback
 
 
 def part(tell: ProgressCallback, before: int, of: int) -> ProgressCallback:
-    """The callback for one part of larger work of `of` in all, of which `before` were done before the part began."""
+    """Return the callback for a part of larger work: `of` in all, of which `before` were done before the part began."""
     return lambda what, done, _: tell(what, before + done, of)

@@ -1,20 +1,30 @@
-"""Words that the tokens of a decode may be guessed from.
+"""Text that the tokens of a decode may be guessed from.
 
-A guess is checked by the model before it is said, so that a corpus decides nothing of what is said; but how often
-guesses are right can be timed. So a corpus holds what all who draw from it may read, and belongs to one game. Does not
-know: how guesses are made, who may read what.
+The model checks a guess before it is used, so a corpus never changes the text. How often guesses are right can be
+timed, however. A corpus therefore holds only what all its users may read, and belongs to one game. Does not know: how
+guesses are made, who may read what.
 """
 
 from __future__ import annotations
 
 
 class Corpus:
-    """Messages that may be drawn from, as token ids, in the order in which they were `add`ed; there may be more at any
-    time. `messages` is to be read only."""
+    """Messages that tokens may be guessed from, in the order in which they were added.
+
+    Args:
+        *messages: Token ids of each message.
+
+    Attributes:
+        messages: The messages. Read only.
+    """
 
     def __init__(self, *messages: tuple[int, ...]) -> None:
         self.messages = list(messages)
 
     def add(self, tokens: tuple[int, ...]) -> None:
-        """Let a message be drawn from. May be called while an engine steps in another thread."""
+        """Add a message. It may be called while an engine steps in another thread.
+
+        Args:
+            tokens: Token ids of the message.
+        """
         self.messages.append(tokens)

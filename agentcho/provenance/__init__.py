@@ -1,4 +1,7 @@
-"""Information flow: who may read what, through which encodings. No torch, no event loop."""
+"""Information flow: who may read what, through which encodings. No torch, no event loop.
+
+One place decides every read, so that enforcing and auditing cannot disagree.
+"""
 
 from agentcho.provenance.prefix_cache_salts import cache_salts
 

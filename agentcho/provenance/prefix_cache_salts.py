@@ -1,6 +1,7 @@
 """Salts for prefix caches of servers: which requests may reuse the keys and values of which others.
 
-Does not know: servers, words, how a request is sent.
+They keep a server's cache hits from telling one agent what another one read. Does not know: servers, words, how a
+request is sent.
 """
 
 from __future__ import annotations
@@ -18,39 +19,56 @@ from agentcho.protocol.value_checks import checked_list, type_name
 
 SHORTEST_KEY = 16
 DOMAIN = b"agentcho.cache-salt/1\n"
-"""The first bytes of all that is digested, so that a key that is used elsewhere too gives other digests there."""
+"""The beginning of everything that is digested, so that a key with other uses gives other digests there."""
 
 
 def cache_salts(messages: Iterable[Message | Metadata], reader: str, *, key: bytes) -> tuple[str, ...]:
-    """The salts of one request to a server with a prefix cache, such as vLLM or SGLang: one a message, and **the last
-    is the `cache_salt` of the request**.
+    """Return the salts of one request to a server with a prefix cache, such as vLLM or SGLang.
 
-    `messages` are those of the request in the order of its prompt, and last the new message, whose words the server
-    generates and keeps too; `reader` is the agent who asks. `key` is secret, at least 16 random bytes. Requests share
-    only where their keys are equal: take one key a game, for names mean other agents in another game.
+    There is one salt per message, and **the last one is the `cache_salt` of the request**. The others are for servers
+    that take a salt per block: use that of the message in which the block ends. Agents then share more, and everything
+    below holds for each block.
+
+    Requests share only if their `key` is equal. Use one key per game, because the same name is another agent in another
+    game.
 
     *What a salt does.* A server keeps the tokens of every request in blocks. A request reuses (hits) its longest
-    beginning, in whole blocks, that an earlier request of the same salt began with too, and then answers sooner. So an
-    agent that measures its own requests learns whether a beginning that it guesses was there.
+    beginning, in whole blocks, that an earlier request with the same salt began with too, and is then answered sooner.
+    An agent that times its own requests therefore learns whether a beginning that it guesses was there.
 
-    *What is promised.* Let two runs have the same requests (who asks with which messages), and differ only in words of
-    messages that agent R may not read, none of which stands in a request of R. Then each request of R hits the same
-    blocks in both.
+    *What is promised.* Take two runs with the same requests (who asks with which messages) that differ only in words of
+    messages that agent R may not read, none of which is in a request of R. Each request of R then hits the same blocks
+    in both runs.
 
-    *Why.* The salt is a digest of one thing: A, the agents who may read every message of the request. R may read all
-    of its own request, so R is in A. All other requests under that salt have the same A, so R may read all of their
-    messages: their words are the same in both runs, and with them all that can be hit. A reader who may not read its
-    own request (a direct leak, which `leakage="audit"` records) is not in A; that request has a salt of this reader and
-    A, which no other reader ever has.
+    *Why.* The salt is a digest of one thing: A, the agents who may read every message of the request. R may read all of
+    its own request, so R is in A. All other requests under that salt have the same A, so R may read all of their
+    messages. Their words are therefore the same in both runs, and so is everything that can be hit. A reader who may
+    not read its own request (a direct leak, which `leakage="audit"` records) is not in A. The salt of that request
+    covers this reader and A, and no other reader ever has it.
 
-    *Why no two salts could be one.* Let A and B differ, and R be in A but not in B (or the other way round). A request
-    of B has a message that R may not read. A request of R in A can say what R guesses of it, and would hit if right.
+    *Why no two salts could be merged.* Let A and B differ, and let R be in A but not in B (or the other way round). A
+    request of B has a message that R may not read. A request of R in A can contain R's guess of that message, and would
+    hit if the guess is right.
 
-    The other salts are those of the request's beginnings, for a server that takes a salt for each block: that of the
-    message in which the block ends. Everything above holds for each block then, and agents share more.
+    *What is not covered.* A salt cannot hide how full and how busy a server is, and some servers ignore the field.
 
-    `RequestError`: no messages, messages of several games, or a key that is none. `AudienceError`: no name of an agent.
-    Not covered, for a salt cannot: how full and how busy a server is, and servers that ignore the field.
+    Args:
+        messages: The messages of the request in prompt order. The last one is the new message, whose words the server
+            generates and keeps too.
+        reader: The agent who asks.
+        key: At least 16 secret random bytes.
+
+    Returns:
+        One salt per message, each 43 characters of letters, digits, "-" and "_".
+
+    Raises:
+        RequestError: There are no messages, they are of several games, or `key` is not such a key.
+        AudienceError: `reader` cannot name an agent.
+
+    Example::
+
+        salts = cache_salts([*prompt, new_message], "ann", key=secrets.token_bytes(32))
+        body["cache_salt"] = salts[-1]
     """
     name, secret = agent_name(reader), _secret(key)
     audiences = _audiences(checked_list(messages, "the messages of a request"))
@@ -65,7 +83,7 @@ def _secret(key: object) -> bytes:
 
 
 def _audiences(messages: tuple[object, ...]) -> list[Audience]:
-    """The audiences of messages, made anew of exact words."""
+    """Return copies of the audiences of messages, made of plain strings."""
     if not messages:
         raise RequestError("a request without messages has no cache salt; give its messages, the new one last")
     given = [each for each in messages if isinstance(each, Message | Metadata)]
@@ -80,7 +98,7 @@ def _audiences(messages: tuple[object, ...]) -> list[Audience]:
 
 
 def _salt(key: bytes, readers: Audience, reader: str) -> str:
-    """A digest of `readers`, 256 bits in 43 letters, digits, - and _; of `reader` too if it is none of them."""
+    """Return a 256-bit digest of `readers`, and of `reader` too if it is not among them, as 43 characters."""
     alone = None if readers.includes(reader) else reader
     content = json.dumps([readers.to_json(), alone]).encode()
     digest = hmac.new(key, DOMAIN + content, hashlib.sha256).digest()

@@ -1,9 +1,9 @@
-"""Views: which messages an agent reads at a call, in which order, and where they are placed.
+"""Views: which messages an agent reads at a call, in which order, and at which positions.
 
-A view is the author's wish. `granted` makes of it one explicit, frozen list that nothing downstream can widen. It sees
-metadata, never words: the schedule is public, so it must not depend on what a model wrote. `History` is what is out at
-one moment, without a copy of any of it; `absolute_positions` turns the places that a view asks for into positions. Does
-not know: encodings, engines.
+A view is what its author wants to read. `granted` turns it into one explicit, frozen list that nothing downstream can
+widen. A view sees metadata and never text: the schedule is public, so it must not depend on what a model wrote.
+`History` is what is out at one moment, without copies. `absolute_positions` turns the places that a view asks for into
+positions. Does not know: encodings, engines.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from agentcho.protocol.value_checks import checked_bool, checked_int, checked_li
 
 
 class MessageLog:
-    """Messages one after the other: nothing is ever taken out or changed. Where those of each reader stand is known, so
-    that who reads few of many does not look at the others."""
+    """Messages in order. None is ever removed or changed.
+
+    The places of each reader's messages are known, so that reading a few of many messages does not look at the others.
+    """
 
     def __init__(self, messages: Iterable[Metadata] = ()) -> None:
         self.messages: list[Metadata] = []
@@ -33,7 +35,7 @@ class MessageLog:
             self.add(message)
 
     def add(self, message: Metadata) -> None:
-        """One more, at the end."""
+        """Append a message."""
         self.places[message.id] = place = len(self.messages)
         self.messages.append(message)
         if message.audience.members is None:
@@ -43,14 +45,14 @@ class MessageLog:
                 self._to_some.setdefault(reader, []).append(place)
 
     def backwards(self, reader: str, length: int) -> Iterator[Metadata]:
-        """Those of the first `length` messages that a reader is in the audience of, the last one first."""
+        """Yield those of the first `length` messages that a reader may read, the last one first."""
         places = (self._to_all, self._to_some.get(reader, []))
         down = (map(of.__getitem__, range(bisect_left(of, length) - 1, -1, -1)) for of in places)
         return map(self.messages.__getitem__, merge(*down, reverse=True))
 
 
 class History(Sequence[Metadata]):
-    """Some logs, each as far as it had come when this was made. Equals every sequence of the same messages."""
+    """Logs, each up to where it was when this was made. It equals every sequence of the same messages."""
 
     def __init__(self, *logs: MessageLog, after: History | None = None) -> None:
         before: tuple[tuple[MessageLog, int], ...] = () if after is None else after._parts
@@ -58,11 +60,11 @@ class History(Sequence[Metadata]):
 
     @property
     def logs(self) -> tuple[MessageLog, ...]:
-        """The logs, each as far as it has come by now."""
+        """The logs as they are now."""
         return tuple(log for log, _ in self._parts)
 
     def find(self, id: str) -> Metadata | None:
-        """The message of that id; None: it is not out."""
+        """Return the message of that id, or None if it is not out."""
         for log, length in self._parts:
             place = log.places.get(id)
             if place is not None and place < length:
@@ -70,11 +72,11 @@ class History(Sequence[Metadata]):
         return None
 
     def backwards(self, reader: str) -> Iterator[Metadata]:
-        """The messages that a reader is in the audience of, the last one first."""
+        """Yield the messages that a reader may read, the last one first."""
         return chain.from_iterable(log.backwards(reader, length) for log, length in reversed(self._parts))
 
     def open_to(self, audience: Audience) -> Iterator[Metadata]:
-        """The messages that all of an audience may read, in order."""
+        """Yield the messages that all of an audience may read, in order."""
         return (message for message in History.__iter__(self) if message.audience.covers(audience))
 
     def __len__(self) -> int:
@@ -108,23 +110,32 @@ class History(Sequence[Metadata]):
 
 
 class After(NamedTuple):
-    """A place in a view: right after the last token of message `id` of the same view, and `plus` positions further
-    (above 0 it leaves a gap, below 0 it overlaps)."""
+    """A place in a view: right after the last token of another message of the same view.
+
+    Args:
+        id: Id of the other message, which must come earlier in the view.
+        plus: Positions to add, in tokens. Above 0 leaves a gap, below 0 overlaps.
+    """
 
     id: str
     plus: int = 0
 
 
 Place = int | After | Literal["rightmost"] | None
-"""A position, or how it is found: `After` a message; "rightmost", right after the rightmost token of all that stands
-before it in the view, where messages side by side have ended; None, right after the one before."""
+"""A position, or how it is found: `After` a message; "rightmost", after the rightmost token of everything before it in
+the view, where messages that were placed side by side end; None, right after the one before."""
 
 
 class Read(NamedTuple):
-    """One message of a view, by its id, and where its first token is placed: `at` is an absolute position, `After`
-    another message of the view, "rightmost" (after the rightmost token of all that stands before it in the view), or
-    None: right after the preceding message. `public`: read through the encoding that other readers read, by its author
-    too; for a caller who cannot prove that it is the author."""
+    """One message of a view, and the position of its first token.
+
+    Args:
+        id: Id of the message.
+        at: An absolute position in tokens; `After` another message of the view; "rightmost", after the rightmost token
+            of everything before it in the view; or None, right after the message before it.
+        public: Whether to read the message through the encoding that other readers use, even if its author reads it.
+            For callers that cannot prove that they are the author.
+    """
 
     id: str
     at: Place = None
@@ -132,17 +143,20 @@ class Read(NamedTuple):
 
 
 ReuseFor = Literal["judge"]
-"""What a call reads for, where that says which tokens of others' messages it encodes anew: see `View.reuse`."""
+"""The purpose of a call, if it decides which tokens of others' messages are computed again: see `View.reuse`."""
 
 
 class View(NamedTuple):
-    """What one call reads, in the order of its prompt. `new_at` places the new message, as `Read.at` does one that is
-    read; None: right after the last.
+    """What one call reads, in prompt order.
 
-    `reuse="judge"`: the call chooses between what it reads, and choices are where reuse shows first (arXiv
-    2601.08343), so in choreographed mode what it reads of others is encoded anew for it, whatever `--repair` asks for.
-    It says nothing in baseline mode, where all is encoded anew anyway, where what is reused stays in place, and of a
-    model behind an API. None: as the run says."""
+    Args:
+        reads: The messages.
+        new_at: Position of the new message, as `Read.at` gives it. None means right after the last one.
+        reuse: "judge" for a call that chooses between what it reads. In choreographed mode such a call encodes the
+            messages of others again instead of reusing them, whatever `repair` says, because choices are where reuse
+            shows first (arXiv 2601.08343). It changes nothing in baseline mode, with reuse in place, and for models
+            behind APIs. None means as the run says.
+    """
 
     reads: tuple[Read, ...]
     new_at: Place = None
@@ -150,14 +164,39 @@ class View(NamedTuple):
 
     @classmethod
     def of(cls, messages: Iterable[Metadata | str | None], new_at: Place = None, reuse: ReuseFor | None = None) -> View:
-        """A view of these messages, by id or metadata, in this order, each right after the one before. None is left
-        out: it is the `brief` of an agent without a system prompt."""
+        """Return a view of messages in the given order, each right after the one before.
+
+        Args:
+            messages: Messages by id or metadata. None is skipped, such as the `brief` of an agent without a system
+                prompt.
+            new_at: As for `View`.
+            reuse: As for `View`.
+
+        Returns:
+            The view.
+
+        Example::
+
+            def view(self, readable):
+                return View.of([self.brief, *readable[-4:]])
+        """
         return cls(tuple(Read(m if isinstance(m, str) else m.id) for m in messages if m is not None), new_at, reuse)
 
     @classmethod
     def last(cls, messages: Iterable[Metadata], count: int, *, keep: Iterable[str | None] = ()) -> View:
-        """The last `count` of these messages, after those whose ids are in `keep`, such as `self.brief`, which stand
-        first and are not counted. `RequestError`: `count` is no number from 0."""
+        """Return a view of the last messages, after some that are always kept.
+
+        Args:
+            messages: Messages in order.
+            count: How many to take from the end, from 0.
+            keep: Ids that come first and do not count, such as `self.brief`. None is skipped.
+
+        Returns:
+            The view.
+
+        Raises:
+            RequestError: `count` is not a whole number from 0.
+        """
         kept, many = [id for id in keep if id is not None], checked_int(count, "the number of messages", 0)
         backwards = reversed(messages if isinstance(messages, Reversible) else list(messages))
         last = list(islice((m for m in backwards if m.id not in kept), many))
@@ -165,23 +204,51 @@ class View(NamedTuple):
 
     @classmethod
     def of_roles(cls, messages: Iterable[Metadata], *roles: Role) -> View:
-        """Those of these messages that are of one of these roles: "system", "user", "assistant" or "tool". What agents
-        say is of role "assistant"; rules and questions are of role "user". `RequestError`: there is no such role."""
+        """Return a view of the messages that have one of these roles.
+
+        Agents say messages of role "assistant". Rules and questions have role "user".
+
+        Args:
+            messages: Messages in order.
+            *roles: "system", "user", "assistant" or "tool".
+
+        Returns:
+            The view.
+
+        Raises:
+            RequestError: There is no such role.
+        """
         wanted = {checked_role(role) for role in roles}
         return cls.of(m for m in messages if m.role in wanted)
 
     @classmethod
     def open_to(cls, messages: Iterable[Metadata], to: Audience | Iterable[str] | str) -> View:
-        """Those of these messages that all of an audience may read, one's own words as these read them. Under a rule
-        for words nothing of it is in the way of what is said to that audience. `AudienceError`: it is no audience."""
+        """Return a view of the messages that all of an audience may read.
+
+        The agent's own messages are read as that audience reads them. A rule for words (`words=` of `RunConfig`) never
+        refuses what is said to the audience over this view.
+
+        Args:
+            messages: Messages in order.
+            to: The audience: "everyone", a name, several names, or an `Audience`.
+
+        Returns:
+            The view.
+
+        Raises:
+            AudienceError: `to` has a word that cannot name an agent.
+        """
         whom = audience(to)
         listed = messages if isinstance(messages, History) else History(MessageLog(messages))
         return cls(tuple(Read(message.id, public=True) for message in listed.open_to(whom)))
 
 
 class ToolUse(NamedTuple):
-    """Which tool gave a result, and what was declared of it: see `games.tools.tool.Declared`. `client`: the connection
-    to a server of tools by which it was called; agents that have one in common can tell each other anything by it."""
+    """The tool that gave a result, and what was declared of it: see `games.tools.tool.Declared`.
+
+    `client` is the connection to a server of tools that the call went over. Agents that share one can tell each other
+    anything through it.
+    """
 
     name: str
     audience: Audience
@@ -191,11 +258,14 @@ class ToolUse(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """What words that were said after reading what not all of their readers may read can tell of it: at most `bits`
-    (None: there is no bound) to each of the readers that `owed` has for an owner of such secrets.
+    """What words can tell about what their author had read and not all of their readers may read.
 
-    `by`: one of so many choices; JSON of so many values, of `schema`; a release by the code's own decision; words that
-    could be anything.
+    Attributes:
+        by: What bounds it: one of several "choices", JSON of a "schema" with that many values, a "release" by the
+            code's own decision, or "words" that could be anything.
+        bits: At most this many bits to each of the readers in `owed`. None for no bound.
+        owed: For an owner of such secrets, the readers who may learn of them.
+        schema: The JSON schema. None for the others.
     """
 
     by: Literal["choices", "schema", "release", "words"]
@@ -205,8 +275,13 @@ class Charge(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A place in a simultaneous round: the `number` of the round in its game, and which of its moves, from 0, in the
-    order in which they come out. `race`: the round was over when the first of its moves had ended."""
+    """A place in a simultaneous round.
+
+    Attributes:
+        round: Number of the round in its game.
+        number: Which of its moves, from 0, in the order in which they come out.
+        race: Whether the round was over when its first move had ended.
+    """
 
     round: int
     number: int
@@ -216,23 +291,27 @@ class Move(NamedTuple):
 class Act(NamedTuple):
     """How a message came to be asked for.
 
-    `where` is the line of the scenario's or agent's code, "file:number". `places` are the positions asked for,
-    one a parent and then the message's own (empty: none was). `tainted_by` are the messages outside whose audience
-    this one is read and whose words the playing code had looked at before; `unproved` are those of them of which it had
-    no more than a value that a verb had returned, and nothing shows that it used that. `choices` are the texts that a
-    constrained decode could become. `released` is the message whose words this one repeats before another audience.
-    `charge` is there in runs that have a rule for words. `shown` are messages that the person who says this one was
-    shown before and that it is not said over: a person does not forget. `reuse` is that of its view.
-
-    `after` are the messages (ids) and rounds (numbers) whose end the code had awaited when it asked for this one, the
-    nearest alone; `named`: and those that it reads, for the code named them. None: it is not known. `moves` are the
-    moves of rounds that it was said in, the outermost first: it came out when the outermost had closed.
-
-    `thought` is the message of what its author thought right before.
-
-    Of the result of a tool: `call` is the message that called it, `use` says which tool that is, and `release` that the
-    call was let run whatever its arguments were made from. Of another message of known text `release` says that the
-    rules of the game tell it, whatever the playing code had looked at before.
+    Attributes:
+        where: The line of the scenario's or agent's code, "file:number".
+        places: Positions that were asked for, one per parent and then the message's own. Empty if there were none.
+        tainted_by: Messages that the code had looked at, and that not all readers of this one may read.
+        choices: The texts that a constrained decode could become.
+        call: For the result of a tool, the message that called it.
+        use: For the result of a tool, the tool.
+        release: For the result of a tool, whether the call could run whatever its arguments were made from. For another
+            message of known text, whether the rules of the game tell it, whatever the code had looked at.
+        released: The message whose words this one repeats before another audience.
+        charge: What it can tell, in runs with a rule for words.
+        shown: Messages that the person who says this one was shown before and that it is not said over, because a
+            person does not forget.
+        reuse: As for `View`.
+        after: Messages (ids) and rounds (numbers) whose end the code had awaited, the nearest only. None if it is
+            unknown.
+        named: Whether the code also named the messages that this one reads.
+        moves: The moves of rounds that it was said in, the outermost first. It came out when the outermost had closed.
+        thought: The message of what its author thought right before.
+        unproved: Those in `tainted_by` of which the code had only a value that a verb returned, and nothing shows that
+            it used the value.
     """
 
     where: str | None = None
@@ -259,9 +338,12 @@ class Act(NamedTuple):
 
 
 def shown_to(agent: str, message: Metadata, find: Callable[[str], Metadata | None]) -> Metadata:
-    """What a view gets of a message that it may read: of another's only those parents that `find` finds and that all of
-    the message's own audience may read, so that no view can depend on what else its author had read; nor on whether it
-    has a system prompt of its own: see `is_default_prompt`."""
+    """Return what a view sees of a message that it may read.
+
+    Of a message of another author it sees only those parents that `find` finds and that the message's whole audience
+    may read. No view can then depend on what else the author had read, nor on whether the author has a system prompt:
+    see `is_default_prompt`.
+    """
     if message.author == agent:
         return message
     parents = ((parent, find(parent)) for parent in message.parents if not is_default_prompt(parent))
@@ -270,10 +352,15 @@ def shown_to(agent: str, message: Metadata, find: Callable[[str], Metadata | Non
 
 
 class ReadSet(NamedTuple):
-    """What a call reads by its view, explicit and final. `caller` None is the scenario.
+    """What a call reads, explicit and final.
 
-    `direct` are the ids in `reads` whose audience leaves the caller out (a direct leak, to record or refuse). `reuse`
-    is that of its view. `named`: the call named its messages itself, instead of choosing among those that were out.
+    Attributes:
+        caller: The agent that reads. None for the scenario.
+        reads: The messages.
+        new_at: The place of the new message.
+        direct: Ids in `reads` whose audience lacks the caller: a direct leak, to record or to refuse.
+        reuse: As for `View`.
+        named: Whether the call named its messages itself, instead of choosing among those that were out.
     """
 
     caller: str | None
@@ -285,12 +372,12 @@ class ReadSet(NamedTuple):
 
 
 def granted(caller: str, view: View, sees: Callable[[Metadata], bool], said: History) -> ReadSet:
-    """What a call reads of what its view names. `sees` is asked of what the view names alone: an agent does not see the
-    system prompts of others, though nothing in them is secret.
+    """Return what a call reads, from what its view names.
 
-    What the view names outside the caller's audience stays in, marked `direct`; what the caller is in the audience of
-    and does not see is an `AudienceError`, and so is an id not said yet. Neither tells of what is hidden. Ids become
-    exact words first, so that what is checked here is what is read.
+    A message outside the caller's audience stays in, marked as `direct`. A message that the caller may read but does
+    not see, and an id that has not been said, raise `AudienceError`. Neither tells anything about hidden messages.
+    `sees` is asked only about messages that the view names: an agent does not see the system prompts of others,
+    although nothing in them is secret. Ids become plain strings first, so that what is checked is what is read.
     """
 
     def theirs() -> Iterator[str]:
@@ -319,7 +406,7 @@ def granted(caller: str, view: View, sees: Callable[[Metadata], bool], said: His
 
 
 def _plain(view: object) -> View:
-    """A view read once, made anew of exact words and places. `RequestError`: it is no view."""
+    """Return a copy of a view, read once, of plain strings and places. Raises `RequestError` if it is not a view."""
     if not isinstance(view, View):
         raise RequestError(f"the view of a call is {type_name(view)}; give a View, or a function that returns one")
     reads = checked_list(view.reads, "the reads of a view")
@@ -335,12 +422,12 @@ def _plain(view: object) -> View:
 
 
 def _exact(id: str) -> str:
-    """An id as nothing but its characters; what is no text names nothing that could have been said."""
+    """Return an id as a plain `str`. A value that is not text names nothing that could have been said."""
     return str.__str__(id) if isinstance(id, str) else repr(id)
 
 
 def _placed(place: Place) -> Place:
-    """A place that is one. `RequestError`: it is none."""
+    """Return a place. Raises `RequestError` for another value."""
     if isinstance(place, After):
         return After(_exact(place.id), checked_int(place.plus, "plus"))
     if place is None or (isinstance(place, str) and place == "rightmost"):
@@ -349,20 +436,21 @@ def _placed(place: Place) -> Place:
 
 
 def _first(place: Place) -> Place:
-    """The place of what nothing stands before: after the rightmost of nothing is where it stands anyway."""
+    """Return the place of a message that nothing precedes, where "rightmost" has no meaning."""
     return None if place == "rightmost" else place
 
 
 def places_of(reads: ReadSet) -> tuple[Place, ...]:
-    """The places asked for, one a message and then the new one's."""
+    """Return the places that were asked for, one per message and then the new one's."""
     return (*(read.at for read in reads.reads), reads.new_at)
 
 
 def absolute_positions(reads: ReadSet, lengths: Sequence[int | None], first: int) -> list[int | None]:
-    """Positions of all messages and then of the new one, as far as `lengths` (tokens, None: not known) tell;
-    None beyond, which is right after the preceding one. `first` is where the first stands by default.
+    """Return the positions of all messages and then of the new one, as far as `lengths` are known.
 
-    `RequestError`: one is placed after a message that does not stand before it.
+    `lengths` are in tokens, None if unknown. A position is None if it cannot be known, which means right after the
+    message before. `first` is the default position of the first message. Raises `RequestError` if a message is placed
+    after one that does not precede it.
     """
     ends: dict[str, int | None] = {}
     end: int | None = first

@@ -1,6 +1,6 @@
-"""The same transcript: what two records of the same games have in common, however their games were scheduled.
+"""Canonical transcripts: what two records of the same games have in common, however their games were scheduled.
 
-Does not know: how games are played, what a near miss is.
+Tests and users compare runs with it. Does not know: how games are played, what a near miss is.
 """
 
 from __future__ import annotations
@@ -20,13 +20,25 @@ ORDER = frozenset({"after", "named", "moves"})
 
 
 def canonical_transcript(said: Path | SavedRun | Iterable[TranscriptEntry]) -> dict[int, dict[str, Any]]:
-    """A transcript in its canonical form, by game: two are the same transcript where these are equal.
+    """Return a transcript in canonical form, by game. Two transcripts are the same if their canonical forms are equal.
 
-    `said` is a record, its folder, or entries. The messages of a game are sorted by id, its encodings by what they are:
-    of which message, for whom, over what, where. Their ids are numbers of that order, so those of one game never depend
-    on another. Left out is what depends on the schedule or the machine: usage, times, which line carried an encoding,
-    what was awaited, and, where a game was begun anew, all attempts but the last and the number of that. JSON can hold
-    it.
+    The messages of a game are sorted by id, and its encodings by what they are: of which message, for whom, over what,
+    where. Ids of encodings are numbers in that order, so those of one game never depend on another. Whatever depends on
+    the schedule or the machine is left out: usage, times, which line carried an encoding, what was awaited, and all
+    attempts at a game but the last.
+
+    Args:
+        said: A record, its folder, or entries of a transcript.
+
+    Returns:
+        For each game its messages and encodings, as values that JSON can hold.
+
+    Raises:
+        RecordBroken: The record is damaged.
+
+    Example::
+
+        assert canonical_transcript(Path("runs/one")) == canonical_transcript(Path("runs/two"))
     """
     if isinstance(said, Path):
         said = SavedRun(said)

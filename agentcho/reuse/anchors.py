@@ -9,14 +9,18 @@ from typing import NamedTuple
 
 
 class Encoded:
-    """A call that makes an encoding which calls after it can name before it has an id: a `Prefill` or a `Repair`."""
+    """A call that makes an encoding, which later calls can name before it has an id: a `Prefill` or a `Repair`."""
 
     __slots__ = ()
 
 
 class Anchor(NamedTuple):
-    """A message that a reader has in two encodings, each an id or the call that makes it: `real`, in the reader's own
-    prompt, and `base`, as it is reused."""
+    """A message that a reader has in two encodings. Each is an id, or the call that makes it.
+
+    Args:
+        real: The encoding in the reader's own prompt.
+        base: The encoding as it is reused.
+    """
 
     real: int | Encoded
     base: int | Encoded

@@ -14,13 +14,17 @@ from agentcho.reuse.parameters import positive
 
 @dataclass(frozen=True)
 class Ape(Weighing):
-    """Adaptive parallel encoding: how a call weighs what it attends to of parents that were encoded side by side, each
-    without the others. With s the scores of their keys, those of all such parents together, each weight exp(s) becomes
-    exp(s / `temperature`) times (the sum of all exp(s / `temperature`)) to the power of `scale` - 1, beside exp(s) of
-    every other key. Both are above 0; the paper has them at 1 or less, and 1 and 1 change nothing.
+    """Adaptive parallel encoding: how a call weighs parents that were encoded side by side, each without the others.
 
-    What all of them share, because they were encoded over it where it stands, is no part of them (the paper's shared
-    prefix); nor is what was encoded over all of them, nor the call's own tokens.
+    Let s be the scores of the keys of all such parents together. Each weight exp(s) becomes exp(s / `temperature`)
+    times (the sum of all exp(s / `temperature`)) to the power of `scale` - 1, beside exp(s) of every other key.
+
+    A prefix that all of these parents were encoded over, at its own position, is not one of them. Nor is what was
+    encoded over all of them, nor are the call's own tokens.
+
+    Args:
+        temperature: Above 0. The paper uses 1 or less.
+        scale: Above 0. The paper uses 1 or less. With both at 1 nothing changes.
     """
 
     temperature: float = 0.9

@@ -15,10 +15,15 @@ from agentcho.reuse.parameters import share, share_in
 
 @dataclass(frozen=True)
 class CacheBlend(ByDeviation):
-    """For `Repair`: as `TopK`, and filtered layer by layer: of the tokens that are encoded anew at one layer, those
-    whose values deviate most go on to be so at the next, fewer each time. From the second layer to the last their share
-    falls evenly, by as much above `share` first as it is below at last, so that `share` is its mean. The first layer is
-    everybody's: its keys and values depend on no context."""
+    """For `Repair`: `TopK`, filtered layer by layer as in CacheBlend.
+
+    Of the tokens that are computed again at one layer, those whose values deviate most are computed again at the next,
+    fewer each time. From the second layer to the last their share falls linearly, from above `share` to as far below
+    it, so that `share` is the mean. The first layer's keys and values depend on no context.
+
+    Args:
+        share: Mean share of tokens that are computed again, above 0 and at most 1.
+    """
 
     share: float
 

@@ -12,9 +12,14 @@ from agentcho.reuse.parameters import whole, whole_in
 
 @dataclass(frozen=True)
 class Ends(ByPlace):
-    """For `Repair`: the `first` and the `last` tokens of a message, framing included; all of them where it has no more.
-    Neither is below 0, and together they are at least 1. What follows a message looks most at where it begins and, for
-    what it comes to, at where it ends."""
+    """For `Repair`: the first and the last tokens of a message, framing included, or all if it has no more.
+
+    What follows a message attends most to its beginning and, for its conclusion, to its end.
+
+    Args:
+        first: Number of tokens at the beginning, from 0.
+        last: Number of tokens at the end, from 0. One of the two is above 0.
+    """
 
     first: int
     last: int

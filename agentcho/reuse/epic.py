@@ -10,7 +10,11 @@ from agentcho.reuse.method import Source
 
 @dataclass(frozen=True)
 class Epic(FirstK):
-    """For `Repair`: LegoLink of EPIC. It is `FirstK` by the field's name, and has the same stored keys."""
+    """For `Repair`: LegoLink of EPIC. The same as `FirstK` under the field's name, with the same stored keys.
+
+    Args:
+        tokens: Number of tokens, at least 1.
+    """
 
     name = "epic"
     form = "epic:TOKENS"

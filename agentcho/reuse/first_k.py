@@ -12,7 +12,11 @@ from agentcho.reuse.parameters import whole, whole_in
 
 @dataclass(frozen=True)
 class FirstK(ByPlace):
-    """For `Repair`: the first `tokens` tokens of a message, framing included; all of them where it has fewer."""
+    """For `Repair`: the first tokens of a message, framing included, or all if it has fewer.
+
+    Args:
+        tokens: Number of tokens, at least 1.
+    """
 
     tokens: int
 

@@ -10,8 +10,10 @@ from agentcho.reuse.method import ByPlace
 
 @dataclass(frozen=True)
 class Full(ByPlace):
-    """All tokens of a message. A policy that asks for it has the message encoded as a prefill is, so that nothing of an
-    earlier encoding is in it."""
+    """For `Repair`: all tokens of a message.
+
+    A policy that asks for it encodes the message as a `Prefill`, so that nothing of an earlier encoding is reused.
+    """
 
     name = form = usual = "full"
     examples = ("full",)

@@ -18,18 +18,22 @@ from agentcho.reuse.parameters import share, share_in
 THRESHOLD = 0.3
 """As in the paper's experiments."""
 FEWEST = 2
-"""Of one anchor alone the entropy is 0 however far it is, so it says nothing."""
+"""The entropy of a single anchor is 0 however far away it is, so it tells nothing."""
 
 
 @dataclass(frozen=True)
 class KVComm(ByAnchors):
-    """For `Repair`: what offsets the `anchors` say, or all tokens encoded anew.
+    """For `Repair`: offsets from anchors are added to the reused keys and values, or all tokens are computed again.
 
-    Anchors are compared whose `real` has no fewer tokens than the message, and was encoded anew in full itself. Each is
-    weighed by the softmax of minus its distance: the L2 norm between the input embeddings of the message's tokens and
-    of as many first ones of the anchor. Of two anchors or more, if the entropy of their weights is at most `threshold`
-    (above 0, at most 1) times its maximum, the logarithm of their number, the message keeps the keys and values of its
-    base with the anchors' weighted offsets added, and no token is encoded; else all are, over the parents.
+    An anchor counts if its `real` encoding has no fewer tokens than the message and was itself computed in full. Its
+    weight is the softmax of its negative distance: the L2 norm between the input embeddings of the message's tokens and
+    of the anchor's first tokens, as many. Offsets are used if there are two anchors or more, and the entropy of their
+    weights is at most `threshold` times its maximum, the logarithm of their number. The message then keeps the keys and
+    values of its base plus the weighted offsets, and no token is computed.
+
+    Args:
+        threshold: Above 0, at most 1.
+        anchors: The reader's anchors.
     """
 
     threshold: float = THRESHOLD

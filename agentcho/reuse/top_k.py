@@ -1,4 +1,4 @@
-"""Encoding anew the tokens that deviate most: the choice of CacheBlend (arXiv 2405.16444) without its filter.
+"""Computing again the tokens that deviate most: the selection of CacheBlend (arXiv 2405.16444) without its filter.
 
 Does not know: how values are compared.
 """
@@ -15,8 +15,12 @@ from agentcho.reuse.parameters import share, share_in
 
 @dataclass(frozen=True)
 class TopK(ByDeviation):
-    """For `Repair`: the `share` (above 0, at most 1) of a message's tokens whose values deviate most, at an early
-    layer, from those of the message encoded anew. At least one token."""
+    """For `Repair`: the tokens whose values deviate most, at an early layer, from those of the message computed in
+    full.
+
+    Args:
+        share: Share of the tokens, above 0 and at most 1. At least one token is computed.
+    """
 
     share: float
 

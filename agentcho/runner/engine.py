@@ -1,6 +1,7 @@
 """The engine: the paper's API over one model and one store of encodings. Synchronous, one thread.
 
-It is an `EngineCore` over the runner of a model, with what only a model has: logits, scores, gradients, adapters.
+It is an `EngineCore` over the runner of a model, with what only a model has: logits, scores, gradients, adapters. Does
+not know: agents.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from agentcho.runner.slots import IDLE, Slots
 
 
 def placement(options: ModelConfig, device_map: DeviceMap | None = None) -> DevicePlacement:
-    """Where a model with these options runs, and in which numbers."""
+    """Return where a model with these options runs, and in which number formats."""
     return DevicePlacement(
         device=options.device,
         dtype=options.dtype,
@@ -62,9 +63,18 @@ def placement(options: ModelConfig, device_map: DeviceMap | None = None) -> Devi
 
 
 class Engine(EngineCore):
-    """A loaded model with its store of encodings, made by `Engine.load`. As a context manager it closes itself.
+    """A loaded model with its store of encodings. `Engine.load` makes it. As a context manager it closes itself.
 
-    Synchronous, and for one thread and one owner at a time: another is refused with `EngineBusy`."""
+    It is synchronous, and for one thread and one owner at a time. Any other use raises `EngineBusy`.
+
+    Example::
+
+        with agentcho.Engine.load("smollm2") as engine:
+            rules = engine.prefill("Answer in one word.", role="system")
+            question = engine.prefill("Which colour has the sky?", parents=[rules])
+            answer = engine.decode(parents=[rules, question], sampling=agentcho.Sampling(max_tokens=8))
+            print(engine.message(answer).text)
+    """
 
     framing: Framing
     store: PagePool
@@ -173,33 +183,62 @@ class Engine(EngineCore):
         engine: Computing = "agentcho",
         options: Mapping[str, Any] | None = None,
     ) -> EngineCore:
-        """Load a model, and prove on its weights that encodings can be shared. Safetensors or GGUF, no remote code.
+        """Load a model, and prove on its weights that encodings can be shared.
 
-        - `model`: "understudy", "smollm2", a folder, a GGUF file, or a hub's id. `adapter`: a folder of peft's; `merge`
-          adds it.
-        - `device` "auto": CUDA if there is one, else the CPU. `device_map`, in its place: "auto" spreads layers over
-          all GPUs; or what else transformers takes. `dtype` "auto": on CUDA that of the checkpoint; on a CPU float32,
-          or bfloat16 where that is more than 64 MiB and the processor has it. `fingerprint["dtype"]` says which.
-        - `weights` "int8", "int4", `kv_dtype` "int8": linear layers but the head, keys and values, in so few bits.
-        - `context`: use fewer positions. `store_tokens`: tokens of the store (by default 4 GiB of a CPU's memory, half
-          of the free memory on CUDA). `host_tokens`: tokens that left it, in host memory (by default 4 GiB; 0: none).
-          `share`: of these defaults, where other processes on this machine load as much. `disk_tokens`: tokens that
-          left host memory, in files that end with the engine, in the folder `disk` (None: that of temporary files).
-        - `keep_cache`: a folder in which encodings of what everyone may read stay for later engines of the same model.
-        - `plain_markers` "refuse" takes no model whose chat template has but plain text between messages.
-        - `template_differs` "refuse" takes no model whose plain chats would have other ids than stock transformers
-          gives. `Engine.fidelity` says how far they are the same; None: it is the embedded model.
-        - `chat_template_kwargs`: what the chat template is given beside the messages, such as `enable_thinking`.
-        - `tell` hears of megabytes downloaded, weights read, matrices packed, proofs made, and on a GPU of steps
-          compiled, in another thread.
-        - `threads`: compute threads of each forward on a CPU. "auto": what `OMP_NUM_THREADS`, `MKL_NUM_THREADS` or
-          `torch.set_num_threads` says, else one for a small network, else one or all, whichever a few forwards are
-          faster on, which is looked at again when steps become much slower. "size": by the size alone, and no other
-          later. Bits depend on it. Between calls of the engine, torch's own number is what it was.
-        - `engine` "vllm" has vLLM compute, see docs/vllm.md. What is returned has all that an `EngineCore` has.
-          `options`: arguments of vLLM's `EngineArgs`. Options of this method that vLLM cannot keep are refused.
+        It reads safetensors or GGUF, and never runs code from a model's repository.
 
-        Raises `ModelNotFound`, `UnsupportedModel` (the gate's cause), `ModelError`, `ConfigError`, `CannotWrite`.
+        Args:
+            model: "understudy", "smollm2", a folder, a GGUF file, or a Hugging Face id.
+            device: "auto" (CUDA if there is one, else the CPU), "cpu", "cuda" or "cuda:N".
+            dtype: "auto", "float32", "bfloat16" or "float16". On CUDA "auto" means the checkpoint's dtype; on a CPU
+                float32, or bfloat16 if the weights take more than 64 MiB in float32 and the processor supports it.
+                `fingerprint["dtype"]` tells the choice.
+            adapter: Folder of a LoRA adapter, as peft writes it. None for none.
+            merge: Whether to merge the adapter into the weights.
+            context: Number of positions to use. None means all that the model has.
+            store_tokens: Size of the store in tokens. None means 4 GiB of memory on a CPU, or half of the free memory
+                on CUDA.
+            host_tokens: Tokens of evicted encodings to keep in host memory. None means 4 GiB, 0 none.
+            disk_tokens: Tokens of encodings to keep in files after they leave host memory. The files end with the
+                engine.
+            disk: Folder for these files. None means that of temporary files.
+            keep_cache: Folder in which public encodings are kept for later engines of the same model. None keeps none.
+            share: Share of the default sizes to use, above 0 and at most 1, if other processes on the machine load as
+                much.
+            device_map: "auto" spreads the layers over all GPUs; any other map that transformers takes is passed on.
+                Instead of `device`. None for none.
+            weights: "int8" or "int4" keeps the weights of the linear layers in that many bits, and the output head in
+                8. None keeps them in `dtype`.
+            kv_dtype: "int8" keeps keys and values in 8 bits. None keeps them in the model's dtype.
+            plain_markers: "refuse" refuses a model whose chat template separates messages by plain text only.
+            template_differs: "refuse" refuses a model whose plain chats get other token ids than stock transformers
+                gives. `Engine.fidelity` tells how far they agree; it is None for the embedded model.
+            chat_template_kwargs: Extra arguments of the chat template, such as `enable_thinking`.
+            tell: Called with (what, done, total) from another thread: megabytes downloaded, weights read, matrices
+                packed, proofs made, and on a GPU steps compiled.
+            threads: CPU threads for each forward pass. "auto" follows `OMP_NUM_THREADS`, `MKL_NUM_THREADS` or
+                `torch.set_num_threads`; otherwise it takes one for a small network, or else times one against all, and
+                looks again if steps become much slower. "size" decides by size alone, once. Bits of results depend on
+                the number. Between calls torch's own setting is unchanged.
+            engine: "agentcho", or "vllm" to compute with vLLM (see docs/vllm.md). Options that vLLM cannot keep are
+                refused.
+            options: Arguments of vLLM's `EngineArgs`. Only with `engine="vllm"`.
+
+        Returns:
+            The engine. With `engine="vllm"` it has everything that an `EngineCore` has.
+
+        Raises:
+            ModelNotFound: There is no such model.
+            ModelBroken: A file of the model is missing or damaged.
+            UnsupportedModel: The model's encodings cannot be shared, or its chat template is refused.
+            ModelError: An option of loading is wrong, or the model does not fit into memory.
+            AdapterError: There is no adapter, or it does not fit the model.
+            ConfigError: Options contradict each other.
+            CannotWrite: `disk` or `keep_cache` cannot be written.
+
+        Example::
+
+            engine = agentcho.Engine.load("HuggingFaceTB/SmolLM2-1.7B-Instruct", device="cuda", weights="int8")
         """
         sizes = EngineSizes(context, store_tokens, host_tokens, DiskQuota(disk_tokens, disk), share, keep_cache)
         if engine != "agentcho":
@@ -235,17 +274,30 @@ class Engine(EngineCore):
         keep_cache: str | Path | None = None,
         template_differs: Markers = "refuse",
     ) -> list[Engine]:
-        """Engines of several models, by names that errors tell, with stores that together are as large as that of one,
-        with `disk_tokens` tokens in files, equally many each, and a folder of `keep_cache` each. Everything else as in
-        `load`."""
+        """Load engines of several models, whose stores together are as large as that of one.
+
+        Args:
+            wanted: The models, by names that errors show.
+            plain_markers: As for `load`.
+            tell: As for `load`.
+            share: As for `load`.
+            disk_tokens: Tokens of encodings in files, divided equally among the engines.
+            keep_cache: A folder with one folder for each engine, by its name.
+            template_differs: As for `load`.
+
+        Returns:
+            The engines, in the order of `wanted`.
+        """
         with ThreadPoolExecutor(1) as alone:
             parts = partial(load_all, wanted, plain_markers, tell, share, disk_tokens, keep_cache, template_differs)
             return alone.submit(lambda: [cls(*each)._warmed(tell) for each in parts()]).result()
 
     def _warmed(self, tell: ProgressCallback) -> Engine:
-        """Compile kernels and capture graphs now, on devices that need it; returns the engine. Rows that read in place
-        have one kernel for any number of them, those that have copies one for each. `tell` hears of it where there is
-        something to do."""
+        """Compile kernels and capture graphs now, on devices that need it, and return the engine.
+
+        Rows that read in place have one kernel for any number of them. Rows with copies have one for each number.
+        `tell` is called if there is something to do.
+        """
         runner = self._runner
         graphs, several = runner.graphs if runner.slots.in_place else None, self._compiled()
         captured = 0 if graphs is None else len(SIZES)
@@ -262,15 +314,26 @@ class Engine(EngineCore):
         return self
 
     def _compiled(self) -> tuple[int, ...]:
-        """Numbers of rows for which kernels are compiled before the first call: pools of copies grow so."""
+        """Return the numbers of rows for which kernels are compiled before the first call, because pools of copies grow
+        so."""
         if not self.backends.compiled:
             return ()
         return (1, 2) if self._runner.slots.in_place else (1, 2, 5, 17)
 
     @owned
     def adapted(self, adapter: str | Path | None) -> Engine:
-        """An engine of its own on the same network, through an adapter, or None: the base alone. Both can be used in
-        turn. Raises `AdapterError`."""
+        """Return another engine on the same network, through an adapter. Both can be used in turn.
+
+        Args:
+            adapter: Folder of a LoRA adapter. None means the base model alone.
+
+        Returns:
+            The engine, with a store of its own.
+
+        Raises:
+            AdapterError: There is no adapter, or it does not fit the model.
+            EngineBusy: The engine has another owner.
+        """
         with ThreadPoolExecutor(1) as alone:  # as in `load`
             model = alone.submit(self._model.adapted, _found(adapter)).result()
         other = Engine(model, self.framing, self.proofs, *self._room, self.context, self._disk, self._kept)
@@ -279,9 +342,22 @@ class Engine(EngineCore):
 
     @owned
     def mix(self, adapter: str | Path) -> str:
-        """Load an adapter that calls may name (`Decode(adapter=…)`), so that calls of several run in one forward, each
-        token through its own; returns its digest, which is its name. Keys and values are apart by adapter, but for one
-        that changes none. `AdapterError`: it does not fit, or is no plain LoRA, and needs an engine of its own."""
+        """Load an adapter that calls may name (`Decode(adapter=...)`).
+
+        One forward pass can then serve calls of several adapters.
+
+        Keys and values of different adapters are kept apart, unless an adapter changes none.
+
+        Args:
+            adapter: Folder of a LoRA adapter.
+
+        Returns:
+            The digest of the adapter, which calls name it by.
+
+        Raises:
+            AdapterError: The adapter does not fit, or is not plain LoRA and needs an engine of its own.
+            EngineBusy: The engine has another owner.
+        """
         found = find_adapter(adapter)
         if found.digest not in self._rules:
             self._admit_adapter(found.digest, self._runner.admit(found))
@@ -289,25 +365,29 @@ class Engine(EngineCore):
 
     @owned
     def trained(self, config: Mapping[str, Any]) -> Engine:
-        """An engine of its own on the same network, through a fresh adapter that is to be trained. `ConfigError`."""
+        """Return another engine on the same network, through a new adapter to be trained. Raises `ConfigError`."""
         self._check_gradients()
         return Engine(self._model.trained(config), self.framing, self.proofs, *self._room, self.context, self._disk)
 
     @property
     def room(self) -> tuple[int, int]:
-        """The tokens of its store, and of copies in host memory."""
+        """The sizes of the store and of host memory, in tokens."""
         return self._room
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many tokens a forward of several speakers has in the deterministic profile; empty: each has its own. It
-        is proved when it is first asked for, or needed (see `invariance`)."""
+        """Numbers of tokens in a forward pass of several speakers in the deterministic profile.
+
+        Empty if each speaker has a pass of its own.
+
+        They are proved when they are first asked for, or needed (see `invariance`).
+        """
         with self.owner.acting(None, "sizes"):
             return self._runner.sizes
 
     @property
     def threads(self) -> tuple[int, str]:
-        """How many compute threads its forwards take, and why so many."""
+        """The number of CPU threads of a forward pass, and why it was chosen."""
         return self._model.threads.count, self._model.threads.why
 
     @property
@@ -317,7 +397,7 @@ class Engine(EngineCore):
 
     @property
     def direct(self) -> bool:
-        """Whether forwards call the parts of the network themselves: see `direct_forward`."""
+        """Whether forward passes call the parts of the network themselves: see `direct_forward`."""
         return self._model.direct is not None
 
     @property
@@ -327,7 +407,7 @@ class Engine(EngineCore):
 
     @property
     def network(self) -> nn.Module:
-        """The model's own module."""
+        """The model's own torch module."""
         return self._model.network
 
     @property
@@ -337,7 +417,7 @@ class Engine(EngineCore):
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """Digests and versions for run records; computed once."""
+        """Digests and versions for run records, computed once."""
         if self._fingerprint is None:
             self._fingerprint = self._model.fingerprint() | self.framing.fingerprint
         return self._fingerprint
@@ -356,11 +436,28 @@ class Engine(EngineCore):
         ape: Weighing | None = None,
         opening: tuple[int, ...] | None = None,
     ) -> Tensor:
-        """Log-probabilities `[tokens + 1, vocab]`, float32 on the CPU, of each token of an assistant's message.
+        """Return the log-probabilities of each token of an assistant's message. Stores nothing.
 
-        Row i is what token i was to be chosen from; the last row is for the first closing token. `tokens`, if
-        given, win over the text. `opening`, if given, are the ids before the header, in place of the assistant's
-        framing. Stores nothing. Raises as `decode` does.
+        Args:
+            continuation: The text of the message after its header.
+            header: The beginning of the message.
+            parents: As for `Prefill`, but ids only.
+            offsets: As for `Prefill`.
+            new_offset: As for `Prefill`.
+            name: As for `Prefill`.
+            tokens: Token ids of the continuation, which override the text. None encodes the text.
+            adapter: As for `Prefill`.
+            ape: As for `Prefill`.
+            opening: Token ids before the header in place of the assistant's framing. None for the framing.
+
+        Returns:
+            Natural logarithms `[tokens + 1, vocab]`, float32 on the CPU. Row i is what token i would be chosen from;
+            the last row is for the first closing token.
+
+        Raises:
+            RequestError: The call is wrong.
+            StoreFull: The store has no room.
+            EngineBusy: The engine has another owner.
         """
         asked = Decode(
             header,
@@ -389,8 +486,18 @@ class Engine(EngineCore):
 
     @owned
     def differentiable(self, segments: Sequence[Segment], made: Made | None = None) -> Tensor:
-        """Logits `[wanted rows, vocab]`, float32, of segments that attend to each other, in one forward that keeps its
-        gradients. Stores nothing; see `Batch`. `ConfigError`: keys and values are rounded."""
+        """Return logits of segments that attend to each other, with gradients, from one forward pass. Stores nothing.
+
+        Args:
+            segments: The segments: see `Batch`.
+            made: What earlier passes made. None for nothing.
+
+        Returns:
+            Logits `[wanted rows, vocab]`, float32.
+
+        Raises:
+            ConfigError: Keys and values are rounded.
+        """
         self._check_gradients()
         batch = Batch(segments, self._runner.layers, grad=True, made=made)
         return self._model.differentiable(batch.ids, batch.positions, batch.wanted, batch)
@@ -400,9 +507,18 @@ class Engine(EngineCore):
             raise ConfigError(f"kv_dtype {kind} is not for training: rounding has no gradients; leave it out")
 
     def logits(self, id: EncodingId) -> Tensor:
-        """The rows `[tokens + 1, vocab]` that a decode with `logits=True` chose from, float32 on the CPU.
+        """Return the logits that a decode with `logits=True` chose its tokens from.
 
-        Raw: before temperature and constraints. The last row is for the first closing token.
+        Args:
+            id: The encoding.
+
+        Returns:
+            Raw logits `[tokens + 1, vocab]`, float32 on the CPU, before temperature and constraints. The last row is
+            for the first closing token.
+
+        Raises:
+            RequestError: The call kept no logits, or is not finished.
+            UnknownEncoding: The id is unknown, or was released.
         """
         rows = self._encoding(id).logits
         if not rows:
@@ -411,7 +527,18 @@ class Engine(EngineCore):
 
     @owned
     def cached(self, id: EncodingId) -> list[tuple[Tensor, Tensor]]:
-        """Copies of its keys and values a layer, `[heads, tokens, dim]`, float32 on the CPU, where it was encoded."""
+        """Return copies of an encoding's keys and values, at the positions where it was encoded.
+
+        Args:
+            id: The encoding.
+
+        Returns:
+            For each layer (keys, values), each `[heads, tokens, dim]`, float32 on the CPU.
+
+        Raises:
+            UnknownEncoding: The id is unknown, or was released.
+            EngineBusy: The engine has another owner.
+        """
         entry = self._encoding(id).entry
         self._scheduler.deferred.hasten([ContextPiece(id, entry, entry.position)], self._assembly.first)
         with self._assembly.gathering([entry]):

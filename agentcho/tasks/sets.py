@@ -1,6 +1,6 @@
-"""Task sets: an immutable sequence of tasks by its specification.
+"""Task sets: immutable sequences of tasks, found by their specification.
 
-Does not know: games, scenarios, models.
+A specification is one line, so that a record can name the tasks exactly. Does not know: games, scenarios, models.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Draw = Callable[..., Task]
 
 
 class Generator(NamedTuple):
-    """A built-in source of tasks: what they are, how one is drawn, its option with bounds, if it has one."""
+    """A built-in source of tasks: their kind, how one is drawn, and its option with bounds, if it has one."""
 
     kind: type[Task]
     draw: Draw
@@ -39,7 +39,7 @@ class Generator(NamedTuple):
 
 
 def generators() -> dict[str, Generator]:
-    """The built-in generators by name."""
+    """Return the built-in generators by name."""
     return {
         "arithmetic": Generator(Problem, draw_problem, "steps", (1, 6)),
         "facts": Generator(Problem, draw_fact, "half", (1, 2)),
@@ -50,8 +50,14 @@ def generators() -> dict[str, Generator]:
 
 
 class TaskSet:
-    """Tasks by number, the same each time. `size` None: there is no last one. `digest` is that of the tasks themselves,
-    or, for a generator, of its first tasks and its words."""
+    """Tasks by number, from 0, the same each time.
+
+    Attributes:
+        name: The specification.
+        kind: The class of the tasks.
+        size: Number of tasks. None if there is no last one.
+        digest: Digest of the tasks, or, for a generator, of its first tasks and its words.
+    """
 
     def __init__(self, name: str, kind: type[Task], size: int | None, digest: str, at: Callable[[int], Task]) -> None:
         self.name = name
@@ -67,11 +73,20 @@ class TaskSet:
 
 
 def task_set(spec: str, kind: type[Task], seed: int = 0) -> TaskSet:
-    """The tasks of a specification: a generator, as `arithmetic` or `arithmetic:steps=4`; a file, as `mine.jsonl`; or
-    a published format, as `gsm8k` (from the Hugging Face hub), `gsm8k:test.jsonl`, or `gsm8k:someone/theirs`, where
-    `@SPLIT` names another split. `seed` is a generator's.
+    """Return the tasks of a specification.
 
-    `TaskError`: there is no such set, its tasks are of another kind, or a file is broken, with the line.
+    Args:
+        spec: A generator, such as `arithmetic` or `arithmetic:steps=4`; a .json or .jsonl file; or a published format,
+            such as `gsm8k` (from the Hugging Face hub), `gsm8k:test.jsonl`, or `gsm8k:someone/theirs` with another
+            repository, where `@SPLIT` names a split.
+        kind: The class of tasks that is wanted: `Problem`, `Concepts`, `Vault` or `Vignette`.
+        seed: Seed of a generator.
+
+    Returns:
+        The tasks. `tasks[number]` is one of them, and `tasks.size` is their number, None if there is no last one.
+
+    Raises:
+        TaskError: There is no such set, its tasks are of another kind, or a file is broken. The error names the line.
     """
     name, _, rest = spec.partition(":")
     if (generator := generators().get(name)) is not None:
@@ -92,7 +107,7 @@ def _check_kind(spec: str, found: type[Task], wanted: type[Task]) -> None:
 
 
 def _rows(name: str, rest: str, published: Format) -> tuple[list[Row], str]:
-    """The rows of a published set, from a file or from the hub, and where they are from."""
+    """Return the rows of a published set, from a file or from the hub, and where they come from."""
     if Path(rest).suffix in {".json", ".jsonl"}:
         return of_file(Path(rest)), rest
     id, _, split = rest.partition("@")
@@ -106,7 +121,7 @@ def _rows(name: str, rest: str, published: Format) -> tuple[list[Row], str]:
 
 
 def _listed(spec: str, kind: type[Task], read: Read, rows: list[Row], source: str) -> TaskSet:
-    """The tasks of rows; several rows with the same task (CommonGen has a row a sentence) count once."""
+    """Return the tasks of rows. Rows with the same task count once (CommonGen has one row per sentence)."""
     tasks: dict[str, Task] = {}
     places: dict[str, int] = {}
     for row in rows:

@@ -1,7 +1,6 @@
-"""What a task is: a question with accepted answers, or words that a text must use; and when it is solved. Tasks with
-something private stand in `private`.
+"""Tasks: a question with accepted answers, or words that a text must use, and when they are solved.
 
-Does not know: where tasks come from, who works at them.
+Tasks with secrets are in `private`. Does not know: where tasks come from, who works at them.
 """
 
 from __future__ import annotations
@@ -23,8 +22,15 @@ NUMBER = re.compile(r"(?:(?<![\w.)])-)?\d[\d,]*(?:\.\d+)?")
 
 
 class Problem(BaseModel):
-    """A question. `answers` are accepted, the first is the one to print; `check` says how an answer is compared:
-    as words ("text"), by the last number said ("number"), or as mathematics ("math", by math-verify)."""
+    """A question with accepted answers.
+
+    Args:
+        id: Id of the task.
+        question: The question.
+        answers: Accepted answers. The first is the one to print.
+        check: How an answer is compared: as words ("text"), by the last number in it ("number"), or as mathematics
+            ("math", by math-verify).
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -35,7 +41,7 @@ class Problem(BaseModel):
 
     @model_validator(mode="after")
     def _comparable(self) -> Problem:
-        """Refuse an answer without anything to compare: a text without any answer would equal it."""
+        """Refuse an answer with nothing to compare, because it would equal a text without any answer."""
         for answer in self.answers:
             if not self._plain(answer):
                 wanted = "a number" if self.check == "number" else "a word"
@@ -43,7 +49,14 @@ class Problem(BaseModel):
         return self
 
     def right(self, said: str) -> bool:
-        """Whether what was said is, or ends in, an accepted answer."""
+        """Return whether a text is, or ends in, an accepted answer.
+
+        Args:
+            said: The text.
+
+        Returns:
+            True if it does.
+        """
         if self.check == "math":
             from agentcho.tasks.mathematics import equal
 
@@ -52,13 +65,25 @@ class Problem(BaseModel):
         return any(self._plain(each) in accepted for each in self._readings(said))
 
     def answer_in(self, said: str) -> str:
-        """The final answer of a text, in the form in which answers are compared: the sentence after its last "answer
-        is", or else the whole text; where the check is a number, the last number. Empty: there is none."""
+        """Return the final answer of a text, in the form in which answers are compared.
+
+        That is the sentence after its last "answer is" or "answer:", or else the whole text; for "number" the last
+        number in it.
+
+        Args:
+            said: The text.
+
+        Returns:
+            The answer. Empty if there is none.
+        """
         return self._plain(self._readings(said)[0])
 
     def _readings(self, said: str) -> list[str]:
-        """The possible answers of a text: what follows its last "answer is", up to the end of each sentence after it,
-        because a dot may belong to a name such as St. Petersburg. The whole text where it has no "answer is"."""
+        """Return the possible answers of a text: what follows its last "answer is", up to the end of each sentence
+        after it.
+
+        A dot may belong to a name such as St. Petersburg. A text without "answer is" is its own answer.
+        """
         if not (found := SAID.findall(said)):
             return [said]
         ends = [end.start() for end in ENDED.finditer(found[-1])]
@@ -75,13 +100,18 @@ class Problem(BaseModel):
 
 
 def _number(digits: str) -> str:
-    """A number without commas and without trailing zeros behind the point."""
+    """Return a number without commas and without trailing zeros after the point."""
     plain = digits.replace(",", "")
     return plain.rstrip("0").rstrip(".") if "." in plain else plain
 
 
 class Concepts(BaseModel):
-    """Words that a text must use, in any regular or known irregular form."""
+    """Words that a text must use, in any regular or known irregular form.
+
+    Args:
+        id: Id of the task.
+        words: The words, each only once. "ice cream" counts as one, whose last word is inflected.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -99,13 +129,20 @@ class Concepts(BaseModel):
         return words
 
     def covered(self, text: str) -> frozenset[str]:
-        """Those of the words that the text uses, in any form; "ice cream" inflects its last word."""
+        """Return which of the words a text uses, in any form.
+
+        Args:
+            text: The text.
+
+        Returns:
+            The words.
+        """
         said = _words(text)
         return frozenset(word for word in self.words if any(form in said for form in _forms(word)))
 
 
 def _words(text: str) -> str:
-    """A text in lower case without punctuation, with one space between words and one at either end."""
+    """Return a text in lower case without punctuation, with one space between words and at both ends."""
     return f" {' '.join(WORD.findall(text.casefold()))} "
 
 

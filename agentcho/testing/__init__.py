@@ -1,5 +1,5 @@
-"""For tests of agents and scenarios: an engine without a model, a model behind an API that is not there, and `play`,
-which plays a game on them."""
+"""Testing agents and scenarios without a model: a fake engine, a fake endpoint, and `play`, which plays one game on
+them."""
 
 from agentcho.engine.fake.fake import FakeEngine
 from agentcho.testing.endpoint import FakeEndpoint

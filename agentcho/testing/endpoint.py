@@ -1,4 +1,4 @@
-"""A model behind an API that is not there, to test agents and scenarios that speak through one. Does not know: HTTP."""
+"""A fake model behind an API, for tests of agents and scenarios that speak through one. Does not know: HTTP."""
 
 from __future__ import annotations
 
@@ -14,14 +14,22 @@ Reply = Callable[[TextCall], str | Awaitable[str]]
 
 
 class FakeEndpoint:
-    """A `TextPort` that answers by itself.
+    """A fake model behind an API.
 
-    - `reply(call)` gives the text of an answer, at once or as something to await; what it raises, `ask` raises. By
-      default: the first of the choices, the smallest document of the schema, or how many messages it was shown.
-    - `pieces`: every answer is shown in so many pieces, of which each comes in a round of the event loop of its own.
-    - `thought`: what it thinks before every answer, and sends apart from it.
-    - `reported`: whether it says how many tokens it took: one a word.
-    - `calls` are those that were asked, in order.
+    Args:
+        reply: Returns the text of an answer to a `TextCall`, or an awaitable of it. What it raises, `ask` raises. None
+            answers with the first of the choices, the smallest document of the schema, or the number of messages that
+            it was shown.
+        name: Name of the model.
+        vendor: Who sees what is sent.
+        context: Number of positions. None if it is not known.
+        pieces: Number of pieces that each answer is shown in, each in a round of the event loop of its own.
+        thought: What it thinks before every answer, sent apart from the text.
+        reported: Whether it reports token counts: one token per word.
+
+    Attributes:
+        calls: The calls so far, in order.
+        closed: How often `aclose` was called.
     """
 
     def __init__(
@@ -47,7 +55,14 @@ class FakeEndpoint:
         self.closed = 0
 
     async def ask(self, call: TextCall) -> TextReply:
-        """The answer to a call."""
+        """Return the answer to a call.
+
+        Args:
+            call: The call.
+
+        Returns:
+            The answer.
+        """
         asked = perf_counter()
         self.calls.append(call)
         said = self._reply(call)
@@ -62,7 +77,7 @@ class FakeEndpoint:
         return TextReply(text=text, stopped="stop", spent=spent, first=first, seconds=seconds, thought=self._thought)
 
     async def aclose(self) -> None:
-        """Counts in `closed`."""
+        """Count the call in `closed`."""
         self.closed += 1
 
     def _spent(self, prompt: Sequence[PromptMessage], text: str) -> TokensSpent:
@@ -72,7 +87,7 @@ class FakeEndpoint:
 
 
 def cut(text: str, pieces: int) -> list[str]:
-    """A text in so many pieces, or fewer, none of them empty."""
+    """Return a text in at most `pieces` pieces, none of them empty."""
     long = max(1, -(-len(text) // max(1, pieces)))
     return [text[start : start + long] for start in range(0, len(text), long)]
 

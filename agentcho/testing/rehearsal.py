@@ -1,5 +1,7 @@
-"""Plays a scenario, or a few lines of a test, on the fake engine, and returns all that was said. Does not know: runs
-and their records, engines with a model."""
+"""Plays a scenario, or a few lines of a test, on the fake engine, and returns everything that was said.
+
+Tests of agents run in milliseconds this way. Does not know: runs and their records, engines with a model.
+"""
 
 from __future__ import annotations
 
@@ -40,8 +42,14 @@ Script = Callable[[Game], Awaitable[Any]]
 
 
 class Rehearsal(NamedTuple):
-    """The result of a play. `over`: its outcome. `entries`: the finished messages, in order. `events`: all events.
-    `engine`: counts what was used."""
+    """The result of `play`.
+
+    Attributes:
+        over: How the game ended, with its outcome.
+        entries: The finished messages, in order.
+        events: All events.
+        engine: The engine, which counts what was used.
+    """
 
     over: GameOver
     entries: tuple[TranscriptEntry, ...]
@@ -49,23 +57,35 @@ class Rehearsal(NamedTuple):
     engine: FakeEngine
 
     def said(self, agent: str | None = None) -> tuple[Message, ...]:
-        """The messages that agents (or one of them) generated to their end, in order."""
+        """Return the messages that agents generated to their end, in order.
+
+        Args:
+            agent: Only messages of this agent. None for all agents.
+
+        Returns:
+            The messages.
+        """
         messages = (entry.message for entry in self.entries if entry.ended is None)
         return tuple(m for m in messages if m.kind == "decode" and agent in (None, m.author))
 
 
 class Lines:
     """Scripted lines of agents, one for each decode, in order. Agents without lines say what the fake engine makes up.
-    For a choice or an answer the line is the whole text: the choice with its opening and closing, or JSON. For the call
-    of a tool it is JSON with "name" and "arguments". Nobody has to be given a line for whether to call: that is seen by
-    how the line begins, and the line is then said with the same coins."""
+
+    For a choice or an answer the line is the whole text: the choice with its opening and closing, or JSON. For a tool
+    call it is JSON with "name" and "arguments". The decision whether to call a tool needs no line: it follows from how
+    the next line begins.
+
+    Args:
+        lines: The lines of each agent, by name.
+    """
 
     def __init__(self, lines: Mapping[str, Iterable[str]]) -> None:
         self._lines = {agent: deque(texts) for agent, texts in lines.items()}
         self._last: dict[str, tuple[int, str]] = {}
 
     def __call__(self, call: Decode, prompt: str) -> str:
-        """The next line of the agent that calls. `RequestError`: it has none left."""
+        """Return the next line of the agent that calls. Raises `RequestError` if it has none left."""
         lines = self._lines.get(call.name or "")
         if lines is None:
             free = call.sampling.choices is None and call.sampling.json_schema is None
@@ -92,14 +112,36 @@ def play(
     others: Mapping[str, FakeEngine | TextPort] = MappingProxyType({}),
     people: People = MappingProxyType({}),
 ) -> Rehearsal:
-    """Play one game without a model: a scenario, or `async def script(game)`, whose result is then the outcome.
+    """Play one game without a model. Blocks until it is over. The engine keeps nothing.
 
-    `replies`: the lines of each agent, or a function as `FakeEngine`'s `reply`. `backend`: an event loop of anyio
-    ("asyncio", "trio"). `endpoint`: every agent speaks through this model behind an API, such as a `FakeEndpoint`,
-    and not on the engine. `others`: models beside that, by the names that agents are given. `people` play the agents of
-    these names. `find_agent` turns a name into an agent class (None: as `agentcho ls` has them). Of a scenario with
-    tasks it is the first game of a run. Blocks until the game is over; raises what the game raises. The engine keeps
-    nothing.
+    A scenario with tasks gets those of the first game of a run.
+
+    Args:
+        scenario: A scenario, or a coroutine function that takes the game. Its result is then the outcome's `value`.
+        replies: The lines of each agent by name, or a function as `reply` of `FakeEngine`. None makes up words.
+        config: Configuration of the run. None means the defaults on the fake model.
+        engine: The engine. None makes one.
+        find_agent: Returns the agent class of a name. None finds the agents that `agentcho ls` lists.
+        backend: The event loop: "asyncio" or "trio".
+        endpoint: A model behind an API, such as a `FakeEndpoint`, that every agent speaks through instead of the
+            engine. None for none.
+        others: Models beside it, by the names that agents give as their `model`.
+        people: A `Person` for each agent that a person plays, by the agent's name.
+
+    Returns:
+        What was said.
+
+    Raises:
+        RequestError: An agent has no line left.
+        Exception: What the game raises.
+
+    Example::
+
+        async def script(game):
+            ann = game.cast(agentcho.Agent, "ann")
+            return (await ann.say(prompt="Greet.")).text
+
+        assert play(script, {"ann": ["Hello."]}).over.outcome == {"value": "Hello."}
     """
     config, events = config or RunConfig(model="fake"), list[Event]()
     if isinstance(replies, Mapping):
@@ -135,13 +177,13 @@ def play(
 
 
 def _first(scenario: Scenario, config: RunConfig) -> tuple[Task, ...]:
-    """The tasks of the first game of a run."""
+    """Return the tasks of the first game of a run."""
     tasks = tasks_of(scenario, config)
     return () if tasks is None else draw_tasks(tasks, 0, scenario.draws())
 
 
 def heard(events: Iterable[Event]) -> list[TranscriptEntry]:
-    """The messages that ended, each with the encodings that its line in a transcript has."""
+    """Return the messages that ended, each with the encodings that its line in a transcript has."""
     entries: list[TranscriptEntry] = []
     for event in events:
         if isinstance(event, Ended):

@@ -1,6 +1,6 @@
-"""An engine without a model and without torch, to test agents and scenarios.
+"""An engine without a model and without torch, for tests of agents and scenarios.
 
-It is an `EngineCore` like any other, over a runner that computes nothing: ids, positions, receipts, endings, and what
+It is an `EngineCore` like any other, over a runner that computes nothing. Ids, positions, receipts, endings, and what
 is refused, shared and freed are as on a model. What it says comes from `reply` and `answer`, or is made up from the
 call's seed and prompt. Does not know: attention.
 """
@@ -27,7 +27,8 @@ from agentcho.protocol.call_validation import checked_ids
 from agentcho.protocol.ownership import owned
 
 BATCHES = 100_000
-"""The ids of so many steps are kept at least, and of no more than twice as many: a server's engine steps for ever."""
+"""Number of steps whose ids are kept at least; at most twice as many are kept, because a server's engine steps
+forever."""
 
 
 class ScriptedRunner(VirtualRunner):
@@ -62,19 +63,27 @@ class ScriptedRunner(VirtualRunner):
 class FakeEngine(EngineCore):
     """An engine without a model.
 
-    - `reply(call, prompt)` gives the text of a decode, and `answer(call, prompt)` that of a decode with choices or a
-      JSON schema. `prompt` is the text of its parents. By default: some words, one of the choices, the smallest
-      document.
-    - `faulty(call)` gives an error with which a decode fails, or None. `guilty(call)` does the same for every kind of
-      call. An error that is not one of agentcho's comes out as `CallFailed`. `broken`: an error that makes the next
-      step raise, as a device does that fails.
-    - `bos`: whether contexts begin with a BOS. `letters`: the most that a token has of a word (None: all), which makes
-      another tokenizer. `context`: the number of positions. `store_tokens`: the size of the store that
-      `StepResult.held` is a share of (None: no bound); no encoding ever has to leave it.
-    - `thinks`: replies may begin with a thought, `<think> … </think>`. `keeps_thoughts`: the template leaves those of
-      earlier answers where they were.
-    - `steps`: the steps so far. `rows`: the decodes that run. `pages`: the messages that are stored. `batches`: the ids
-      of each of the last steps. `swapped`: the ids that were to be swapped out.
+    Args:
+        reply: Returns the text of a decode, from the call and the text of its parents. None makes up some words.
+        answer: Returns the text of a decode with choices or a JSON schema, from the same. None takes one of the
+            choices, or the smallest document.
+        bos: Whether contexts begin with a BOS.
+        letters: Maximum number of characters of a word in one token, which makes another tokenizer. None means whole
+            words.
+        thinks: Whether replies may begin with a thought, `<think> ... </think>`.
+        keeps_thoughts: Whether the template keeps the thoughts of earlier answers.
+        context: Number of positions.
+        faulty: Returns an error that a decode fails with, or None. An error that is not one of agentcho's comes out as
+            `CallFailed`. None for no errors.
+        store_tokens: Size of the store, in tokens, for `StepResult.held`. No encoding ever has to leave it. None for no
+            bound.
+
+    Attributes:
+        broken: An error that makes the next step fail, as a failing device does. None for none.
+        guilty: As `faulty`, for every kind of call.
+        steps: Number of steps so far.
+        batches: Ids in each of the last steps.
+        swapped: Ids that were to be swapped out.
     """
 
     _runner: ScriptedRunner
@@ -105,25 +114,36 @@ class FakeEngine(EngineCore):
         self.swapped: list[EncodingId] = []
 
     def meet(self, *texts: str) -> None:
-        """Learn the long words of these texts, which another engine said, so that their tokens can be said here."""
+        """Learn the long words of texts that another engine generated, so that their tokens can be said here.
+
+        Args:
+            *texts: The texts.
+        """
         for text in texts:
             self.framing.content.encode(text)
             for piece in AROUND.split(text):
                 self.framing.content.encode(piece)
 
     def mix(self, adapter: str) -> str:
-        """Let calls name an adapter, which changes nothing but whose keys are whose; see `Engine.mix`."""
+        """Let calls name an adapter, which only separates keys; see `Engine.mix`.
+
+        Args:
+            adapter: Any name.
+
+        Returns:
+            The name.
+        """
         self._admit_adapter(adapter, f"{self._runner.origin} {adapter}")
         return adapter
 
     @property
     def pages(self) -> int:
-        """How many messages are stored."""
+        """The number of messages that are stored."""
         return len(self._tiers.resident) - self.bos
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """The names of model, tokenizer, numbers and device in a run record."""
+        """The names of model, tokenizer, dtype and device for a run record."""
         return {"model": "fake", "model_type": "fake", "tokenizer": self._tokenizer, "dtype": "none", "device": "none"}
 
     @owned
@@ -139,7 +159,7 @@ class FakeEngine(EngineCore):
 
     @owned
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
-        """See `EnginePort.swap_out`. There is nowhere to go: the ids are noted in `swapped`."""
+        """See `EnginePort.swap_out`. Nothing moves, and the ids are noted in `swapped`."""
         self.swapped += [self._encoding(id).id for id in checked_ids(ids)]
 
     def _forward(self, plan: ForwardPlan) -> Ran:
@@ -151,7 +171,7 @@ class FakeEngine(EngineCore):
         return super()._forward(plan)
 
     def _fault(self, sequence: Admitted) -> Exception | None:
-        """The error that the forward of a call raises, or None."""
+        """Return the error that the forward pass of a call raises, or None."""
         call = sequence.call
         if (raised := self.guilty(call)) is not None:
             return raised
@@ -164,7 +184,7 @@ class FakeEngine(EngineCore):
         return scripted(call, self._script.text(call, prompt), words, self.framing.end)
 
     def _words(self, parent: EncodingId | Prefill | Repair, local: Local) -> Words:
-        """The words of a parent, which is stored, waits, or stands in the same list."""
+        """Return the words of a parent that is stored, waits, or is in the same list."""
         if isinstance(parent, Prefill | Repair):
             known = local[id(parent)].words
         else:

@@ -1,6 +1,6 @@
-"""A model of a run that is an adapter on an engine which other models of the run are on too.
+"""A model of a run that is an adapter on an engine shared with other models of the run.
 
-Does not know: what an adapter does, who speaks through it.
+Several adapters can then run in one forward pass. Does not know: what an adapter does, who speaks through it.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from agentcho.protocol.call import EnginePort
 
 
 class AdapterEngine:
-    """An engine, whose calls are to name one adapter by its digest. Everything else is the engine's own."""
+    """An engine whose calls name one adapter by its digest. Everything else is the engine's own."""
 
     def __init__(self, engine: EnginePort, adapter: str) -> None:
         self.engine, self.adapter = engine, adapter
 
     @classmethod
     def port(cls, engine: EnginePort, adapter: str) -> EnginePort:
-        """One, as a model of a run."""
+        """Return one as a model of a run."""
         return cast(EnginePort, cls(engine, adapter))
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """That of the engine, with the adapter."""
+        """The fingerprint of the engine, with the adapter."""
         return {**self.engine.fingerprint, "adapter": self.adapter}
 
     def __getattr__(self, name: str) -> Any:
@@ -31,6 +31,6 @@ class AdapterEngine:
 
 
 def engine_and_adapter(model: EnginePort) -> tuple[EnginePort, str | None]:
-    """The engine that a model of a run is on, and its adapter there; None: what the engine itself goes through."""
+    """Return the engine of a model of a run, and its adapter there. None is what the engine itself goes through."""
     found: Any = model
     return (found.engine, found.adapter) if isinstance(found, AdapterEngine) else (model, None)

@@ -1,8 +1,8 @@
-"""One decode turn: from the calls that say a message to the finished message, on record.
+"""One decode turn: from the calls that generate a message to the finished message on record.
 
-Games, served societies and replays say their messages here. So a rule about thoughts, stop tokens, what is on record
-before anybody hears it, or cancellation holds in all of them. What differs from one to the other is in `TurnHooks`.
-Served conversations without a society, which keep no record, use `run_decode` alone.
+Games, served societies and replays all generate messages here, so that rules about thoughts, stop tokens, recording and
+cancellation are the same in all of them. `TurnHooks` holds the differences. Served conversations without a society keep
+no record and use `run_decode` alone.
 
 Does not know: who may read what, scenarios, HTTP.
 """
@@ -316,7 +316,7 @@ class TurnRecorder:
             self._begun(draft.metadata.id)
 
     def _speak(self, text: str) -> None:
-        """Words after a thought: they are a message of their own, and their tokens the thought's."""
+        """Record words after a thought. They are a message of their own, and their tokens are part of the thought's."""
         if self._answer is None:
             self._answer = self._text_recorder()
             self._begin(self._draft)
@@ -327,7 +327,7 @@ class TurnRecorder:
         return TextRecorder(self._game, self._draft, self._journal, self._sink)
 
     def done(self, result: RequestResult) -> None:
-        """The message is whole."""
+        """Record that the message is complete."""
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             self._tell(each)
@@ -341,7 +341,7 @@ class TurnRecorder:
         self._journal.enter_answer(self._draft, words)
 
     def dropped(self, said: UnfinishedDecode) -> None:
-        """The message was given up; what was said of it is all that there is."""
+        """Record that the message was given up. What was said of it is all there is."""
         if self.thought is None:
             self._journal.enter_dropped(self._making, self._draft, said)
             return
@@ -351,8 +351,10 @@ class TurnRecorder:
 
 
 def _bare(said: UnfinishedDecode, text: str) -> UnfinishedDecode:
-    """What was generated so far, as a thought: without the header, which comes behind it. Whether it has ended does not
-    matter of what nobody reads."""
+    """Return what was generated so far as a thought, without the header, which comes after it.
+
+    Whether it has ended does not matter, because nobody reads it.
+    """
     words = said.own.words
     words = words._replace(header="", text=text, thought=words.content)
     return said._replace(own=said.own._replace(words=words))
@@ -361,7 +363,7 @@ def _bare(said: UnfinishedDecode, text: str) -> UnfinishedDecode:
 def _both(
     first: Callable[[Heard], None] | None, second: Callable[[Heard], None] | None
 ) -> Callable[[Heard], None] | None:
-    """A function that calls both, in order, where there are two."""
+    """Return a function that calls both functions in order, if there are two."""
     if first is None or second is None:
         return first or second
 

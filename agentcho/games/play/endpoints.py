@@ -1,7 +1,7 @@
-"""The models behind APIs of one game: who is asked where, what is put into their prompts, and what never is.
+"""The models behind APIs of one game: which model is asked, and what its prompts may and may not contain.
 
-A message that not everyone may read goes to the vendor of its author's own model, and to no other. Does not know: HTTP,
-when a turn is taken, how an answer comes.
+A message that not everyone may read is sent to the vendor of its author's own model, and to no other. Does not know:
+HTTP, when a turn is taken, how an answer arrives.
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ Ports = Mapping[str | None, TextPort]
 
 
 class Endpoints:
-    """Those of one game. `drafts` are its messages by id; it grows. `allowed` are vendors to whom everything may be
-    sent. Prompts share what a server keeps of them where everybody who may read the one may read the other: see
-    `cache_salts`. Its key is this game's alone and on no record."""
+    """The models behind APIs of one game.
+
+    `drafts` are its messages by id, and grow. `allowed` are vendors that may be sent everything. Two prompts share what
+    a server keeps of them if everybody who may read one may read the other: see `cache_salts`. The key of the salts is
+    this game's alone and is on no record.
+    """
 
     def __init__(self, ports: Ports, drafts: Mapping[str, Draft], allowed: Collection[str] = ()) -> None:
         self._ports = ports
@@ -34,17 +37,17 @@ class Endpoints:
         self._key = secrets.token_bytes(32)
 
     def vendor(self, model: str | None) -> str | None:
-        """Who sees what a model is sent; None: nobody, for it is loaded here."""
+        """Return who sees what a model is sent, or None if the model is loaded here."""
         port = self._ports.get(model)
         return None if port is None else port.vendor
 
     def port(self, model: str | None, author: str, reads: ReadSet, sent: bool = True) -> TextPort | None:
-        """The endpoint that `author` is to speak through; None: its model is loaded here. Not `sent`: a person answers,
-        so that it is asked for nothing.
+        """Return the endpoint that `author` speaks through, or None if its model is loaded here.
 
-        `LeakageError` where one of the messages that it is to read must not be sent there: not everyone may read it,
-        and it is neither the author's own nor the scenario's nor said by a model of that vendor, and the vendor is not
-        one to whom everything may be sent."""
+        With `sent` False a person answers, so that nothing is sent. Raises `LeakageError` if a message that is to be
+        read must not be sent there: not everyone may read it, it is neither the author's own nor the scenario's nor
+        said by a model of that vendor, and the vendor may not be sent everything.
+        """
         port = self._ports.get(model)
         if port is not None and sent and port.vendor not in self._allowed:
             for read in reads.reads:
@@ -57,7 +60,7 @@ class Endpoints:
             raise LeakageError.vendor(author, draft.metadata.id, whose, own, vendor)
 
     def call(self, draft: Draft, sampling: Sampling, most: int | None = None) -> TextCall:
-        """What is asked for the message of a draft: all that its author reads, in that order, and `most` tokens."""
+        """Return the request for the message of a draft: what its author reads, in order, and `most` tokens."""
         author = draft.metadata.author
         assert author is not None
         prompt = tuple(self._quoted(author, self._drafts[read.id]) for read in draft.reads.reads)
@@ -68,7 +71,10 @@ class Endpoints:
         return TextCall(prompt, draft.text, sampling, salt)
 
     def _quoted(self, reader: str, draft: Draft) -> PromptMessage:
-        """A message as it stands in the prompt of `reader`: what another agent said is a user's, by name."""
+        """Return a message as it is in the prompt of `reader`.
+
+        What another agent said is a user message with its name.
+        """
         said, role = draft.message, draft.metadata.role
         assert said is not None
         own = role == "assistant" and draft.metadata.author == reader

@@ -1,6 +1,7 @@
-"""One play: its cast, its scenario's and its agents' moves, its end.
+"""One game: its cast, the verbs of its scenario and its agents, and its end.
 
-Does not know: engines, records, how a scenario plays, how a turn is taken (`turn`), what a message is (`messages`).
+All that a scenario may do goes through here, so that every message is recorded and every read is checked. Does not
+know: engines, records, how a scenario plays, how a turn is taken (`turn`), what a message is (`messages`).
 """
 
 from __future__ import annotations
@@ -49,18 +50,30 @@ T = TypeVar("T")
 
 
 class Game:
-    """One game. The runtime makes it, and a scenario gets it in `play`.
+    """One game. `agentcho.run` makes it, and a scenario receives it in `play`.
 
-    For scenarios: `index` is the number of the game in its run, from 0; `seed` is what random choices of the scenario
-    should be made from; `agents` has those that were cast, by name; `config` is the run's configuration.
+    Attributes:
+        index: Number of the game in its run, from 0.
+        seed: Seed for random choices of the scenario.
+        agents: The agents that were cast, by name.
+        config: Configuration of the run.
 
-    For who makes one: `sink` gets events as they happen. `find_agent` turns a name into an agent class, for `cast`.
-    `tasks` are what the game may `draw`. `forced` gives the words of messages that are not to be sampled. `recorded` is
-    what is known of the times that the game was begun before. `reuse` says through which encodings its agents read: as
-    given, else as `config` says, else as the choreographer was opened. `flush` is called once a step, when the
-    sink has heard all that was said in it, and nobody else has. `others` are the models beside the choreographer's.
-    `confirmed`: see `ToolCalls`.
-    `people` play the agents of these names.
+    Args:
+        choreographer: The choreographer of the run's own model.
+        index: Number of the game in its run, from 0.
+        seed: Seed for random choices of the scenario.
+        config: Configuration of the run. None means the defaults.
+        sink: Called with each event as it happens. None ignores events.
+        find_agent: Returns the agent class of a name, for `cast`. None means that no agent can be cast by name.
+        tasks: Tasks that the game may draw.
+        forced: Token ids of messages that are not sampled, by message id. None forces nothing.
+        recorded: What is known of earlier attempts at the game. None means that there were none.
+        reuse: How agents read encodings. None means what `config` says, or else the choreographer.
+        flush: Called once per step, after the sink has received everything that was said in it and before anybody else
+            does. None for nothing.
+        confirmed: See `ToolCalls`.
+        others: Models beside the choreographer's, by name.
+        people: A `Person` for each agent that a person plays, by the agent's name.
     """
 
     def __init__(
@@ -123,7 +136,8 @@ class Game:
         self._tool_turns = ToolTurns(self._turns, self._messages, self._toolbox, calls)
 
     def _seated(self, people: People) -> Seats:
-        """The people of this game, who hear of what comes out. While one is waited for, other games have its room."""
+        """Return the people of this game, who hear what comes out. Other games may use its room while a person is
+        awaited."""
         words: Callable[[str], Message | None] = lambda id: self._messages.drafts[id].message  # noqa: E731
         seats = Seats(
             game=self.index, people=people, readable=self._messages.readable, words=words, waits=self.swap_out
@@ -133,14 +147,28 @@ class Game:
 
     @property
     def raced(self) -> bool:
-        """Whether the order of its messages depended on which of several decodes ended first. Who asks has looked at
-        all messages so far."""
+        """Whether the order of the messages depended on which of several decodes ended first.
+
+        Code that asks this counts as having looked at all messages so far.
+        """
         self._messages.raced()
         return self._rounds.raced
 
     def draw(self, count: int = 1) -> tuple[Any, ...]:
-        """The game's next `count` tasks. Game i of a run with n tasks a game has those from i * n on, in every mode and
-        for every seed of sampling. Raises `TaskError` for more tasks than the scenario's `draws` says."""
+        """Return the next tasks of the game.
+
+        With n tasks per game, game i of a run has tasks i * n to i * n + n - 1, in every mode and for every sampling
+        seed.
+
+        Args:
+            count: How many tasks.
+
+        Returns:
+            The tasks.
+
+        Raises:
+            TaskError: More tasks are drawn than the scenario's `draws` returns.
+        """
         if count > len(self._tasks):
             what = f"{count} are drawn and {len(self._tasks)} are left; let `draws` of the scenario say how many"
             raise TaskError("of this game", None, what)
@@ -154,11 +182,27 @@ class Game:
     @overload
     def cast(self, agent: type[A] | A, name: str | None = None, **attributes: Any) -> A: ...
     def cast(self, agent: str | type[Agent] | Agent, name: str | None = None, **attributes: Any) -> Any:
-        """Let an agent join, and return it. `agent` is a class, an instance, or the name of an agent in the library, as
-        `agentcho ls` has it. `name` is what it is called in this game; `attributes` are given to an agent that is made
-        here, `model` among them: see `Agent`. Raises `AudienceError` for a name that was used before or cannot be one,
-        `RequestError` for a model that the run has not, and `ContextOverflow` for a system prompt that does not fit the
-        model's context: then nobody joins."""
+        """Add an agent to the game, and return it.
+
+        Args:
+            agent: A class, an instance, or the name of an agent that `agentcho ls` lists.
+            name: The agent's name in this game. None means its own: an instance's `name`, or the `role` of its class.
+            **attributes: Attributes of an agent that is made from a class or a name: see `Agent`.
+
+        Returns:
+            The agent.
+
+        Raises:
+            AudienceError: The name was used before or cannot name an agent, or the agent is in a game already.
+            ScenarioNotFound: There is no agent of that name to find.
+            RequestError: `agent` is not an agent, the run has no such model, or `attributes` are given for an instance.
+            ArgumentError: The class declares no attribute of that name.
+            ContextOverflow: The system prompt does not fit the model's context.
+
+        Example::
+
+            ann = game.cast("solver", "ann", audience="everyone")
+        """
         player, joined = self._roster.candidate(agent, name, attributes)
         model = self._models.own if player.model is None else self._models.at_first(joined, player.model)
         system, is_open = player.system, player.open_system
@@ -181,23 +225,28 @@ class Game:
         return player
 
     def _default_prompt(self, name: str, model: GameModel) -> str | None:
-        """The system prompt that the chat template of an agent's model has for a conversation without one; None: it has
-        none, or it is not to be read, or a person plays the agent."""
+        """Return the default system prompt of the chat template of an agent's model.
+
+        None if there is none, if it is not to be read, or if a person plays the agent.
+        """
         played = self._seats is not None and name in self._seats
         default = model.frames.framing.default
         return None if default is None or played or self.config.default_prompt == "drop" else default.text
 
     def name_of(self, agent: Agent) -> str | None:
-        """The name under which an agent was cast here, and by which it is known whatever it calls itself."""
+        """Return the name under which an agent was cast, or None if it was not. Its own `name` does not count."""
         return self._roster.name_of(agent)
 
     def system_prompt(self, agent: Agent) -> str | None:
-        """The message id of an agent's system prompt. None: it has none."""
+        """Return the message id of an agent's system prompt, or None if it has none."""
         return self._roster.system_prompt(self.name_of(agent))
 
     def _put_system_prompt(self, agent: str, words: str, open_to_all: bool, model: GameModel, *, given: bool) -> str:
-        """An agent's system prompt, private or the scenario's; its id. One that is not `given` is of the chat template;
-        it is not counted with the scenario's messages, whose ids are the same on every model."""
+        """Put an agent's system prompt into the game, private or public, and return its id.
+
+        A prompt that is not `given` comes from the chat template. It does not count with the scenario's messages, whose
+        ids are the same on every model.
+        """
         if not open_to_all:
             private = Audience(frozenset({agent}))
             return self._messages.put(
@@ -232,21 +281,52 @@ class Game:
 
     @property
     def said(self) -> History:
-        """The metadata of all messages that are out, in order: a sequence. Whoever lists or counts messages of it has
-        looked at them, as at words: see `View.open_to` for those that an audience may read."""
+        """The metadata of all messages that are out, in order, as a sequence.
+
+        Code that lists or counts its messages counts as having looked at them, as code that reads their text does.
+        `View.open_to` selects the messages that an audience may read.
+        """
         return self._messages.taint.history(self._rounds.visible())
 
     def message(self, id: str) -> Message:
-        """The message of that id, with its words, once it is out. Raises `KeyError` where there is none,
-        or it has not ended. Who asks for an id that no verb has returned has looked at whether there is one."""
+        """Return a message with its text, once it is out.
+
+        Code that asks for an id that no verb has returned counts as having looked at whether the message exists.
+
+        Args:
+            id: The id of the message.
+
+        Returns:
+            The message.
+
+        Raises:
+            KeyError: There is no such message, or it has not ended.
+        """
         return self._messages.looked_up(id)
 
     @verb
     async def announce(self, text: str, to: Names = "everyone", role: Role = "user", *, release: bool = False) -> str:
-        """Put a message of the scenario itself into the talk, and return its id. It is encoded when it is first read.
-        `release`: the rules of the game tell it, such as who was voted out, whatever the code had looked at; audits
-        list it as a release, and do not warn of it. Raises `ContextOverflow` for a text that does not fit the model's
-        context, and `AudienceError` for a name that nobody has."""
+        """Put a message of the scenario itself into the game. It is encoded when it is first read, or before.
+
+        Args:
+            text: The text.
+            to: Who may read it: "everyone", a name, several names, or an `Audience`.
+            role: Role of the message for models: "user", "system", "assistant" or "tool".
+            release: Whether the rules of the game tell the message, such as who was voted out, whatever the code had
+                looked at. Audits list it as a release, and do not warn of it.
+
+        Returns:
+            The id of the message.
+
+        Raises:
+            ContextOverflow: The text does not fit the model's context.
+            AudienceError: `to` has a name that no agent has.
+            RequestError: `text` is not text, or there is no such role.
+
+        Example::
+
+            await game.announce("Night falls. Everyone sleeps.")
+        """
         told = KnownTextMessage(SCENARIO, role, audience(to, self.agents), text, UNREAD, self._models.own)
         told = told._replace(by_rules=checked_bool(release, "release"))
         id = self._messages.taint.give(self._messages.put(told))
@@ -257,17 +337,30 @@ class Game:
     async def streamed(
         self, to: Names = "everyone", role: Role = "user", *, release: bool = False
     ) -> AsyncIterator[Streamed]:
-        """A message of the scenario itself whose text comes in pieces::
+        """Put a message of the scenario itself into the game piece by piece, such as text that somebody types.
+
+        The text is encoded as it comes. At the end of the context the message is out, with the token ids of the whole
+        text and nothing left to encode. In the deterministic profile all of it is encoded at the end. In baseline mode
+        and with repairs each reader encodes it. An error in the context drops the message, and nobody reads any of it.
+
+        Args:
+            to: Who may read it: "everyone", a name, several names, or an `Audience`.
+            role: Role of the message for models: "user", "system", "assistant" or "tool".
+            release: See `announce`.
+
+        Yields:
+            The stream. `write` adds a piece, `text` is what was written, and `id` the message's id after the end.
+
+        Raises:
+            ContextOverflow: The text does not fit the model's context. Raised at the end of the context.
+            AudienceError: `to` has a name that no agent has.
+
+        Example::
 
             async with game.streamed(to="everyone") as page:
                 async for piece in source:
                     await page.write(piece)
-            await ann.say()
-
-        It is encoded as it comes, and out for its readers at the end of the context, with the ids that the whole text
-        has and nothing left to encode; in the deterministic profile all of it is encoded then, and in baseline mode and
-        with repairs by each of its readers. An error in the context drops it: nobody reads any of it. At its end raises
-        what `announce` raises. `release`: see `announce`."""
+        """
         own = self._models.own
         await anyio.lowlevel.checkpoint()
         told = KnownTextMessage(
@@ -299,7 +392,20 @@ class Game:
         *,
         release: bool = False,
     ) -> str:
-        """An agent's message of known text, or known ids; see `Agent.tell`."""
+        """Put an agent's message of known text, or of known token ids, into the game. `Agent.tell` calls it.
+
+        Args:
+            agent: The author.
+            text: The text.
+            to: Who may read it.
+            role: Role of the message for models.
+            view: What the message is encoded over. None means the agent's own view.
+            ids: Token ids of the content. None encodes the text.
+            release: See `announce`.
+
+        Returns:
+            The id of the message.
+        """
         author = self._roster.member(agent)
         with self._noted(author):
             spoken_to, model = self._messages.audience(author, to), self._turns.model(author, agent)
@@ -314,16 +420,17 @@ class Game:
         return id
 
     def retokenized(self, text: str, id: str) -> str:
-        """A text as the tokenizer of the model that said message `id` gives it back: one may write letters
-        otherwise."""
+        """Return a text as the tokenizer of the model that generated message `id` encodes and decodes it."""
         self._messages.probed(id)
         content = self._models.of(self._messages.drafts[id].engine).frames.framing.content
         return content.decode(content.encode(text))
 
     @verb
     async def release(self, agent: Agent, message: Message, to: Names, view: ViewLike) -> str:
-        """The tokens of an agent's own message as a new one; see `Agent.release`. The words are the game's own, by
-        the message's id, so that nobody has looked at any for it."""
+        """Put the tokens of an agent's own message before another audience. `Agent.release` calls it.
+
+        The game finds the text by the message's id, so that no code counts as having looked at it.
+        """
         author = self._roster.member(agent)
         with self._noted(author):
             known = self._messages.own(author, message)
@@ -349,61 +456,106 @@ class Game:
         return released
 
     def swap_out(self) -> None:
-        """Make room for other games while this one waits, for a person, say. What its agents read next comes back by
-        itself."""
+        """Make room in the store for other games while this one waits, for a person for example.
+
+        Whatever its agents read next comes back by itself. The results stay the same.
+        """
         for model in self._models:
             model.choreographer.swap_out(self._journal.held)
 
     @verb
     async def play_agents(self, *agents: Agent) -> None:
-        """Run agents side by side, each by its own `run`. Each can read what the others said as soon as it is out.
+        """Run agents side by side, each by its own `run`. An agent reads what the others say as soon as it is out.
 
-        So where one's message stands among those of others tells how long the messages were that it said before, the
-        private ones too: an audit lists who could tell. `lockstep` tells nothing of that."""
+        The place of a message among those of others therefore tells how long its author's earlier messages were,
+        private ones included. An audit lists who could tell. `lockstep` tells nothing of that.
+
+        Args:
+            *agents: Agents of this game.
+
+        Raises:
+            ScenarioError: An agent has no `run` of its own.
+        """
         require_run(agents)
         await self._choreographer.tasks.together(*(agent.run() for agent in agents))
 
     @verb
     async def lockstep(self, *agents: Agent) -> None:
-        """Run agents by their own `run` in lockstep: each says one message, whether or not others may read it, and goes
-        on when each has said one. An agent that has ended, or that waits for something else than its own message, is
-        not waited for. Each acts on what was out when it last went on, and on what it has said since; what was said
-        comes out when all go on, agent by agent in the order of the arguments. A round (`together`, `first`) within
-        counts as one message; what is told (`tell`, `release`) counts as none.
+        """Run agents by their own `run` in lockstep: each says one message, and continues when every agent has said
+        one.
 
-        So what an agent can see depends on how many messages others have said, and not on how long these were. What
-        waits for a clock, a person or a tool may still depend on that.
+        Private messages count too. An agent that has ended, or that waits for something other than its own message, is
+        not waited for. An agent acts on what was out when it last continued, and on its own messages since. Messages
+        come out when all continue, agent by agent in the order of the arguments. A round within (`together`, `first`)
+        counts as one message, and `tell` and `release` count as none.
 
-        Raises what an agent raises, once the others have said what they were at, which comes out; of several errors
-        the one of the agent that was given first."""
+        What an agent can see therefore depends on how many messages others have said, and not on how long these were.
+        Anything that waits for a clock, a person or a tool may still depend on that.
+
+        Args:
+            *agents: Agents of this game.
+
+        Raises:
+            ScenarioError: An agent has no `run` of its own.
+            Exception: What an agent raises, once the others have finished the message that they were at. Of several
+                errors, that of the agent that was given first.
+        """
         require_run(agents)
         await self._rounds.lockstep(*(agent.run() for agent in agents))
 
     @verb
     async def together(self, *moves: Coroutine[Any, Any, T]) -> list[T]:
-        """A simultaneous round of moves, such as `ann.say()`: all act on what was said before the round, and what they
-        say comes out at its end, in the order of the arguments. Returns what the moves return, in the same order.
-        Raises what a move raises; then the other moves are cancelled."""
+        """Run a simultaneous round of moves, such as `ann.say()`.
+
+        All moves act on what was said before the round. Their messages come out at its end, in the order of the
+        arguments.
+
+        Args:
+            *moves: Coroutines of verbs.
+
+        Returns:
+            The results of the moves, in the same order.
+
+        Raises:
+            Exception: What a move raises. The other moves are then cancelled.
+
+        Example::
+
+            bids = await game.together(ann.answer(Bid, to=()), ben.answer(Bid, to=()))
+        """
         return await self._rounds.together(*moves)
 
     @verb
     async def first(self, *moves: Coroutine[Any, Any, Any]) -> Any:
-        """A race of moves, such as `ann.say()`: all act on what was said before it, and it is over when the first of
-        them has ended (of those that end in one engine step, the one that was given first). Returns what that move
-        returns, or raises what it raises; the others are cancelled, and what they have said by then is on record as
-        such. What is whole comes out, in the order of the arguments. The game is `raced`, and its code has looked at
-        all that was said: who is first tells how long the others' words are. Raises `ScenarioError` for no moves."""
+        """Run a race of moves, such as `ann.say()`, that is over when the first of them ends.
+
+        All moves act on what was said before the race. Of moves that end in one engine step, the one that was given
+        first wins. The others are cancelled, and what they had said is recorded as cancelled. Complete messages come
+        out, in the order of the arguments. The game is `raced` from then on, and its code counts as having looked at
+        everything that was said, because the winner tells how long the others' messages are.
+
+        Args:
+            *moves: Coroutines of verbs.
+
+        Returns:
+            The result of the first move.
+
+        Raises:
+            ScenarioError: There are no moves.
+            Exception: What the first move raises.
+        """
         return await self._rounds.first(*moves)
 
     @verb
     async def speak(self, agent: Agent, asked: Utterance) -> Message:
-        """One message of an agent, from its view to the transcript; see `Agent`."""
+        """Generate one message of an agent, from its view to the transcript. The verbs of `Agent` call it."""
         with self._noted(self._roster.name_of(agent)):
             return await (self._turns if asked.tools is None else self._tool_turns).speak(agent, asked)
 
     @contextmanager
     def _noted(self, author: str | None) -> Iterator[None]:
-        """Around a verb of an agent: that it fails, or is cancelled, tells the code of what is behind that."""
+        """A context around a verb of an agent. If the verb fails or is cancelled, the code has learned something from
+        that."""
         try:
             yield
         except anyio.get_cancelled_exc_class():
@@ -417,8 +569,18 @@ class Game:
     # -- the whole ---------------------------------------------------------------------------------------
 
     async def play(self, scenario: Playable) -> GameOver:
-        """Play a scenario to its end, or to a limit, which is an outcome too. Gives up all encodings.
-        `UnsupportedModel`, with nothing played: see `check_markers`."""
+        """Play a scenario to its end, or to a limit, which is an outcome too. Then release all encodings.
+
+        Args:
+            scenario: The scenario.
+
+        Returns:
+            How the game ended.
+
+        Raises:
+            UnsupportedModel: The model's role markers can be imitated by text: see `check_markers`. Nothing was played.
+            Exception: What the scenario raises, unless a limit explains it.
+        """
         check_markers(self._models.own.frames.framing.plain, required_markers(self.reuse, self.config.plain_markers))
         try:
             async with self._toolbox:
@@ -463,8 +625,7 @@ class Game:
         return over
 
     def _behind(self) -> dict[str, frozenset[str]]:
-        """Of each message that was generated on an engine here, all that could have influenced it, by what was attended
-        to."""
+        """Return, for each message generated on an engine here, all messages that could have influenced it."""
         drafts = self._messages.drafts.values()
         said = [each for each in drafts if each.metadata.kind == "decode" and each.message and each.message.tokens]
         cones = ((each.metadata.id, self._journal.cone(each)) for each in said)
@@ -472,4 +633,4 @@ class Game:
 
 
 def _ignore(event: Event) -> None:
-    """A sink that nobody reads."""
+    """Ignore an event."""

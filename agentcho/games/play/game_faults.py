@@ -1,6 +1,7 @@
-"""What went wrong in a game: the error, the line of the user's own code that it came through, its traceback.
+"""Errors of games: the error, the line of the user's code that it came through, and its traceback.
 
-Only lines of code are kept, never the values of variables. Does not know: games, records, what is done about it.
+Only lines of code are kept, never the values of variables, which may be secret. Does not know: games, records, what is
+done about the error.
 """
 
 from __future__ import annotations
@@ -27,9 +28,15 @@ INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 class GameFault(NamedTuple):
-    """An error that ended a game. `kind` is its class, `what` its words, which may quote what somebody said; `where`
-    ("file:line") is the deepest line of the user's code, None: it came through none. `traceback` is the whole, and
-    `frames` has a line for each frame of it that is the user's code, the deepest last."""
+    """An error that ended a game.
+
+    Attributes:
+        kind: Its class.
+        what: Its text, which may quote what somebody said.
+        where: "file:line" of the deepest line of user code. None if it came through none.
+        traceback: The whole traceback.
+        frames: One line per frame of user code, the deepest last.
+    """
 
     kind: str
     what: str
@@ -39,7 +46,7 @@ class GameFault(NamedTuple):
 
     @property
     def error(self) -> str:
-        """Class and words."""
+        """Class and text of the error."""
         return f"{self.kind}: {self.what}" if self.what else self.kind
 
     def __str__(self) -> str:
@@ -47,7 +54,7 @@ class GameFault(NamedTuple):
 
 
 def fault(error: BaseException, package: str = "") -> GameFault:
-    """What went wrong. `package` is the scenario's own, where it is installed like any library."""
+    """Return the fault of an error. `package` is the scenario's own, if it is installed like a library."""
     leaves = list(_leaves(error))
     first = leaves[0]
     what = words(first) + (f" (and {len(leaves) - 1} more)" if len(leaves) > 1 else "")
@@ -59,7 +66,7 @@ def fault(error: BaseException, package: str = "") -> GameFault:
 
 
 def words(error: BaseException) -> str:
-    """What an error says, in letters that can be written down, whatever its class makes of being asked."""
+    """Return the text of an error in characters that can be written, whatever its class does when asked."""
     try:
         return _written(str(error))
     except Exception as other:
@@ -74,19 +81,19 @@ def _whole(error: BaseException) -> str:
 
 
 def _written(text: str) -> str:
-    """A text without half pairs of surrogates, as names of files can hold them: no encoding writes those."""
+    """Return a text without lone surrogates, which file names can hold and no encoding can write."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def told(error: BaseException, found: GameFault) -> str:
-    """How a game's line says that it ended. Words are our own errors' alone, which quote nobody."""
+    """Return how the line of a game says that it ended. Only our own errors give their text: they quote nobody."""
     if isinstance(error, AgentchoError):
         return f"error: {found.error}"
     return f"error: {found.kind}" + (f" ({found.where})" if found.where else "")
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """The errors of a group, and of groups in it, in order."""
+    """Return the errors of a group, and of groups in it, in order."""
     left = [error]
     while left:
         each = left.pop()
@@ -97,12 +104,12 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def _users_frames(error: BaseException, package: str) -> list[tuple[FrameType, int]]:
-    """The frames of the user's code that an error came through, each with its line, the deepest last."""
+    """Return the frames of user code that an error came through, each with its line, the deepest last."""
     return [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if _is_users(frame, package)]
 
 
 def _told_frames(users: list[tuple[FrameType, int]]) -> tuple[str, ...]:
-    """The deepest of these frames, in a line each: the file, the line, the function, and what the source has there."""
+    """Return the deepest of these frames, one line each: file, line, function and source."""
     deepest = users[-DEEPEST:]
     before = [f"… {len(users) - len(deepest)} frames before"] if len(users) > len(deepest) else []
     return (*before, *(_written(_told_frame(frame, line)) for frame, line in deepest))
@@ -118,7 +125,7 @@ def _file(frame: FrameType) -> str:
 
 
 def _is_users(frame: FrameType, package: str) -> bool:
-    """Whether a frame runs code that a user wrote: no library's, none of ours, nothing made up at run time."""
+    """Return whether a frame runs user code, not a library's, ours, or code made at run time."""
     name, file = str(frame.f_globals.get("__name__", "")), Path(frame.f_code.co_filename)
     if name.startswith(FILE) or (package and name.split(".", 1)[0] == package):
         return not frame.f_code.co_filename.startswith("<")

@@ -1,6 +1,6 @@
-"""The models of a run, by the names that agents are given, and what one game has of each.
+"""The models of a run, by the names that agents use, and the state that one game has of each.
 
-Does not know: what is said, how a model is loaded.
+A game has state only of models that an agent has spoken through. Does not know: what is said, how a model is loaded.
 """
 
 from __future__ import annotations
@@ -37,8 +37,13 @@ class LoadedEngines(NamedTuple):
 
 
 class RunModel(NamedTuple):
-    """A model of a run: the `choreographer` of its engine, the first `name` that it has (None: the run's own), and its
-    `adapter` there (None: what the engine itself goes through)."""
+    """A model of a run.
+
+    Attributes:
+        choreographer: The choreographer of its engine.
+        name: The first name that it has. None for the run's own.
+        adapter: Its adapter there. None for what the engine itself goes through.
+    """
 
     choreographer: Choreographer
     name: str | None
@@ -46,37 +51,39 @@ class RunModel(NamedTuple):
 
 
 class RunModels(NamedTuple):
-    """The models of a run: its `own`, under the choreographer of its engine, and `others` by name. Where the run's own
-    is an adapter on an engine that others are on too, it is among these by its own name."""
+    """The models of a run: its `own`, under the choreographer of its engine, and `others` by name.
+
+    If the run's own model is an adapter on an engine that others share, it is among `others` by its own name.
+    """
 
     own: Choreographer
     others: Mapping[str, RunModel] = MappingProxyType({})
 
     @property
     def choreographers(self) -> tuple[Choreographer, ...]:
-        """Those of all engines, the run's own first."""
+        """The choreographers of all engines, the run's own first."""
         return tuple(dict.fromkeys((self.own, *(each.choreographer for each in self.others.values()))))
 
     @property
     def steps(self) -> int:
-        """How many steps all engines have made."""
+        """The number of steps of all engines together."""
         return sum(each.steps for each in self.choreographers)
 
     @property
     def ports(self) -> dict[str | None, TextPort]:
-        """Those that are behind APIs, by the names of their choreographers; None is the run's own."""
+        """The models behind APIs, by the names of their choreographers. None is the run's own."""
         engines = ((each.name, each.frames) for each in self.choreographers)
         return {name: engine.port for name, engine in engines if isinstance(engine, TextEngine)}
 
     @property
     def spelling(self) -> ModelTokenization | None:
-        """How the run's own model writes messages; None: there is no other."""
+        """How the run's own model writes messages. None if there is no other model."""
         own = self.others.get(DEFAULT_MODEL)
         adapter = None if own is None else own.adapter
         return ModelTokenization(None, None, self.own.frames, None, adapter) if self.others else None
 
     def spelling_of(self, voice: RunModel) -> ModelTokenization:
-        """How one that is beside it does."""
+        """Return how another model writes messages."""
         other = voice.choreographer
         same = other is self.own or (other.tokenizer is not None and other.tokenizer == self.own.tokenizer)
         tokenizer = None if same else other.tokenizer or f"that of {other.name}"
@@ -85,8 +92,10 @@ class RunModels(NamedTuple):
 
 @asynccontextmanager
 async def open_models(loaded: LoadedEngines, config: RunConfig, quiet_after: float = 60.0) -> AsyncIterator[RunModels]:
-    """A context in which all engines of a run step by one clock, in one thread; `quiet_after` as in `Choreographer`.
-    `EngineBusy`: somebody has one."""
+    """A context in which all engines of a run step by one clock, in one thread.
+
+    `quiet_after` is as in `Choreographer`. Raises `EngineBusy` if one of the engines has another owner.
+    """
     open_one = partial(Choreographer, reuse=config.policy, prefill_budget=config.prefill_budget)
     base, adapter = engine_and_adapter(loaded.engine)
     own = open_one(base, quiet_after=quiet_after)
@@ -105,7 +114,7 @@ async def open_models(loaded: LoadedEngines, config: RunConfig, quiet_after: flo
 
 
 class GameModel(NamedTuple):
-    """A model as one game has it: one that is loaded here, or one behind an API, whose resolver has nothing to make."""
+    """A model as one game has it: loaded here, or behind an API, where its resolver has nothing to make."""
 
     choreographer: Choreographer
     resolver: Resolver
@@ -117,22 +126,36 @@ class GameModel(NamedTuple):
 
     @property
     def frames(self) -> FramePort:
-        """What of its engine never changes."""
+        """The part of its engine that never changes."""
         return self.choreographer.frames
 
     def draft(self, metadata: Metadata, text: str, name: str | None, reads: ReadSet, act: Act | None = None) -> Draft:
-        """A message that is said through this model."""
+        """Return a message that is said through this model."""
         how = self.resolver.spelling
         engine, tokenizer = (None, None) if how is None else (how.name, how.tokenizer)
         return Draft(metadata, text, name, reads, act=act or Act(), engine=engine, tokenizer=tokenizer)
 
 
 class KnownTextMessage(NamedTuple):
-    """A message of known text that is to be said: of an agent's, or the scenario's; `ids` win over the text. `released`
-    is the message whose words these are; `begun` is what was encoded of them, `charge` what they tell of secrets. `id`,
-    where it is not the author's next one. `called`: of a result, the call, its tool, and whether it was let run
-    whatever it was made from. `first`: it is a system prompt, which stands before all else. `said`: see `Draft`.
-    `by_rules`: the code says that the rules of the game tell it, whatever the code had looked at."""
+    """A message of known text that is about to be said.
+
+    Attributes:
+        author: The agent that says it, or the scenario.
+        role: Its role.
+        to: Its audience.
+        text: Its text.
+        reads: What it is encoded over.
+        model: The model that it is written for.
+        ids: Content ids, which override the text. None encodes the text.
+        id: Its id, if that is not the author's next one.
+        released: The message whose words these are. None if there is none.
+        begun: What was encoded of it already.
+        charge: What it tells of secrets.
+        called: For a result, the call, its tool, and whether it was released.
+        first: Whether it is a system prompt that comes before everything else.
+        said: See `Draft`.
+        by_rules: Whether the code says that the rules of the game tell it, whatever the code had looked at.
+    """
 
     author: str
     role: str
@@ -152,7 +175,7 @@ class KnownTextMessage(NamedTuple):
 
 
 class GameModels:
-    """The models of one game: its `own`, and the others as agents come to speak through them."""
+    """The models of one game: its `own`, and the others once agents speak through them."""
 
     def __init__(self, models: RunModels, journal: Journal) -> None:
         self._models, self._journal = models, journal
@@ -160,12 +183,14 @@ class GameModels:
         self._here: dict[str | None, GameModel] = {None: self.own}
 
     def __iter__(self) -> Iterator[GameModel]:
-        """Those that somebody has spoken through."""
+        """Iterate over the models that somebody has spoken through."""
         return iter(self._here.values())
 
     def at_first(self, who: str, wish: object) -> GameModel:
-        """The model by which the system prompt of an agent is written: where a function chooses, the run's own.
-        `RequestError`: the run has none of that name, or it is neither a name nor a function."""
+        """Return the model that an agent's system prompt is written for: the run's own if a function chooses.
+
+        Raises `RequestError` if the run has no such model, or `wish` is neither a name nor a function.
+        """
         if isinstance(wish, str):
             return self.named(who, wish)
         if not callable(wish):
@@ -173,7 +198,7 @@ class GameModels:
         return self.own
 
     def chosen(self, who: str, wish: object, turn: int) -> GameModel:
-        """The model that an agent's own turn of that number, from 0, is to be spoken through: see `Agent.model`."""
+        """Return the model of an agent's own turn of that number, from 0: see `Agent.model`."""
         name = wish(turn) if callable(wish) else wish
         if name is not None and not isinstance(name, str):
             raise RequestError(
@@ -182,7 +207,7 @@ class GameModels:
         return self.own if name is None else self.named(who, name)
 
     def named(self, who: str, name: str) -> GameModel:
-        """The model of that name. `RequestError`: the run has none."""
+        """Return the model of that name. Raises `RequestError` if the run has none."""
         if name == DEFAULT_MODEL:
             return self.own
         model = self._models.others.get(str.__str__(name))
@@ -195,7 +220,7 @@ class GameModels:
         return self.of(model.name)
 
     def of(self, engine: str | None) -> GameModel:
-        """The model that has that name first: see `RunModel.name`."""
+        """Return the model whose first name this is: see `RunModel.name`."""
         if engine not in self._here:
             voice = next(each for each in self._models.others.values() if each.name == engine)
             on = voice.choreographer

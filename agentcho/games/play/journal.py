@@ -1,7 +1,7 @@
-"""The journal of a game: which encodings there are, their cones, and a line for each message that is whole; and what an
-earlier attempt at the game has written there, for when it is begun again.
+"""The journal of a game: its encodings, their cones, one line per finished message, and the lines of earlier attempts.
 
-Does not know: how requests are made, what is out and who may read it.
+A game that is begun again goes on from these lines. Does not know: how requests are made, what is out and who may read
+it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from agentcho.records.transcript import EncodingsEntry, MessageUsage, Transcript
 
 
 class KnownText(NamedTuple):
-    """The words of a message that nobody is asked for, what ended it, and what it took when it was asked for."""
+    """The words of a message that nobody is asked for, what ended it, and what it cost when it was asked for."""
 
     text: str
     stopped: str | None
@@ -36,25 +36,26 @@ class KnownText(NamedTuple):
 
 
 class BegunCalls(NamedTuple):
-    """Calls of tools that were `begun` in a game, by their messages' ids, but for those that may be made twice; those
-    of them that are to be `redone`, and those that are to be `skipped`."""
+    """Tool calls that were `begun` in a game, by their messages' ids, without those that may be repeated.
+
+    `redone` are those of them to make again, and `skipped` those not to.
+    """
 
     begun: frozenset[str] = frozenset()
     redone: frozenset[str] = frozenset()
     skipped: frozenset[str] = frozenset()
 
     def with_begun(self, call: str) -> BegunCalls:
-        """With one more that is begun now, whatever was said of it before."""
+        """Return these and one more that is begun now, whatever was decided about it before."""
         return self._replace(begun=self.begun | {call}, redone=self.redone - {call})
 
 
 class RecordedLines:
-    """One game's lines: what is whole before what is not, and a later attempt before an earlier. Empty: it begins anew.
-    `attempt` is the number of times that the game was begun, this time included.
+    """The recorded lines of one game, complete ones first, and later attempts before earlier ones.
 
-    `typed` are the words of people by message, whether or not that has become whole.
-
-    What was not whole is not forced: the same coins say it again, and the code does with it what it did.
+    No lines mean that it begins for the first time. `attempt` counts how often the game has begun, this time included.
+    `typed` are words of people by message, complete or not. An incomplete message is not forced: the same seed
+    generates it again, and the code does with it what it did.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class RecordedLines:
         self._departed: ResumeMismatch | None = None
 
     def words(self, id: str) -> tuple[int, ...] | None:
-        """What a message is to say after its header; None: what it will."""
+        """Return what a message must say after its header, or None if anything may be said."""
         entry = self._said.get(id)
         if entry is None or entry.ended is not None or entry.message.sampled is None:
             return None
@@ -81,13 +82,15 @@ class RecordedLines:
         return entry.message.tokens[start : min(stop, entry.message.content[1])]
 
     def human(self, id: str) -> bool | None:
-        """Whether a person said a message that is whole; None: there is none."""
+        """Return whether a person said a complete message, or None if there is none."""
         entry = self._said.get(id)
         return None if entry is None or entry.ended is not None else entry.origin == "human"
 
     def text(self, id: str, forced: tuple[int, ...] | None, content: ContentPort) -> KnownText | None:
-        """What a message of a model behind an API is to say: the words of `forced` ids, or what it said before; None:
-        what it will."""
+        """Return what a message of a model behind an API must say, or None if anything may be said.
+
+        It is the text of `forced` ids, or what the message said before.
+        """
         if forced is not None:
             return KnownText(content.decode(forced), "forced", MessageUsage(0, 0, 0.0, 0.0))
         entry = self._said.get(id)
@@ -96,7 +99,10 @@ class RecordedLines:
         return KnownText(entry.message.text, entry.message.stopped, entry.usage)
 
     def result(self, id: str) -> tuple[str, tuple[int, ...] | None] | None:
-        """The recorded result of a tool, by the id of its message: text and content ids; None: there is none."""
+        """Return the recorded result of a tool, by the id of its message.
+
+        It has text and content ids. None if there is none.
+        """
         entry = self._said.get(id)
         if entry is None:
             return None
@@ -104,18 +110,20 @@ class RecordedLines:
         return words.text, words.tokens[slice(*words.content)] or None
 
     def skips(self, call: str) -> bool:
-        """Whether a call of a tool is not to be made again. Any other that was begun before is."""
+        """Return whether a tool call is not to be made again. Any other call that was begun before is."""
         return call in self._calls.skipped
 
     @property
     def open_calls(self) -> list[str]:
-        """The calls that were begun and have no result, of which nobody has said what is to be done."""
+        """The calls that were begun, have no result, and that nobody has decided about."""
         settled = self._calls.redone | self._calls.skipped
         return sorted(id for id in self._calls.begun - settled if f"{id}.result" not in self._said)
 
     def check_calls(self) -> None:
-        """The game is about to be begun. `ResumeMismatch`: a call of a tool was begun before, and nobody knows what
-        came of it, nor has anybody said what is to be done."""
+        """Check the calls before the game begins.
+
+        Raises `ResumeMismatch` if a call was begun before, its result is unknown, and nobody has decided about it.
+        """
         if left := self.open_calls:
             one, calls = f"{self._game}:{left[0]}", ", ".join(left)
             why = f"{calls} called a tool, and no result is on record, so nobody knows whether that was done"
@@ -123,21 +131,24 @@ class RecordedLines:
             raise ResumeMismatch(f"game {self._game} cannot go on: {why}; {remedy}", 1)
 
     def check(self, draft: Draft) -> None:
-        """A message is about to come. `ResumeMismatch`: it is another than the one recorded under its id."""
+        """Check a message that is about to come. Raises `ResumeMismatch` if another one is recorded under its id."""
         entry = self._said.get(draft.metadata.id)
         if entry is not None and (changed := [name for name, same in _compared(draft, entry) if not same]):
             self._depart(draft.metadata.id, f"differs in {', '.join(changed)}")
         self._met.add(draft.metadata.id)
 
     def end(self) -> None:
-        """The code is at its end. `ResumeMismatch`: something recorded did not come, or a departure was passed over."""
+        """Check the record at the end of the code.
+
+        Raises `ResumeMismatch` if something recorded did not come, or a departure from the record was ignored.
+        """
         if self._departed is not None:
             raise self._departed
         if missing := [id for id in self._said if id not in self._met]:
             self._depart(missing[0], "did not come")
 
     def restored(self, message: Message) -> Message:
-        """A message that was said again: forced words do not say what had ended them, or where they were cut."""
+        """Return a message that was said again, with what had ended it or cut it, which forced words do not tell."""
         entry = self._said.get(message.id)
         if entry is None or entry.ended is not None or entry.message.tokens != message.tokens:
             return message
@@ -156,7 +167,7 @@ class RecordedLines:
 
 
 def _compared(draft: Draft, entry: TranscriptEntry) -> Iterable[tuple[str, bool]]:
-    """What decides what a message is, and whether it is the same; what it reads may differ where others raced."""
+    """Return what decides whether a message is the same. What it reads may differ if others raced."""
     data, said = draft.metadata, entry.message
     words = said.header + said.text if said.kind == "prefill" else said.header
     return (
@@ -189,8 +200,11 @@ class EncodingsToMake(NamedTuple):
 
 
 class MadeEncoding(NamedTuple):
-    """What an encoding is of that was made while a message was said. `spoken`: it is that which the author spoke in,
-    and no shadow of it. `apart`, `opened`: see `EncodingRecord`."""
+    """The message of an encoding that was made while a message was said.
+
+    `spoken` tells whether it is the one that the author spoke in, and not a shadow of it. For `apart` and `opened` see
+    `EncodingRecord`.
+    """
 
     message: str
     recipe: Recipe
@@ -201,8 +215,11 @@ class MadeEncoding(NamedTuple):
 
 
 class Journal:
-    """One game's. `held` are the ids of all its encodings, to be released with it. `salt`, `spelling` and
-    `frames`: see `Resolver`. `resolver` is that of the run's own engine; what is made on another (`beside`) says so."""
+    """The journal of one game.
+
+    `held` are the ids of all its encodings, to be released with it. For `salt`, `spelling` and `frames` see `Resolver`.
+    `resolver` is that of the run's own engine; what is made on another one (`beside`) says so.
+    """
 
     def __init__(
         self,
@@ -233,7 +250,8 @@ class Journal:
         self._unwritten: list[tuple[EncodingRecord, int]] = []
 
     def beside(self, spelling: ModelTokenization, kin: Resolver | None = None) -> Resolver:
-        """A resolver of another engine, or of another adapter than that of its `kin` on one, over the same messages."""
+        """Return a resolver of another engine, or of another adapter on the engine of its `kin`, over the same
+        messages."""
         reuse = self.resolver.reuse
         bos = spelling.frames.bos
         drafts = self.resolver.drafts
@@ -241,8 +259,10 @@ class Journal:
         return self._resolvers[-1]
 
     def exactly(self) -> Resolver:
-        """The resolver of the run's own engine for calls in the deterministic profile, over the same messages. What it
-        reads was all made in that profile: what another profile has made of a message is made anew when it is read."""
+        """Return the resolver of the run's own engine for calls in the deterministic profile, over the same messages.
+
+        Everything that it reads was made in that profile. What another profile has made of a message is made again.
+        """
         if self._exact is None:
             own = self.resolver
             reuse = own.reuse._replace(deterministic=True, speculate=False)
@@ -253,13 +273,12 @@ class Journal:
         return self._exact
 
     def enter_known(self, draft: Draft, words: Words) -> None:
-        """Take in a message whose words are known. Its line is written now; its encodings come when they are made."""
+        """Enter a message of known text. Its line is written now, and its encodings come when they are made."""
         draft.message = self._message(draft, words)
         self._write(draft, None, self._now(MessageUsage(0, 0, 0.0, 0.0)))
 
     def enter(self, making: EncodingsToMake, draft: Draft | None, result: RequestResult) -> None:
-        """Take in the encodings of a finished request: those it lacked, then that of its own message, if any, and its
-        shadow.
+        """Enter the encodings of a finished request: those it needed, that of its own message, and its shadow.
 
         The line of a message has all encodings that were made since the line before, of whatever message.
         """
@@ -269,8 +288,10 @@ class Journal:
             self._enter_said(draft, result, making)
 
     def prefetch(self, message: str, on: Resolver | None = None, exact: bool = False) -> Request | None:
-        """The request that encodes a known message before anybody reads it, `exact`: in the deterministic profile;
-        None: it is there, or asked for."""
+        """Return the request that encodes a known message before anybody reads it.
+
+        None if it is encoded, or was requested. `exact` uses the deterministic profile.
+        """
         on = on or self.resolver
         missing, metadata = on.prefetch(message, exact), on.drafts[message].metadata
         if not missing:
@@ -283,14 +304,17 @@ class Journal:
         return Request(tuple(lack.call for lack in missing), order, on_done=done, turn=turn, exact=exact)
 
     def first_token(self, making: EncodingsToMake, draft: Draft, unfinished: UnfinishedDecode) -> TranscriptEntry:
-        """The entry of a message at its first token, with all encodings that are in no line yet."""
+        """Return the entry of a message at its first token, with all encodings that are in no line yet."""
         over = self._over(making, draft, unfinished)
         made = (*(record for record, _ in self._unwritten), *over)
         return self._unfinished(draft, unfinished, made, "died")
 
     def enter_dropped(self, making: EncodingsToMake, draft: Draft, unfinished: UnfinishedDecode) -> None:
-        """Take in a message whose call was given up: it has a line, and no encoding that anybody could read. What is in
-        the books already, for its line could not be written when it was whole, stays known as long as it is held."""
+        """Enter a message whose call was given up. It has a line, and no encoding that anybody could read.
+
+        A message that is entered already, because its line could not be written when it was complete, stays known as
+        long as it is held.
+        """
         over = tuple(self._over(making, draft, unfinished))
         made, encoded = self._take_unwritten()
         entry = self._unfinished(draft, unfinished, (*made, *over), unfinished.ended)
@@ -300,18 +324,23 @@ class Journal:
         self._ledger.forget(record.id for record in over if record.id not in held)
 
     def is_twin(self, id: EncodingId) -> bool:
-        """Whether another request, under way at the same time, had made the same encoding first."""
+        """Return whether another request that ran at the same time had made the same encoding first."""
         return id in self._twins
 
     def text_begun(self, draft: Draft, words: Words, usage: MessageUsage) -> TranscriptEntry:
-        """The entry of a message that a model behind an API is about to be asked for, with all encodings that are in no
-        line yet. No call of ours attends to anything for it."""
+        """Return the entry of a message that a model behind an API is about to be asked for.
+
+        It has all encodings that are in no line yet. No call of ours attends to anything for it.
+        """
         made = tuple(record for record, _ in self._unwritten)
         return self._entry(self._message(draft, words), None, made, self._now(usage), draft, "died")
 
     def enter_text(self, draft: Draft, words: Words, usage: MessageUsage, ended: Ending | None = None) -> None:
-        """Take in a message that a model behind an API has said; `ended`: of which it had shown a part when it was
-        given up. Its line has all encodings that are in no line yet, of whatever message."""
+        """Enter a message that a model behind an API has said. `ended` tells how one was given up of which a part was
+        shown.
+
+        Its line has all encodings that are in no line yet, of whatever message.
+        """
         message = self._message(draft, words)
         if words.thought is not None:  # it counts with what was said after it
             draft.message = message
@@ -324,19 +353,23 @@ class Journal:
         self._sink(Ended(self._entry(message, None, made, self._now(usage)._replace(encoded=encoded), draft, ended)))
 
     def enter_answer(self, draft: Draft, words: Words) -> None:
-        """Take in what was said after a thought, which is in the books. Its tokens were counted with the thought's; its
-        encodings are made when they are read."""
+        """Enter what was said after a thought that is entered already.
+
+        Its tokens were counted with the thought's, and its encodings are made when they are read.
+        """
         draft.message = self._recorded.restored(self._message(draft, words))
         self._meter.count(draft.message, 0)
         self._write(draft, None, self._now(MessageUsage(0, 0, 0.0, 0.0)))
 
     def message_of(self, id: EncodingId) -> str:
-        """The message that an encoding is of."""
+        """Return the message that an encoding belongs to."""
         return self._ledger[id].message
 
     def cone(self, draft: Draft) -> Set[str] | None:
-        """All that could have influenced what an agent has just said, as it was attended to; for a model behind an API,
-        which shows nothing of that, what stood in its prompt. None: nobody knows."""
+        """Return everything that could have influenced what an agent has just said, by what was attended to.
+
+        A model behind an API does not show that, so its prompt counts. None if it is unknown.
+        """
         metadata, said = draft.metadata, draft.message
         if said is not None and not said.tokens:
             return {metadata.id, *metadata.parents, *filter(None, [draft.act.thought])}
@@ -346,10 +379,10 @@ class Journal:
         return None if metadata.author is None else self._ledger.cone(metadata.id, metadata.author)
 
     def forget(self, messages: Iterable[str]) -> list[EncodingId]:
-        """Give up all encodings of these messages, and all that is known of them but what is written; returns their
-        ids, for the caller to release. Who reads such a message next makes it again, from its ids.
+        """Give up all encodings of these messages, and everything known of them that is not written.
 
-        No call that is under way, or planned already, may attend to any of them.
+        Returns their ids, for the caller to release. A later reader makes such a message again, from its ids. No
+        running or planned call may attend to any of them.
         """
         names = set(messages)
         for resolver in self._resolvers:
@@ -365,7 +398,7 @@ class Journal:
         return gone
 
     def _over(self, making: EncodingsToMake, draft: Draft, unfinished: UnfinishedDecode) -> Iterator[EncodingRecord]:
-        """The encodings that its call lacked, as far as they were made, and its own so far."""
+        """Return the encodings that a call needed, as far as they were made, and its own so far."""
         for lack, call in zip(making.missing, unfinished.made, strict=False):
             if call is not None:
                 yield self._noted(lack, call, making)
@@ -382,13 +415,13 @@ class Journal:
         return self._entry(self._message(draft, unfinished.own.words), None, made, usage, draft, ended)
 
     def close(self) -> None:
-        """The game is over: write the encodings that are in no message's line."""
+        """End the game: write the encodings that are in no message's line."""
         if self._unwritten:
             made, encoded = self._take_unwritten()
             self._sink(Encoded(EncodingsEntry(self._game, made, self._attempt, encoded)))
 
     def _take_unwritten(self) -> tuple[tuple[EncodingRecord, ...], int]:
-        """The encodings that are in no line yet, and the tokens that were fed for them."""
+        """Take the encodings that are in no line yet, and the tokens that were fed for them."""
         made, encoded = tuple(record for record, _ in self._unwritten), sum(tokens for _, tokens in self._unwritten)
         self._unwritten.clear()
         return made, encoded
@@ -417,9 +450,12 @@ class Journal:
         )
 
     def _record(self, of: MissingEncoding | MadeEncoding, made: FinishedCall, making: EncodingsToMake) -> None:
-        """A baseline encoding stands in the prompt of the caller; a repaired one's path begins with its own; an author
-        encoding is its author's, an audience's is nobody's. An encoding that another request made at the same time is
-        that one's: the engine encodes the two once."""
+        """Record an encoding.
+
+        A baseline encoding is in the prompt of the caller. A repaired one's path begins with its own. An author
+        encoding is its author's, and an audience encoding is nobody's. An encoding that another request made at the
+        same time is that one's, because the engine encodes the two once.
+        """
         record = self._noted(of, made, making)
         first = making.on.enter(of.message, of.recipe, of.path, made.id, made.receipt)
         draft = making.on.drafts[of.message]
@@ -433,12 +469,12 @@ class Journal:
         self.held.append(made.id)
 
     def take_outdated(self) -> list[EncodingId]:
-        """Encodings of states of messages that were encoded since; for the caller to release."""
+        """Take the encodings of states of messages that were encoded again since, for the caller to release."""
         outdated, self.outdated = self.outdated, []
         return outdated
 
     def begun(self) -> list[EncodingId]:
-        """Those of messages that nobody has read, besides."""
+        """Return the encodings of begun messages that nobody has read."""
         drafts = self.resolver.drafts.values()
         return [*self.take_outdated(), *(draft.begun.id for draft in drafts if draft.begun is not None)]
 
@@ -484,16 +520,18 @@ class Journal:
         )
 
     def _usage(self, encoded: int, reused: int, asked: RequestResult | UnfinishedDecode) -> MessageUsage:
-        """What a request took, of this game's time."""
+        """Return what a request cost, by the clock of this game."""
         return MessageUsage(encoded, reused, asked.ttft, asked.seconds, at=asked.at - self._began, steps=asked.steps)
 
     def _now(self, usage: MessageUsage) -> MessageUsage:
-        """What took until now without a step of an engine; what is known of an earlier attempt stays."""
+        """Return the usage until now without an engine step. What is known of an earlier attempt stays."""
         return usage if usage.at is not None else usage._replace(at=perf_counter() - self._began - usage.seconds)
 
     def _write(self, draft: Draft, own: EncodingId | None, usage: MessageUsage) -> None:
-        """Write a message that is whole, with all encodings made since the one before. Encodings that its own request
-        made do not count as reused."""
+        """Write a complete message, with all encodings made since the one before.
+
+        Encodings that its own request made do not count as reused.
+        """
         assert draft.message is not None
         made, encoded = self._take_unwritten()
         self._sink(Ended(self._entry(draft.message, own, made, usage._replace(encoded=encoded), draft)))
@@ -523,8 +561,10 @@ class Journal:
 
 
 def sampled_tokens(words: Words, usage: MessageUsage) -> int:
-    """How many tokens a message of a model behind an API counts for: as many as its server says, else the bytes of its
-    text in UTF-8, which are no fewer."""
+    """Return how many tokens a message of a model behind an API counts for.
+
+    It is what its server reports, or else the bytes of its text in UTF-8, which are no fewer.
+    """
     said = None if usage.spent is None else usage.spent.completion
     return said or len(words.text.encode())
 

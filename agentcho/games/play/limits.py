@@ -1,6 +1,6 @@
 """Limits of a game and of its agents: counts, clocks, and the error that ends a game as an outcome.
 
-Does not know: what ends with it.
+A limit is no failure, so it must be told apart from errors. Does not know: what ends with the game.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ GAME = "the game"
 
 
 def only_limit(error: BaseException, *, within: frozenset[int] = frozenset()) -> LimitReached | None:
-    """The limit (the first of them) where an error is nothing else: a limit, what was raised while one was handled, or
-    a group of such errors, as task groups raise them. `within` holds the identities of the errors that led here: an
-    error may be the context of a group that holds it."""
+    """Return the first limit if an error is nothing but limits. Otherwise None.
+
+    An error counts as a limit if it is one, was raised while one was handled, or is a group of such errors, as task
+    groups raise them. `within` holds the identities of the errors that led here, because an error may be the context of
+    a group that holds it.
+    """
     within |= {id(error)}
     if isinstance(error, BaseExceptionGroup):
         limits = [only_limit(each, within=within) for each in error.exceptions]
@@ -36,8 +39,8 @@ def only_limit(error: BaseException, *, within: frozenset[int] = frozenset()) ->
 class Meter:
     """Counts one game's sampled tokens and decodes, by agent, and its seconds on the event loop's clock.
 
-    `reached` is the first limit that was reached. From then on the game is over: what runs within `deadline(None)` is
-    cancelled, whether or not its code catches the `LimitReached` that it was told.
+    `reached` is the first limit that was reached. The game is over from then on: what runs within `deadline(None)` is
+    cancelled, whether or not its code catches the `LimitReached` that it got.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -49,51 +52,53 @@ class Meter:
         self.reached: LimitReached | None = None
 
     def start(self) -> None:
-        """The game begins now."""
+        """Start the clock of the game."""
         self._started = anyio.current_time()
 
     def elapsed(self) -> float:
-        """Seconds since the game began."""
+        """Return the seconds since the game began."""
         return anyio.current_time() - self._started
 
     def count(self, message: Message, tokens: int | None = None) -> None:
-        """A decode is finished. `tokens` as in `spend`."""
+        """Count a finished decode. `tokens` is as in `spend`."""
         self.spend(message, tokens)
         for who in (message.author or GAME, GAME):
             self._messages[who] += 1
 
     def spend(self, message: Message, tokens: int | None = None) -> None:
-        """A decode has sampled its tokens, finished or not: so many (None: as many as its words have)."""
+        """Count the tokens of a decode, finished or not. None counts those that its words have."""
         start, stop = message.words.sampled or (0, 0)
         for who in (message.author or GAME, GAME):
             self._tokens[who] += stop - start if tokens is None else tokens
 
     def check(self, agent: str) -> None:
-        """Raise `LimitReached` where this agent or the game has no tokens or messages left."""
+        """Raise `LimitReached` if this agent or the game has no tokens or messages left."""
         for what, who, used, limit in self._uses(agent):
             if limit is not None and used >= limit:
                 raise self._reach(what, who, limit)
 
     def check_after(self, agent: str) -> None:
-        """Raise `LimitReached` where a message has used up its author's or the game's tokens."""
+        """Raise `LimitReached` if a message has used up its author's or the game's tokens."""
         for what, who, used, limit in self._uses(agent):
             if what == "tokens" and limit is not None and used >= limit:
                 raise self._reach(what, who, limit)
 
     def tokens_left(self, agent: str) -> int | None:
-        """Tokens that an agent may still sample by its own limit; None: any number."""
+        """Return how many tokens an agent may still sample by its own limit. None for any number."""
         limit = self._limits.agent_tokens
         return None if limit is None else limit - self._tokens[agent]
 
     def all_left(self) -> int | None:
-        """Tokens that all agents together may still sample, which depends on what others did; None: any number."""
+        """Return how many tokens all agents together may still sample, which depends on others. None for any number."""
         limit = self._limits.game_tokens
         return None if limit is None else limit - self._tokens[GAME]
 
     @contextmanager
     def deadline(self, agent: str | None) -> Iterator[None]:
-        """Cancel what runs inside when the time of the agent (None: of the game) is over; `LimitReached`. Of the game,
-        that is raised for every limit that was reached inside."""
+        """A context that is cancelled when the time of the agent, or with None of the game, is over.
+
+        Raises `LimitReached` then. For the game it is raised for every limit that was reached inside.
+        """
         limit = self._limits.game_seconds if agent is None else self._limits.agent_seconds
         with anyio.CancelScope(deadline=inf if limit is None else self._started + limit) as scope:
             if agent is None:
@@ -106,7 +111,7 @@ class Meter:
             raise self.reached
 
     def _reach(self, what: str, who: str, limit: float) -> LimitReached:
-        """Note that a limit is reached, and end the game. Returns the error for whoever is told first."""
+        """Note that a limit is reached, and end the game. Returns the error for the first caller."""
         error = LimitReached(what, who, limit)
         if self.reached is None:
             self.reached = error

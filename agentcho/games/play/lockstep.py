@@ -1,8 +1,8 @@
-"""Tasks in lockstep: each acts once, and all wait until each has, before any of them goes on.
+"""Tasks in lockstep: each acts once, and all wait until each has acted before any of them continues.
 
-So the order of what they let out depends on how many acts there were, and not on how long any of them took. A task that
-waits for something else than its own act, such as an event of another task, is not waited for. Does not know: what an
-act is, what it lets out.
+The order of what they release then depends on how many acts there were, and not on how long any of them took. A task
+that waits for something other than its own act, such as an event of another task, is not waited for. Does not know:
+what an act is, what it releases.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agentcho.choreography.quiescence import TaskTracker, TrackedTask, ended_fro
 
 
 class Seat:
-    """That of one task. `passed` is called in the task when it goes on."""
+    """The place of one task. `passed` is called in the task when it continues."""
 
     def __init__(self, moved: Callable[[], None], tasks: TaskTracker, passed: Callable[[], None]) -> None:
         self._moved = moved
@@ -31,7 +31,7 @@ class Seat:
         return bool(self._waiting)
 
     async def acted(self) -> None:
-        """The task has acted; returns when each has."""
+        """Note that the task has acted, and return when every task has."""
         event = anyio.Event()
         self._waiting.append((event, self._tasks.current()))
         self._moved()
@@ -39,7 +39,7 @@ class Seat:
         self._passed()
 
     def go_on(self) -> None:
-        """Let the task go on. It counts as awake from now."""
+        """Let the task continue. It counts as awake from now."""
         waiting, self._waiting = self._waiting, []
         for event, task in waiting:
             if task is not None:
@@ -59,7 +59,7 @@ class Seat:
 
 
 class Lockstep:
-    """Tasks side by side in lockstep. `acting`: whether an act of theirs is under way."""
+    """Tasks side by side in lockstep. `acting` tells whether an act of theirs is running."""
 
     def __init__(self, tasks: TaskTracker, acting: Callable[[], bool]) -> None:
         self._tasks, self._acting = tasks, acting
@@ -69,13 +69,15 @@ class Lockstep:
         self._given_up = False
 
     def seat(self, passed: Callable[[], None]) -> Seat:
-        """A seat for one more task."""
+        """Return a place for one more task."""
         self._seats.append(Seat(self._moved, self._tasks, passed))
         return self._seats[-1]
 
     async def play(self, works: Sequence[Coroutine[Any, Any, Any]], close: Callable[[], None]) -> None:
-        """Run a task for each seat; `close` is called when each has acted, and at the end. Raises the error of the
-        first seat of those that had one by then, with the other tasks cancelled."""
+        """Run a task for each place. `close` is called when each has acted, and at the end.
+
+        Raises the error of the first place that had one by then, with the other tasks cancelled.
+        """
         running = [seat.run(work) for seat, work in zip(self._seats, works, strict=True)]
         try:
             async with anyio.create_task_group() as group:
@@ -93,7 +95,7 @@ class Lockstep:
                 raise seat.error
 
     def _moved(self) -> None:
-        """Somebody has acted, or ended: no engine step is made before it is decided whether all go on."""
+        """Note that a task has acted or ended. No engine step is made before it is decided whether all continue."""
         if not self._given_up:
             self._hold.wake()
             self._event.set()

@@ -1,7 +1,7 @@
-"""The messages of one game: what each is before it is said, over what it is read, and those whose words are known.
+"""The messages of one game: what each one reads and who may read it, and messages of known text.
 
-A view is asked for metadata, once a message; the answer is a read set that nothing widens. Does not know:
-agents' verbs, how words are sampled, engines.
+A view is asked for metadata once per message, and its answer is a read set that nothing widens. Does not know: agents'
+verbs, how text is sampled, engines.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from agentcho.provenance.views import Act, After, History, Place, Read, ReadSet,
 
 
 class Messages:
-    """Those of one game. `drafts` has every message by id, whether or not it is out."""
+    """The messages of one game. `drafts` has every message by id, whether or not it is out."""
 
     def __init__(
         self,
@@ -61,26 +61,29 @@ class Messages:
         return self.rounds.visible()
 
     def message(self, id: str) -> Message:
-        """The message of that id, once it is whole; to look at its words is noted. `KeyError`: there is none."""
+        """Return a message once it is complete. Looking at its text is noted. Raises `KeyError` if there is none."""
         message = self.drafts[id].message
         if message is None:
             raise KeyError(id)
         return self.taint.track(message)
 
     def looked_up(self, id: str) -> Message:
-        """The same for the playing code, which may not know that there is such a message: that it asks is noted."""
+        """Return a message for the playing code, which may not know that it exists. That it asks is noted."""
         self.probed(id)
         return self.message(id)
 
     def probed(self, id: str) -> None:
-        """The playing code asks for a message by its id."""
+        """Note that the playing code asks for a message by its id."""
         draft = self.drafts.get(id)
         there = None if draft is None or draft.message is None else draft.metadata
         self.taint.probed(id, there, self._ended())
 
     def failed(self, author: str | None, error: Exception) -> None:
-        """A verb of an agent has failed, for reasons that lie in what it may read. A limit of the whole game counts all
-        that was said, and a name that names nothing tells what is not there; that a read is refused tells what is."""
+        """Note that a verb of an agent has failed, because of something that it may read.
+
+        A limit of the whole game counts everything that was said. A name that matches nothing tells what does not
+        exist, and a refused read tells what does.
+        """
         whole = isinstance(error, AudienceError) or (isinstance(error, LimitReached) and error.who == GAME)
         named = error.path if isinstance(error, LeakageError) else ()
         behind = (
@@ -91,21 +94,23 @@ class Messages:
         self.taint.failed(error, behind)
 
     def cancelled(self, author: str) -> None:
-        """A verb of an agent was cancelled: the playing code knows that what the agent was at takes longer."""
+        """Note that a verb of an agent was cancelled. The code knows that what the agent was doing takes longer."""
         drafts = (draft for draft in self.drafts.values() if draft.message is None)
         self.taint.notice(draft.metadata for draft in drafts if draft.metadata.author == author)
 
     def raced(self) -> None:
-        """The playing code asks whether the order of messages depends on how long they took."""
+        """Note that the code asks whether the order of messages depends on how long they took."""
         self.taint.notice(self._ended())
 
     def _ended(self) -> Iterator[Metadata]:
-        """All messages that are whole, out or not."""
+        """Return all complete messages, out or not."""
         return (draft.metadata for draft in self.drafts.values() if draft.message is not None)
 
     def own(self, author: str, message: object) -> Draft:
-        """A finished message of an agent's own, to be released: by its id, so that nobody has looked at its words.
-        `RequestError`: what is given is no message; `AudienceError`: it is none of the author's."""
+        """Return a finished message of an agent's own for a release, by its id, so that nobody has looked at its text.
+
+        Raises `RequestError` if `message` is not a message, and `AudienceError` if it is not the author's.
+        """
         if not isinstance(message, Message):
             raise RequestError(
                 f"a release of what is {value_checks.type_name(message)}; give a Message of the agent's own"
@@ -118,21 +123,24 @@ class Messages:
         return known
 
     def check_call(self, id: str, use: ToolUse, release: bool = False) -> None:
-        """An agent's call of a tool, message `id`, is about to run. `LeakageError`: it must not. See
+        """Check a tool call, message `id`, that is about to run. Raises `LeakageError` if it must not: see
         `ToolSinks.check`."""
         self._sinks.check(id, self._journal.cone(self.drafts[id]), use, release)
 
     # -- what a message is before it is said ---------------------------------------------------------------
 
     def audience(self, author: str, to: Names) -> Audience:
-        """Who may read what an agent says to `to`: it may itself."""
+        """Return who may read what an agent says to `to`: these, and the agent itself."""
         given = audience(to, self.roster.agents)
         return given if given.members is None else Audience(given.members | {author})
 
     def reads(self, author: str, agent: Agent, wish: ViewLike, model: GameModel) -> ReadSet:
-        """Ask the view once, for metadata alone; it alone says how much of what the agent may read is looked at. On
-        `model` it is read: with those thoughts that its author reads there. `LeakageError`: it must
-        not read one of these."""
+        """Ask the view once, for metadata alone, and return what the call reads, with the thoughts that its author
+        reads.
+
+        The view alone decides how much of what the agent may read counts as looked at. Raises `LeakageError` if the
+        agent must not read one of the messages.
+        """
         self._answer(author)
         said = self.said
         if wish is not None and not isinstance(wish, View) and not callable(wish):
@@ -147,7 +155,7 @@ class Messages:
         return self.thoughts.with_thoughts(reads._replace(named=isinstance(wish, View)), model)
 
     def _answer(self, author: str) -> None:
-        """Say the results of the agent's cancelled calls that the running task can see."""
+        """Put out the results of the agent's cancelled calls that the running task can see."""
         if left := self.unanswered.pop(author, []):
             seen = {message.id for message in self.said}
             for told in left:
@@ -157,12 +165,11 @@ class Messages:
                     self.unanswered.setdefault(author, []).append(told)
 
     def readable(self, author: str) -> list[Metadata]:
-        """All that an agent may read where the running task is, for a person who plays it: what a view of the agent's
-        would be made of."""
+        """Return everything that an agent may read at this point, for a person who plays it."""
         return [*ReadableMessages(author, self.said, partial(self.roster.sees, author))]
 
     def metadata(self, author: str, kind: Kind, role: Any, to: Audience, reads: ReadSet) -> Metadata:
-        """That of the author's next message."""
+        """Return the metadata of the author's next message."""
         who, parents = None if author == SCENARIO else author, tuple(read.id for read in reads.reads)
         return Metadata(self._next(author), kind, role, who, to, parents)
 
@@ -170,13 +177,15 @@ class Messages:
         return f"{author}.{self._numbers.get(author, 0)}"
 
     def unnumbered(self, author: str, word: str) -> str:
-        """The id of a message that does not count with the author's others."""
+        """Return the id of a message that does not count with the author's others."""
         ids = chain((f"{author}.{word}",), (f"{author}.{word}-{number}" for number in count(2)))
         return next(id for id in ids if id not in self.drafts)
 
     def provenance(self, to: Audience, reads: ReadSet, text: str) -> Act:
-        """How a message comes about: which line asked for it, where it is placed, on what it may depend. `text` is what
-        the playing code says in it itself."""
+        """Return how a message comes about: the line that asked for it, its positions, and what it may depend on.
+
+        `text` is what the playing code says in it itself.
+        """
         audiences = {id: self.drafts[id].metadata.audience for id in self.taint.sources}
         places = places_of(reads)
         asked = places if any(place is not None for place in places) else ()
@@ -185,7 +194,7 @@ class Messages:
         return act._replace(unproved=self.taint.unproved(tainted, text))
 
     def add(self, draft: Draft) -> None:
-        """Let there be a message of that id. `ResumeMismatch`: another one is on record under it."""
+        """Add a message. Raises `ResumeMismatch` if another one is on record under its id."""
         author = draft.metadata.author or SCENARIO
         self._numbers[author] = self._numbers.get(author, 0) + (draft.metadata.id == self._next(author))
         self.drafts[draft.metadata.id] = draft
@@ -198,8 +207,11 @@ class Messages:
     # -- messages of known text --------------------------------------------------------------------------
 
     def put(self, told: KnownTextMessage) -> str:
-        """Publish a message of known text; its encoding is made by the first call that reads it, or before. What could
-        not be encoded, or not over what its author read, is refused here, to its author alone, with nothing said."""
+        """Publish a message of known text. The first call that reads it makes its encoding, or an earlier step does.
+
+        A message that could not be encoded, or not over what its author read, is refused here, to its author alone,
+        with nothing said.
+        """
         draft, words = self.known(told)
         call, use, release = told.called
         act = self.provenance(told.to, told.reads, told.text)
@@ -216,8 +228,11 @@ class Messages:
         return draft.metadata.id
 
     async def encode(self, id: str, model: GameModel) -> None:
-        """Encode a message of known text that is out, as the first call that reads it would; nothing is done where each
-        caller has it in its own prompt. There is no room for it now: that call asks again, and its caller hears why."""
+        """Encode a message of known text that is out, as the first call that reads it would.
+
+        Nothing is done if each caller has the message in its own prompt. If there is no room now, the call that reads
+        it asks again, and its caller gets the error.
+        """
         exact = model.resolver.reuse.deterministic
         request = self._journal.prefetch(id, model.resolver, exact) if model.encodes else None
         if request is not None:
@@ -226,7 +241,7 @@ class Messages:
             model.choreographer.release(self._journal.take_outdated())
 
     def known(self, told: KnownTextMessage) -> tuple[Draft, Words]:
-        """A message of known text before it is said, and its words. Raises what is wrong with it."""
+        """Return a message of known text before it is said, and its words. Raises what is wrong with it."""
         author, to, reads, model = told.author, told.to, told.reads, told.model
         text, known = value_checks.checked_text(told.text, "the text"), checked_role(told.role)
         metadata = self.metadata(author, "prefill", known, to, reads)
@@ -244,7 +259,7 @@ class Messages:
 
 
 def _behind_others(words: Words, framing: FramingPort) -> Words:
-    """A system message that does not come first, without the preamble of one that does."""
+    """Return a system message that is not the first, without the preamble of a first one."""
     (start, stop), later, first = words.content, framing.later, framing.opening("system", None)
     if later is None or words.tokens[:start] != first:
         return words
@@ -253,27 +268,27 @@ def _behind_others(words: Words, framing: FramingPort) -> Words:
 
 
 def thought_of(id: str) -> str:
-    """The id of the thought before a message."""
+    """Return the id of the thought before a message."""
     return f"{id}.thought"
 
 
 @dataclass
 class Thoughts:
-    """What models think before they say something: messages of their own, which no view shows.
+    """What models think before they speak, as messages that no view shows.
 
-    Their author alone may read them, or all who may read what is said. Who may read a thought reads it in the place of
-    what was said, if the template leaves the thoughts of earlier answers where they were, or if it is shared.
+    Only their author may read them, or everybody who may read the message. A reader of a thought reads it in place of
+    the message if the template keeps the thoughts of earlier answers, or if it is shared.
 
     Attributes:
         drafts: The messages of one game by id.
-        hide: Called with each of them as soon as it is in `drafts`.
+        hide: Called with each thought as soon as it is in `drafts`.
     """
 
     drafts: dict[str, Draft]
     hide: Callable[[Draft], None] | None = None
 
     def begin(self, draft: Draft, shared: bool = False) -> Draft:
-        """The message of the thought before that of `draft`, from its first token on."""
+        """Return the message of the thought before that of `draft`, from its first token on."""
         id, author = thought_of(draft.metadata.id), draft.metadata.author
         to = draft.metadata.audience if shared else Audience(frozenset({author} if author else ()))
         metadata = draft.metadata._replace(id=id, audience=to)
@@ -285,7 +300,7 @@ class Thoughts:
         return thought
 
     def with_thoughts(self, reads: ReadSet, model: GameModel) -> ReadSet:
-        """A read set that has thoughts where its caller reads them, on its model."""
+        """Return a read set with thoughts where its caller reads them on its model."""
         shown = {read.id: self._shown(reads.caller, read, model) for read in reads.reads}
         if all(len(ids) == 1 and ids[0] == id for id, ids in shown.items()):
             return reads
@@ -294,7 +309,7 @@ class Thoughts:
         return reads._replace(reads=tuple(found), new_at=_placed(reads.new_at, shown), direct=direct)
 
     def _shown(self, caller: str | None, read: Read, model: GameModel) -> tuple[str, ...]:
-        """What a message is read as: itself, its thought with it inside, or, where that is text alone, both."""
+        """Return what a message is read as: itself, its thought that includes it, or, if that is text alone, both."""
         draft = self.drafts[read.id]
         thought = self.drafts.get(draft.act.thought or "")
         if thought is None or thought.message is None or caller is None:
@@ -310,13 +325,13 @@ class Thoughts:
         return (thought.metadata.id,) if whole else (thought.metadata.id, read.id)
 
     def _keeps(self, model: GameModel) -> bool:
-        """Whether its template leaves the thoughts of earlier answers where they were."""
+        """Return whether a model's template keeps the thoughts of earlier answers."""
         thinking = model.frames.framing.thinking
         return thinking is not None and thinking.kept
 
 
 def _in_place(read: Read, shown: dict[str, tuple[str, ...]]) -> Iterator[Read]:
-    """What is read in the place of a message, the first of it where that was to stand."""
+    """Yield what is read in place of a message, the first of it at the place of the message."""
     for place, id in enumerate(shown[read.id]):
         yield read._replace(id=id, at=_placed(read.at, shown) if place == 0 else None)
 

@@ -1,8 +1,7 @@
-"""People who play agents: what one of them is asked, what it may know, and where its words come from.
+"""People who play agents: what a person is asked, what it may know, and where its words come from.
 
-A person is asked in the place of a model, in the middle of a turn, and sees what the agent may read and nothing else:
-the messages that its views are made of. The words are then forced. Does not know: terminals, engines, how words are
-typed.
+A person is asked in place of a model, in the middle of a turn, and sees what the agent may read and nothing else. Its
+words are then forced. Does not know: terminals, engines, how words are typed.
 """
 
 from __future__ import annotations
@@ -31,12 +30,22 @@ SCHEMAS = "to check the JSON that a person answers with"
 
 @dataclass(frozen=True, eq=False)
 class PersonPrompt:
-    """What a person is asked for: the words of one message of `agent`, in `game`, for the audience `to`.
+    """A question to a person: the words of one message. They are one of `choices`, or JSON of `schema`, or free text.
 
-    `header` is the beginning, which stands already; `prompt` the private question before it, if there is one. The words
-    are one of `choices`, each with what it is called in `labels`; or JSON of `schema`, and of `model`, if there is one;
-    or what the person likes. `deadline`: when the time is over, on the event loop's clock (`inf`: never). `most`: so
-    many tokens at most.
+    Attributes:
+        game: Number of the game, from 0.
+        agent: The agent that the person plays.
+        id: Id of the message.
+        to: Who will read it.
+        header: The beginning of the message, which the person does not type.
+        prompt: The private question that precedes it. None if there is none.
+        sampling: The options that a model would be sampled with.
+        labels: What the choices are called, in their order.
+        model: The pydantic model of the JSON. None if there is none.
+        deadline: When the time is over, in seconds on the event loop's clock. `inf` means never.
+        most: Maximum number of tokens.
+        spelled: Returns the token ids of a text.
+        unspelled: Returns the text of token ids.
     """
 
     game: int
@@ -55,20 +64,37 @@ class PersonPrompt:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The only texts that can be said; none: there is no such list."""
+        """The only texts that can be said. Empty if there is no such list."""
         return self.sampling.choices or ()
 
     @property
     def schema(self) -> dict[str, Any] | None:
-        """The JSON schema of what is said; None: it is no JSON."""
+        """The JSON schema of the words. None if they are not JSON."""
         return self.sampling.json_schema
 
     def tokens(self, words: str) -> int:
-        """How many tokens of the agent's model these words are; bytes, where it is behind an API."""
+        """Return the length of a text in tokens of the agent's model, or in bytes if the model is behind an API.
+
+        Args:
+            words: The text.
+
+        Returns:
+            The number of tokens or bytes.
+        """
         return len(self.spelled(words))
 
     def fault(self, words: str) -> str | None:
-        """Why these words cannot be said, and what to do, in a sentence for who typed them; None: they can."""
+        """Return why a text cannot be said, and what to do, as a sentence for the person who typed it.
+
+        Args:
+            words: The text.
+
+        Returns:
+            The sentence. None if the text can be said.
+
+        Raises:
+            ExtraMissing: JSON cannot be checked, because the extra `people` is not installed.
+        """
         if not isinstance(words, str):
             return f"words are text, and this is {type_name(words)}"
         try:
@@ -102,7 +128,7 @@ class PersonPrompt:
 
 
 def schema_fault(schema: Mapping[str, Any], words: str) -> str | None:
-    """Why a text is no JSON of a schema; None: it is. `ExtraMissing`: nothing is installed that could tell."""
+    """Return why a text is not JSON of a schema, or None if it is. Raises `ExtraMissing` if nothing can check it."""
     require(SCHEMAS, "people")
     from agentcho.integrations.endpoints.answer import checked
 
@@ -114,8 +140,7 @@ def schema_fault(schema: Mapping[str, Any], words: str) -> str | None:
 
 
 def question_of(game: int, draft: Draft, sampling: Sampling, asked: Utterance, model: GameModel) -> PersonPrompt:
-    """What a person is asked for the message of a draft, which those of `asked.to` will read. `ContextOverflow`: no
-    word fits, with all that it is said over."""
+    """Return what a person is asked for the message of a draft. Raises `ContextOverflow` if no token would fit."""
     author = draft.metadata.author
     content = model.frames.framing.content
     frames = model.frames
@@ -133,46 +158,90 @@ def question_of(game: int, draft: Draft, sampling: Sampling, asked: Utterance, m
 
 
 class Person:
-    """Somebody who plays one agent or several, in one game of a run or in many: subclass it, and write `ask`. All is
-    called on the event loop of the run; what `hear`, `joined`, `over` and `absent` raise comes out of the next `ask`.
+    """Somebody who plays agents, in one game of a run or in many. Subclass it, and write `ask`.
+
+    All methods are called on the event loop of the run. What `hear`, `joined`, `over` and `absent` raise comes out of
+    the next `ask`, as `CallbackFailed`.
     """
 
     def present(self) -> AbstractAsyncContextManager[Any]:
-        """A context around all games: what shows a person anything lives in it."""
+        """Return a context around all games, for whatever shows the person anything."""
         return nullcontext()
 
     def joined(self, game: int, agent: str) -> None:
-        """The agent has joined a game, which begins, or begins again after an error: nothing of it was heard yet."""
+        """Note that the agent has joined a game. The game begins, or begins again after an error, and nothing of it was
+        heard.
+
+        Args:
+            game: Number of the game, from 0.
+            agent: The agent.
+        """
 
     def hear(self, game: int, agent: str, message: Message) -> None:
-        """A message is out that the agent may read: each once, in order, before the next question to it. What comes out
-        while it is asked is heard when it has answered."""
+        """Show a message that is out and that the agent may read.
+
+        Each message is heard once, in order, before the next question to the agent. A message that comes out during a
+        question is heard after the answer.
+
+        Args:
+            game: Number of the game, from 0.
+            agent: The agent.
+            message: The message.
+        """
 
     async def ask(self, asked: PersonPrompt) -> str:
-        """The words to say. Cancelled where the time is over. `PersonLeft`: the person has gone, and the game ends with
-        that; it can be resumed."""
+        """Return the words to say. It is cancelled when the time is over.
+
+        Args:
+            asked: The question.
+
+        Returns:
+            The words, for which `asked.fault` returns None.
+
+        Raises:
+            PersonLeft: The person has left. The game ends, and can be resumed.
+        """
         raise NotImplementedError
 
     def over(self, game: int, agent: str, over: GameOver) -> None:
-        """A game is over in which the agent played: only now may its outcome be told."""
+        """Note that a game of the agent is over. Its outcome may only be told now.
+
+        Args:
+            game: Number of the game, from 0.
+            agent: The agent.
+            over: How the game ended.
+        """
 
     def absent(self, game: int, agent: str, cast: Sequence[str]) -> None:
-        """A game is over in which there was nobody of that name, but this `cast`."""
+        """Note that a game is over in which nobody had the agent's name.
+
+        Args:
+            game: Number of the game, from 0.
+            agent: The name.
+            cast: The names that agents of the game had.
+        """
 
 
 def person_left(agent: str) -> PersonLeft:
-    """The error of a person who has gone."""
+    """Return the error for a person who has left."""
     return PersonLeft(f"who plays {agent} has left; what was said is recorded, and --resume goes on from there")
 
 
 People = Mapping[str, Person]
-"""Who plays which agents, by their names."""
+"""The people who play agents, by the agents' names."""
 Readable = Callable[[str], Sequence[Metadata]]
 
 
 class Seats:
-    """The people of one game. `readable` says what an agent may read, as far as it is out where the running task is;
-    `words` gives a message by its id; `waits` is called before somebody is waited for."""
+    """The people of one game.
+
+    Args:
+        game: Number of the game, from 0.
+        people: The people, by the names of their agents.
+        readable: Returns what an agent may read, as far as it is out for the running task.
+        words: Returns a message by its id.
+        waits: Called before a person is waited for.
+    """
 
     def __init__(
         self,
@@ -192,7 +261,7 @@ class Seats:
         self._broken: dict[str, Exception] = {}
 
     def __contains__(self, agent: str) -> bool:
-        """Whether a person plays it."""
+        """Return whether a person plays the agent."""
         return agent in self._people
 
     def joined(self, agent: str) -> None:
@@ -202,12 +271,13 @@ class Seats:
             self._call(agent, self._people[agent].joined, self._game, agent)
 
     def tell(self) -> None:
-        """Something has come out: who may read it hears of it, unless it is being asked."""
+        """Let everybody hear what has come out and what they may read, unless they are being asked."""
         for agent in [agent for agent, open_ in self._asked.items() if not open_]:
             self._tell(agent)
 
     async def ask(self, asked: PersonPrompt) -> str:
-        """The words of a person, once it has heard all that its agent may read. `RequestError`: they cannot be said."""
+        """Return the words of a person who has heard all that its agent may read. Raises `RequestError` for words that
+        cannot be said."""
         agent = asked.agent
         self._tell(agent)
         if agent in self._broken:
@@ -232,7 +302,7 @@ class Seats:
                 self._call(agent, person.hear, self._game, agent, whole)
 
     def _call(self, agent: str, hear: Callable[..., None], *told: Any) -> None:
-        """Tell somebody something; what that raises must not end what others say."""
+        """Call a method of a person. What it raises must not end what others say."""
         try:
             hear(*told)
         except Exception as error:
@@ -240,9 +310,12 @@ class Seats:
 
 
 def with_people(config: RunConfig, people: People, cast: Collection[str] | None = None) -> RunConfig:
-    """The options of a run in which people play. `RequestError`: nobody is there for an agent that a person is to play,
-    or what is there is no `Person`. `AudienceError`: a name that no agent can have, or none of the `cast`, where that
-    is known."""
+    """Return the options of a run in which people play.
+
+    Raises:
+        RequestError: A person is missing for an agent that a person is to play, or is no `Person`.
+        AudienceError: A name cannot name an agent, or is not in the `cast`, if that is known.
+    """
     names = config.people or tuple(people)
     if not names:
         return config

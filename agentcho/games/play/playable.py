@@ -1,6 +1,6 @@
 """A scenario as a game sees it, and its score as a record can hold it.
 
-Does not know: games' messages, who plays.
+Scores come from user code, so they are checked before they reach a record. Does not know: games' messages, who plays.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ class Playable(Protocol):
 
 
 def scored(scenario: Playable, outcome: Any, behind: Callable[[], Mapping[str, Set[str]]]) -> dict[str, float]:
-    """What a scenario makes of its outcome, and of what was behind what was said, where it wants to know. TypeError,
-    ValueError or `RequestError`: it is no score."""
+    """Return a scenario's numbers for its outcome, and for what influenced the messages if it has a `provenance`.
+
+    Raises TypeError, ValueError or `RequestError` for what is not a score.
+    """
     found = points(scenario.score(outcome))
     traced = getattr(type(scenario), "provenance", None)
     if traced is None or not getattr(scenario, "has_provenance", True):
@@ -30,12 +32,12 @@ def scored(scenario: Playable, outcome: Any, behind: Callable[[], Mapping[str, S
 
 
 def called(scenario: Playable) -> str:
-    """Its name, or that of its class."""
+    """Return the name of a scenario, or that of its class."""
     return getattr(scenario, "name", type(scenario).__name__)
 
 
 def no_outcome(returned: object) -> str:
-    """What is wrong with what `play` returned, and what to do."""
+    """Return what is wrong with what `play` returned, and what to do."""
     what = "None" if returned is None else f"a {type(returned).__name__}"
     return (
         f"returned {what}; let it return its Outcome, as in `return self.Outcome(...)`, with what came of the game as "
@@ -44,8 +46,10 @@ def no_outcome(returned: object) -> str:
 
 
 def points(score: Any) -> dict[str, float]:
-    """A score that can be written down. TypeError, ValueError or `RequestError`, here and not in who writes it: it is
-    none."""
+    """Return a score that can be written.
+
+    Raises TypeError, ValueError or `RequestError` here, and not where it is written, for what is not a score.
+    """
     if not isinstance(score, Mapping):
         raise RequestError(
             f"what score returned is {value_checks.type_name(score)}; return a dict of numbers, as {{'points': 1.0}}"

@@ -1,13 +1,13 @@
-"""What precedes what in a game: of each message, the messages whose end its code had awaited when it asked for it.
+"""Precedence in a game: for each message, the messages whose end its code had awaited when it asked for the message.
 
-One message precedes another if every play of the same code has them in that order: the same task said them one after
-the other, or one task ended before the task that had started it went on, or a round closed. Each task of a game has a
-frontier, the latest messages (by id) and rounds (by number) that precede whatever it does next; a task that is started
-takes over that of its parent, and one that has ended gives its own back to its parent.
+One message precedes another if every play of the same code has them in that order: the same task said them in sequence,
+or one task ended before the task that had started it continued, or a round closed. Each task of a game has a frontier,
+the latest messages (by id) and rounds (by number) that precede whatever it does next. A task that is started takes over
+its parent's frontier, and a task that has ended passes its own back.
 
-Tasks may also wait for each other by events, locks or streams, which nobody sees. Where a task goes on in the very step
-in which just one message has ended, having had nothing under way itself, that message is taken to be what it waited
-for. Does not know: who may read what, encodings, clocks.
+Tasks may also wait for each other by events, locks or streams, which cannot be observed. If a task continues in the
+step in which exactly one message has ended, and nothing of its own was running, that message is taken to be what it
+waited for. Does not know: who may read what, encodings, clocks.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ Frontier = tuple[str | int, ...]
 
 @dataclass(eq=False)
 class _Node:
-    """One task: its `coro`, what precedes what it does next, what did when it was `forked`, and the tasks that it has
-    started. `step` is the number of engine steps when it last did or joined anything."""
+    """One task.
+
+    Its `coro`, what precedes what it does next, what did when it was `forked`, and the tasks that it has started.
+    `step` is the number of engine steps when it last did or joined anything.
+    """
 
     coro: object
     frontier: Frontier
@@ -37,19 +40,19 @@ class _Node:
 
     @property
     def ended(self) -> bool:
-        """Whether its coroutine is over."""
+        """Whether its coroutine has ended."""
         return isinstance(self.coro, Coroutine) and getcoroutinestate(self.coro) == CORO_CLOSED
 
 
 class _Here(NamedTuple):
-    """Where a task is: its node, and the frontier as it is now. A task that is started gets a copy of its parent's."""
+    """The place of a task: its node, and the frontier as it is now. A new task gets a copy of its parent's."""
 
     node: _Node
     frontier: Frontier
 
 
 class Precedence:
-    """Of the tasks of one game. `steps` counts the steps of its engines so far."""
+    """The precedence of the tasks of one game. `steps` returns the number of steps of its engines so far."""
 
     def __init__(self, steps: Callable[[], int]) -> None:
         self._steps = steps
@@ -57,19 +60,21 @@ class Precedence:
         self._ended_in, self._ended = -1, list[str]()
 
     def begin(self) -> None:
-        """The running task is the game's."""
+        """Note that the running task is the game's."""
         self._set(_Node(anyio.get_current_task().coro, (), (), self._steps()), ())
 
     def asked(self, floor: Frontier = ()) -> Frontier | None:
-        """What precedes what the running task asks for now; `floor` does in any case. None: it is no task of the
-        game."""
+        """Return what precedes what the running task asks for now. `floor` does in any case.
+
+        None if the task does not belong to the game.
+        """
         node = self._joined()
         if node is None:
             return None
         return tuple(dict.fromkeys((*floor, *node.frontier, *self._awaited(node))))
 
     def said(self, id: str, after: Frontier | None) -> None:
-        """A message that the running task had asked for, `after` these, has ended."""
+        """Note that a message has ended that the running task had asked for `after` these."""
         node, step = self._joined(), self._steps()
         if step != self._ended_in:
             self._ended_in, self._ended = step, []
@@ -79,26 +84,26 @@ class Precedence:
             self._set(node, (id,))
 
     def closed(self, number: int) -> None:
-        """A round has closed in which something was said, and the running task has awaited it."""
+        """Note that a round has closed in which something was said, and that the running task has awaited it."""
         node = self._joined()
         if node is not None:
             node.step = self._steps()
             self._set(node, (number,))
 
     def join(self) -> Frontier | None:
-        """Take over from the tasks that the running one had started and that have ended; what precedes whatever it does
-        next."""
+        """Take over from tasks that the running one had started and that have ended. Returns what precedes its next
+        act."""
         node = self._joined()
         return None if node is None else node.frontier
 
     def _awaited(self, node: _Node) -> Iterable[str]:
-        """The message that the task must have waited for, if it is just one."""
+        """Return the message that the task must have waited for, if it is exactly one."""
         step = self._steps()
         waited = node.step < step == self._ended_in
         return self._ended if waited and len(self._ended) == 1 else ()
 
     def _joined(self) -> _Node | None:
-        """The running task, after those that it has started and that have ended."""
+        """Return the running task, after the tasks that it has started and that have ended."""
         here, coro = self._here.get(), anyio.get_current_task().coro
         if here is None:
             return None
@@ -119,7 +124,7 @@ class Precedence:
 
 
 def _gathered(node: _Node) -> Frontier:
-    """The frontier of a task with those of the tasks that it has started and that have ended, which are forgotten."""
+    """Return the frontier of a task with those of the ended tasks that it has started, which are forgotten."""
     frontier = node.frontier
     ended, node.children = [c for c in node.children if c.ended], [c for c in node.children if not c.ended]
     for child in ended:

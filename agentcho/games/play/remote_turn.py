@@ -1,7 +1,7 @@
-"""One message that a model behind an API says, from the asking to the journal: every piece is on record before any code
-sees it, however the message ends.
+"""One message that a model behind an API generates, from the request to the journal.
 
-Does not know: what stands in the prompt, who may read what, HTTP.
+Every piece is on record before any code sees it, however the message ends. Does not know: what is in the prompt, who
+may read what, HTTP.
 """
 
 from __future__ import annotations
@@ -31,8 +31,11 @@ LONE = re.compile("[\ud800-\udfff]")
 
 
 class TextTurn:
-    """One message of a game. `flush` puts on record what `sink` was told; `listen` gets the visible text after that.
-    `begin_thought` makes the message of what was thought before, which is there once this one is whole."""
+    """One message of a game on a model behind an API.
+
+    `flush` records what `sink` received, and `listen` gets the visible text after that. `begin_thought` makes the
+    message of what was thought before, which exists once this one is complete.
+    """
 
     def __init__(
         self,
@@ -57,11 +60,15 @@ class TextTurn:
         self._scope = anyio.CancelScope()
 
     async def ask(self, port: TextPort, call: TextCall) -> None:
-        """Ask for the message, and enter it in the journal once it is whole.
+        """Ask for the message, and enter it in the journal once it is complete.
 
-        Raises what the endpoint raises, `AnswerInvalid` where the answer is none of the choices, or not what was shown
-        of it, and `CallbackFailed` where `listen` raises. Of a message that is given up the journal has what was shown,
-        and be it nothing: its prompt was sent, and is what its author has read.
+        If the message is given up, the journal has what was shown of it, even if that is nothing: its prompt was sent,
+        and is what its author has read.
+
+        Raises:
+            AgentchoError: What the endpoint raises.
+            AnswerInvalid: The answer is none of the choices, or differs from what was shown of it.
+            CallbackFailed: `listen` raises.
         """
         self._begin()
         try:
@@ -87,7 +94,7 @@ class TextTurn:
         self._journal.enter_text(self._draft, self._record.words(known.stopped), known.usage)
 
     def _enter_thought(self, text: str) -> None:
-        """Take in what was thought before, if anything was."""
+        """Enter what was thought before, if anything was."""
         if text:
             self.thought = self._begin_thought(self._draft)
             words = Words(
@@ -110,7 +117,7 @@ class TextTurn:
         return reply
 
     def _check(self, reply: TextReply, port: TextPort, call: TextCall) -> None:
-        """That the answer is one that was asked for, and what was shown of it."""
+        """Check that the answer is one that was asked for, and agrees with what was shown of it."""
         text, choices = LONE.sub("\ufffd", reply.text), call.sampling.choices
         if choices is not None and text not in choices:
             raise AnswerInvalid(f"{port.name} answered with what is none of the choices; ask in other words")
@@ -120,8 +127,10 @@ class TextTurn:
             raise AnswerInvalid(f"{port.name} ended with other words than it had shown; report it")
 
     def hear(self, text: str) -> None:
-        """Take in a piece of the text: to the record first. What a listener raises gives the message up. A piece that
-        comes when the message has ended is dropped."""
+        """Take in a piece of the text, and record it first.
+
+        If a listener raises, the message is given up. A piece that comes after the end is dropped.
+        """
         if self._over or self._error is not None or not text:
             return
         try:
@@ -135,7 +144,7 @@ class TextTurn:
             self._scope.cancel()
 
     def _begin(self) -> None:
-        """Put on record what the message is made over, before anybody is sent any of it."""
+        """Record what the message is made over, before any of it is sent."""
         self._record.begin(self._usage())
         self._write()
 
@@ -159,7 +168,7 @@ class TextTurn:
 
 
 def _reported(spent: TokensSpent) -> TokensSpent:
-    """What a server reports, where a record can hold it; else that it reports nothing."""
+    """Return what a server reports if a record can hold it, or else that it reports nothing."""
     try:
         SpentPart(**spent._asdict())
     except ValidationError:

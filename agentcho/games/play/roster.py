@@ -1,6 +1,7 @@
-"""The cast of a game: who has joined it under which name, and which system prompts are open.
+"""The cast of a game: who has joined under which name, and which system prompts are public.
 
-Does not know: how messages come about, encodings.
+Agents are known by their place in the cast, and not by what they call themselves. Does not know: how messages are made,
+encodings.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ __all__ = ["SCENARIO", "Roster"]
 
 
 class Roster:
-    """One game's agents by name, and their names by nothing but which object they are: what an agent says of itself is
-    not asked again. `find` turns a name of the library into a class (None: there is none)."""
+    """One game's agents by name.
+
+    An agent's name is found by the identity of the object, so that what an agent says of itself is not asked again.
+    `find` returns the class of a library name (None if there is no library).
+    """
 
     def __init__(self, find: Callable[[str], type[Agent]] | None = None) -> None:
         self.agents: dict[str, Agent] = {}
@@ -31,9 +35,11 @@ class Roster:
     def candidate(
         self, agent: str | type[Agent] | Agent, name: str | None, attributes: Mapping[str, Any]
     ) -> tuple[Agent, str]:
-        """Who is to `join`, and under which name: a class, the name of one in the library, or an instance. Names are
-        never used again, and an agent joins once. `attributes` are for one that is made here. `AudienceError`: a name
-        that cannot be one, or is taken, or an agent that is in a game already."""
+        """Return who is to `join`, and under which name: a class, a library name, or an instance.
+
+        Names are never used again, and an agent joins once. `attributes` are for an agent that is made here. Raises
+        `AudienceError` for a name that cannot be one or is taken, and for an agent that is in a game already.
+        """
         if isinstance(agent, str):
             if self._find is None:
                 raise AudienceError(f"no library to find agent {agent!r} in", self.agents)
@@ -61,11 +67,11 @@ class Roster:
         self.agents[name], self._names[id(player)] = player, name
 
     def name_of(self, agent: Agent) -> str | None:
-        """The name under which it joined; None: it has not."""
+        """Return the name under which an agent joined, or None if it has not."""
         return self._names.get(id(agent))
 
     def member(self, agent: Agent) -> str:
-        """The name under which it joined. `ScenarioError`: it has not."""
+        """Return the name under which an agent joined. Raises `ScenarioError` if it has not."""
         name = self.name_of(agent)
         if name is None:
             raise ScenarioError(
@@ -76,25 +82,25 @@ class Roster:
     # -- system prompts ----------------------------------------------------------------------------------
 
     def open_prompt(self, words: str, said: Sequence[Metadata]) -> str | None:
-        """The open system prompt with exactly these words among what was said; None: there is none yet."""
+        """Return the public system prompt with exactly these words among what was said, or None."""
         return next((m.id for m in said if self._open.get(m.id) == words), None)
 
     def add_open_prompt(self, id: str, words: str) -> None:
-        """A message is an open system prompt from now."""
+        """Note that a message is a public system prompt."""
         self._open[id] = words
 
     def set_system_prompt(self, name: str, id: str) -> None:
-        """A message is an agent's own system prompt, open or not."""
+        """Note that a message is an agent's own system prompt, public or not."""
         self._own[name] = id
 
     def system_prompt(self, name: str | None) -> str | None:
-        """The id of an agent's system prompt; None: it has none."""
+        """Return the id of an agent's system prompt, or None if it has none."""
         return None if name is None else self._own.get(name)
 
     def hide(self, id: str) -> None:
-        """Leave a message out of every view: what stands before an agent that may call tools, and the choice to."""
+        """Leave a message out of every view, such as the listing of tools, and the choice whether to call one."""
         self._hidden.add(id)
 
     def sees(self, name: str, id: str) -> bool:
-        """Whether a message is neither hidden nor an open system prompt of others."""
+        """Return whether a message is neither hidden nor another agent's public system prompt."""
         return id not in self._hidden and (id not in self._open or id == self._own.get(name))

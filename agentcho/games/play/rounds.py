@@ -1,8 +1,8 @@
 """Rounds of a game: what is out, in order, and simultaneous rounds in which moves wait for each other.
 
-Where several acts are under way whose messages will come out in one place, which of them ends first decides the order:
-that is noted, as `raced`. Each move of a round has a place of its own, so moves do not race. Tasks in lockstep act in
-one round after another (`lockstep`).
+If several acts are running whose messages come out in one place, the order depends on which of them ends first, which
+is noted as `raced`. Each move of a round has a place of its own, so moves do not race. Tasks in lockstep act in one
+round after another (`lockstep`).
 
 Does not know: audiences, encodings, who may read what.
 """
@@ -30,9 +30,12 @@ Moving = Coroutine[Any, Any, Any]
 
 @dataclass(eq=False)
 class Branch:
-    """A move of a simultaneous round: what was out before the round, what the move has put out so far, the messages
-    whose words its code has looked at, and those of which it has `said` anything. `moves` are the places of the round
-    that it is in, the outermost first; `floor` precedes all that it does; `seat` is that of a task in lockstep."""
+    """A move of a simultaneous round.
+
+    It holds what was out before the round, what the move has put out so far, the messages whose text its code has
+    looked at, and those that it has `said` anything of. `moves` are its places in rounds, the outermost first. `floor`
+    precedes everything that it does. `seat` is that of a task in lockstep.
+    """
 
     before: History
     out: MessageLog = field(default_factory=MessageLog)
@@ -44,22 +47,24 @@ class Branch:
 
 
 class Order(TypedDict):
-    """What an `Act` says of the order of messages."""
+    """What an `Act` says about the order of messages."""
 
     after: Frontier | None
     moves: tuple[Move, ...]
 
 
 class _Branches(NamedTuple):
-    """Those of the moves of a round, and the one that the round is in."""
+    """The branches of the moves of a round, and the branch that the round is in."""
 
     outer: Branch | None
     moves: list[Branch]
 
 
 class Rounds:
-    """Messages in the order they came out. A task in a round sees what was out before, and its own moves. `told` is
-    called when something has come out for all."""
+    """Messages in the order in which they came out.
+
+    A task in a round sees what was out before, and its own moves. `told` is called when something has come out for all.
+    """
 
     def __init__(self, tasks: TaskTracker, taint: TaintTracker, precedence: Precedence) -> None:
         self._tasks = tasks
@@ -74,18 +79,18 @@ class Rounds:
 
     @property
     def branch(self) -> Branch | None:
-        """The move of a round that the running task is, to publish from another task; None: it is in no round."""
+        """The move that the running task is in, to publish from another task. None if it is in no round."""
         return self._branch.get()
 
     def visible(self) -> History:
-        """What the running task can see."""
+        """Return what the running task can see."""
         return self._visible(self.branch)
 
     def _visible(self, branch: Branch | None) -> History:
         return History(self._out) if branch is None else History(branch.out, after=branch.before)
 
     def order(self) -> Order:
-        """What precedes what the running task asks for now, and in which moves of rounds that will come out."""
+        """Return what precedes what the running task asks for now, and in which moves that will come out."""
         branch = self.branch
         moves, floor = ((), ()) if branch is None else (branch.moves, branch.floor)
         return {"after": self.precedence.asked(floor), "moves": moves}
@@ -102,8 +107,11 @@ class Rounds:
 
     @asynccontextmanager
     async def act(self) -> AsyncIterator[None]:
-        """Around what waits for the engine and then lets a message out. Where two overlap in one place, which of them
-        ends first decides the order of what they let out. A task in lockstep then waits for the others."""
+        """A context around an act that waits for the engine and then lets a message out.
+
+        If two acts overlap in one place, which of them ends first decides the order of their messages. A task in
+        lockstep then waits for the others.
+        """
         branch = self.branch
         self._under_way[branch] += 1
         try:
@@ -115,19 +123,21 @@ class Rounds:
             await branch.seat.acted()
 
     def acting(self, branch: Branch) -> bool:
-        """Whether an act is under way there."""
+        """Return whether an act is running there."""
         return self._under_way[branch] > 0
 
     async def together(self, *moves: Moving) -> list[Any]:
-        """Run moves side by side; all come out at the end, move by move in the order given, errors or not."""
+        """Run moves side by side. Everything comes out at the end, in the order of the moves, errors or not."""
         async with self.act():
             with self._moves(moves) as (_, running):
                 return await self._tasks.together(*running)
 
     async def first(self, *moves: Moving) -> Any:
-        """Run moves side by side until one has ended, and return what that returns; the others are cancelled. All that
-        is whole by then comes out, move by move in the order given. Who was first depends on how long each message
-        became, so that the code has looked at all of them."""
+        """Run moves side by side until one has ended, and return its result. The others are cancelled.
+
+        Complete messages come out, in the order of the moves. Which move was first depends on the length of every
+        message, so the code counts as having looked at all of them.
+        """
         if not moves:
             raise ScenarioError("a race of no moves; give game.first at least one, such as ann.say()")
         self.raced = True
@@ -139,8 +149,10 @@ class Rounds:
                     self.taint.raced(branch.said for branch in branches.moves)
 
     async def lockstep(self, *runs: Moving) -> None:
-        """Run tasks in lockstep; see `Lockstep`. Raises what the first of them raises, once the others have ended what
-        they were at."""
+        """Run tasks in lockstep; see `Lockstep`.
+
+        Raises the error of the first of them, once the others have finished what they were at.
+        """
         async with self.act():
             outer, before = self.branch, self.precedence.join()
             branches = [Branch(self.visible()) for _ in runs]
@@ -169,7 +181,7 @@ class Rounds:
                     self._pass(last)
 
     def _open(self, branches: Sequence[Branch], outer: Branch | None, floor: Frontier) -> None:
-        """The next round of tasks in lockstep begins."""
+        """Begin the next round of tasks in lockstep."""
         before, number = self._visible(outer), next(self._numbers)
         path, under = ((), ()) if outer is None else (outer.moves, outer.floor)
         for place, branch in enumerate(branches):
@@ -177,7 +189,7 @@ class Rounds:
             branch.moves, branch.floor = (*path, Move(number, place)), floor or under
 
     def _pass(self, last: Frontier) -> None:
-        """The running task has awaited the end of the last round in which something was said."""
+        """Note that the running task has awaited the end of the last round in which something was said."""
         for number in last:
             assert isinstance(number, int)
             self.precedence.closed(number)
@@ -191,7 +203,7 @@ class Rounds:
 
     @contextmanager
     def _moves(self, moves: Sequence[Moving], race: bool = False) -> Iterator[tuple[_Branches, list[Moving]]]:
-        """A context in which moves run, each in a branch of its own; at its end what they said comes out."""
+        """A context in which moves run, each in a branch of its own. At its end, what they said comes out."""
         before = self.visible()
         outer = self.branch
         number = next(self._numbers)

@@ -1,4 +1,7 @@
-"""Agents of a program, each playing by itself. Does not know: where they come from, what they do."""
+"""A scenario made of a program's own agents, each playing by itself.
+
+`agentcho.run(agent, ...)` plays it. Does not know: where the agents come from, what they do.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ from agentcho.scenario import Scenario
 
 
 class Script(Scenario):
-    """Agents that each do what their `run` says, side by side."""
+    """Agents that each play by their own `run`, side by side."""
 
     name = "script"
 
     class Options(Scenario.Options):
-        """How they are side by side."""
+        """How the agents run side by side."""
 
         lockstep: bool = Field(False, description="each says one message, and goes on when each has said one")
 

@@ -1,9 +1,9 @@
-"""A message of the scenario whose text comes in pieces, as from a person who types or a page that loads: what is there
-is encoded while the rest is still to come.
+"""A message of the scenario whose text comes in pieces, from a person who types or a page that loads.
 
-Each state of the text is encoded as the whole message will be, and takes over the keys of the state before. So what is
-said in the end has the ids, the positions and the place that it would have had if it had come at once. Does not know:
-where the text comes from, who reads it.
+What has come is encoded while the rest is still to come, so that the message is ready when it is complete. Each state
+of the text is encoded as the whole message will be, and takes over the keys of the state before. The finished message
+therefore has the ids, positions and place that it would have had at once. Does not know: where the text comes from, who
+reads it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ from agentcho.protocol.value_checks import checked_text
 from agentcho.provenance.drafts import Draft, PartialEncoding
 
 LEAST = 256
-"""So many characters are encoded at least at a time."""
+"""Least number of characters to encode at a time."""
 SHARE = 16
-"""And at least so much of what is there (a sixteenth): each time the keys of all that is there are copied, and so this
-work stays in proportion to the text."""
+"""And the least share (a sixteenth) of the text so far. Each time, the keys of the text so far are copied, so this
+keeps the work in proportion to the text."""
 
 
 class Streamed:
-    """One such message; `Game.streamed` makes it. `id` is that of the message once the stream is closed, and None
-    before."""
+    """A message that comes in pieces. `Game.streamed` makes it.
+
+    Attributes:
+        id: The id of the message, once the stream is closed. None before.
+    """
 
     def __init__(self, messages: Messages, told: KnownTextMessage, game: int, ahead: bool) -> None:
         self._messages = messages
@@ -44,12 +47,19 @@ class Streamed:
 
     @property
     def text(self) -> str:
-        """What was written so far."""
+        """The text that was written so far."""
         return "".join(self._pieces)
 
     async def write(self, piece: str) -> None:
-        """Add a piece of text. Waits for an engine step where enough has come to be encoded, never for anybody to read
-        it. `RequestError`: it is no text; `ScenarioError`: the stream is closed."""
+        """Add a piece of text. It may wait for an engine step, but never for a reader.
+
+        Args:
+            piece: The text.
+
+        Raises:
+            RequestError: `piece` is not text.
+            ScenarioError: The stream is closed.
+        """
         await anyio.lowlevel.checkpoint()
         if self._closed:
             raise ScenarioError("the stream of a message is closed; write within its `async with`")
@@ -60,8 +70,14 @@ class Streamed:
             await self._encode()
 
     async def close(self) -> str:
-        """Let the message out, for all of its audience, and encode what is left of it; returns its id. Raises what
-        `Game.announce` raises."""
+        """Let the message out for its whole audience, and encode what is left of it. `Game.streamed` calls it.
+
+        Returns:
+            The id of the message.
+
+        Raises:
+            ContextOverflow: The text does not fit the model's context.
+        """
         self._closed = True
         begun = None if self._begun is None else PartialEncoding(self._begun, self._tokens, self._fed)
         self.id = self._messages.put(self._told._replace(text=self.text, begun=begun))

@@ -1,6 +1,6 @@
-"""Calls of tools in one game: each is on record before it runs and after; one that was begun before, and of which
-nobody knows what came of it, is not made again unless somebody says so.
+"""Tool calls of one game: each is on record before it runs and after.
 
+An earlier call whose result is unknown is not repeated unless the user asks for it, because it may have had effects.
 Does not know: who may read what, how a model writes a call.
 """
 
@@ -24,8 +24,7 @@ SKIPPED = "this call was begun before and broken off. Nobody knows whether it wa
 
 
 class ToolCallAttempt(NamedTuple):
-    """A call that is to be made: of which tool, with which arguments, by which message of whom; how the tool is used,
-    and whether the call is a release."""
+    """A tool call that is to be made: its tool, arguments, message, author and use, and whether it is a release."""
 
     tool: Tool
     arguments: str
@@ -36,8 +35,10 @@ class ToolCallAttempt(NamedTuple):
 
 
 class ToolCalls:
-    """Those of game `index`. `sink` puts on record what it is told before it returns, or, where there is a `confirmed`,
-    before that has."""
+    """The tool calls of game `index`.
+
+    `sink` puts events on record before it returns or, if there is a `confirmed`, before that returns.
+    """
 
     def __init__(
         self,
@@ -54,13 +55,15 @@ class ToolCalls:
         self._confirmed = confirmed
 
     async def wait(self, author: str) -> None:
-        """Wait to be cancelled, as the agent's call was that is on record. Raises as `make`."""
+        """Wait to be cancelled, as the recorded call was. Raises as `make`."""
         with self._meter.deadline(author):
             await anyio.sleep_forever()
 
     async def make(self, making: ToolCallAttempt) -> Returned:
-        """Make a call, within the seconds of its agent and of the game. Raises what ends the game: `LimitReached`, and
-        errors of the tool that are none of this one call."""
+        """Make a call within the time limits of its agent and of the game.
+
+        Raises what ends the game: `LimitReached`, and errors of the tool that do not concern this one call.
+        """
         if self._recorded.skips(making.id):
             return running.failed("skipped", SKIPPED)
         tool, attempt = making.tool, self._recorded.attempt

@@ -1,8 +1,8 @@
-"""What an agent says where it may call tools first: calls, their results, and then the text.
+"""A turn of an agent that may call tools: calls, their results, and then the text.
 
-Each call is a message of the agent's own that nobody else may read, under a grammar that only the tools' schemas fit.
-Each result is a message of no agent. Where the template has a marker for calls, what the agent says begins with it or
-not; else the agent chooses first. Does not know: how a call runs, where tools come from.
+Each call is a message that only the agent may read, constrained to the schemas of the tools. Each result is a message
+of no agent. If the chat template marks calls, the agent's text begins with the mark or not; otherwise the agent chooses
+first. Does not know: how a call runs, where tools come from.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class OfferedTools(NamedTuple):
     listing: str
 
     def forms(self, named: str | None) -> tuple[AnswerForm, ...]:
-        """The ways to write one call."""
+        """Return the ways to write one call."""
         return self.writer.forms([tool.form for tool in self.tools.values()], named)
 
 
 class PendingResult(NamedTuple):
-    """A result that is to come: of which call and tool, who will read it, and what it may tell them."""
+    """A result that is to come: its call and tool, who will read it, and what it may tell them."""
 
     call: str
     use: ToolUse
@@ -62,7 +62,7 @@ class PendingResult(NamedTuple):
 
 @dataclass
 class ToolTurns:
-    """Those of the agents of one game."""
+    """The turns with tools of the agents of one game."""
 
     turns: Turns
     messages: Messages
@@ -71,7 +71,7 @@ class ToolTurns:
     listed: dict[tuple[object, ...], str] = field(default_factory=dict)
 
     async def speak(self, agent: Agent, asked: Utterance) -> Message:
-        """Calls of an agent with their results, and then the text that it says; see `Agent.say`. People call none."""
+        """Make calls of an agent with their results, and then its text; see `Agent.say`. People call no tools."""
         assert asked.tools is not None
         if self.turns.is_typed(agent):
             return await self.turns.speak(agent, asked)
@@ -88,8 +88,10 @@ class ToolTurns:
             return await _Talk(self, speech, offer, wish).play()
 
     def _offer(self, author: str, speech: Speech, tools: Mapping[str, Tool]) -> OfferedTools:
-        """The tools, listed in a message that everybody may read who learns of arguments, and that nobody's view shows:
-        it is put before its agent where it may call them."""
+        """Return the tools, listed in a message that is put before the agent and that no view shows.
+
+        Everybody who learns the arguments of a tool may read that message.
+        """
         writer = speech.model.frames.framing.tools
         text, ids = writer.listing([tool.form for tool in tools.values()], "" if writer.auto else WHICH)
         key = author, speech.model.choreographer.name, ids, text
@@ -111,7 +113,7 @@ class ToolTurns:
         return self.messages.audience(author, frozenset().union(*names))
 
     def _with(self, listing: str, reads: ReadSet) -> ReadSet:
-        """The read set with the listing in it, after the system prompts that it begins with."""
+        """Return the read set with the listing in it, after the system prompts that it begins with."""
         place = 0
         while place < len(reads.reads) and self.messages.drafts[reads.reads[place].id].metadata.role == "system":
             place += 1
@@ -134,7 +136,7 @@ class _Talk:
         self._own = Audience(frozenset({speech.author}))
 
     async def play(self) -> Message:
-        """Calls, until a text, or until there were as many as may be."""
+        """Make calls until there is a text, or until their maximum number."""
         choice = self._wish.choice
         for number in range(self._wish.most):
             asked = number == 0 and choice != "auto"
@@ -145,12 +147,12 @@ class _Talk:
         return await self._game.turns.say(self._speech)
 
     def _again(self) -> None:
-        """Coins of the agent's next turn."""
+        """Take the seed of the agent's next turn."""
         turns, options = self._game.turns, self._speech.asked.sampling
         self._speech = self._speech._replace(options=turns.sampling(self._author, options))
 
     async def _wants_call(self) -> bool:
-        """Whether the agent calls next: what it would say is begun, with the coins of what it then says."""
+        """Return whether the agent calls next: its text is begun, with the seed of what it then says."""
         writer = self._offer.writer
         if writer.auto and self._speech.port is None:
             begun = await self._private(peek=True, max_tokens=self._opening())
@@ -160,7 +162,7 @@ class _Talk:
         return chosen.text == CALL
 
     def _opening(self) -> int:
-        """How many tokens the opening of a call takes."""
+        """Return how many tokens the opening of a call takes."""
         content, opening = self._speech.model.frames.framing.content, self._offer.writer.opening
         lead = self._offer.forms(None)[0].lead
         ways = (size for size in range(1, len(lead) + 1) if opening in content.decode(lead[:size]))
@@ -169,7 +171,7 @@ class _Talk:
     async def _private(
         self, forms: tuple[AnswerForm, ...] = (), peek: bool = False, hidden: bool = True, **options: Any
     ) -> Message:
-        """Say something that nobody else may read, and, where it is `hidden`, no later message is made over either."""
+        """Generate a message that nobody else may read. If it is `hidden`, no later message reads it either."""
         speech = self._speech
         only = {"choices": None, "json_schema": None, "stop": (), "stop_token_ids": ()} | options
         sampling = speech.options.model_copy(update=only)
@@ -189,7 +191,7 @@ class _Talk:
         return known
 
     async def _call(self, named: str | None) -> None:
-        """One call, and its result, both read by what the agent says next."""
+        """Make one call, and its result. What the agent says next reads both."""
         if self._speech.port is not None and named is None and len(self._offer.tools) > 1:
             named = (await self._private(choices=tuple(self._offer.tools))).text  # servers take one object, not several
             self._again()
@@ -212,7 +214,7 @@ class _Talk:
         self._follow(await self._result(tool, call, PendingResult(said.id, use, to, charge)))
 
     def _read(self, said: Message) -> tuple[str, tuple[ToolCall, ...], ToolCall]:
-        """What was said before the calls, all of them, and the one that is made. Each has an id."""
+        """Return the text before the calls, all calls, and the one that is made. Each has an id."""
         before, written = self._offer.writer.read(said.text)
         calls = tuple(
             call._replace(id=call.id or made_up_id(f"{said.id} {place}")) for place, call in enumerate(written)
@@ -223,14 +225,16 @@ class _Talk:
         return before, calls, known
 
     def _follow(self, id: str) -> None:
-        """What the agent says from now on is made over that message too."""
+        """Let what the agent says from now on read that message too."""
         reads = self._speech.reads
         more = reads._replace(reads=(*reads.reads, Read(id, reads.new_at)), new_at=None)
         self._speech = self._speech._replace(reads=more)
 
     async def _result(self, tool: Tool, call: ToolCall, come: PendingResult) -> str:
-        """The message with the result of a call: the recorded one, or that of a call that is made now. Cancelled: its
-        agent reads a result that says so before it next reads the call."""
+        """Return the message with the result of a call: the recorded one, or that of a call that is made now.
+
+        If the call is cancelled, the agent reads a result that says so before it next reads the call.
+        """
         messages, writer, of = self._game.messages, self._offer.writer, f"{come.call}.result"
         release, text = self._speech.asked.release, failed("cancelled", CANCELLED).text
         cancelled, ids = writer.result(text, call.id, tool.name)
@@ -258,7 +262,7 @@ class _Talk:
     def _saying(
         self, told: KnownTextMessage, to: Audience, written: tuple[str, tuple[int, ...] | None]
     ) -> KnownTextMessage:
-        """A result that is told with these words."""
+        """Return a result with these words."""
         text, ids, said = *written, told.said
         if said is not None:
             said = said._replace(text=self._offer.writer.returned(text, said.call_id, said.name or ""))
@@ -266,5 +270,5 @@ class _Talk:
 
 
 def _plain(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema without what only our own compiler reads."""
+    """Return a schema without keywords that only our own compiler reads."""
     return {key: value for key, value in json.loads(json.dumps(schema)).items() if not key.startswith("x-")}

@@ -1,7 +1,7 @@
-"""The tools of one game: those that agents were given, and those of servers, which are connected when an agent first
-needs them and let go when the game is over.
+"""The tools of one game: those that agents were given, and those of servers.
 
-Each connection has a task of its own, which enters and leaves it. Does not know: what a tool does, how it is called.
+A server is connected when an agent first needs it, and disconnected when the game is over. Each connection has a task
+of its own, which enters and leaves it. Does not know: what a tool does, how it is called.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LEAVING = 5.0
 
 
 class Connection:
-    """One to a server of tools, for one agent or for all of a game."""
+    """A connection to a server of tools, for one agent or for all agents of a game."""
 
     def __init__(self, toolset: Toolset, agent: str) -> None:
         self._toolset, self._agent = toolset, agent
@@ -30,7 +30,7 @@ class Connection:
         self._error: Exception | None = None
 
     async def keep(self) -> None:
-        """Connect, and stay so until `leave`. Raises nothing: whoever needs its tools is told."""
+        """Connect, and stay connected until `leave`. Raises nothing: whoever needs its tools gets the error."""
         try:
             async with self._toolset.connected(self._agent) as tools:
                 self._tools = tools
@@ -42,7 +42,7 @@ class Connection:
             self._ready.set()
 
     async def tools(self) -> Sequence[Tool]:
-        """Its tools. `ToolFailed`: the server cannot be had, or is gone."""
+        """Return its tools. Raises `ToolFailed` if the server is not available, or is gone."""
         await self._ready.wait()
         if isinstance(self._error, AgentchoError):
             raise self._error
@@ -51,12 +51,12 @@ class Connection:
         return self._tools
 
     def leave(self) -> None:
-        """Let go of the server."""
+        """Disconnect from the server."""
         self._over.set()
 
 
 class Toolbox:
-    """An async context manager; within it agents have their tools."""
+    """An async context manager within which agents have their tools."""
 
     def __init__(self) -> None:
         self._connections: dict[tuple[int, str | None], Connection] = {}
@@ -77,8 +77,10 @@ class Toolbox:
         await self._group.__aexit__(None, None, None)
 
     async def tools(self, agent: str, given: Sequence[Tool | Toolset]) -> dict[str, Tool]:
-        """The tools that an agent may call, by name. `RequestError`: one is none, or two have one name; `ToolFailed`: a
-        server of some cannot be had."""
+        """Return the tools that an agent may call, by name.
+
+        Raises `RequestError` if one is not a tool, or two have one name, and `ToolFailed` if a server is not available.
+        """
         found: dict[str, Tool] = {}
         for each in given:
             for tool in [each] if isinstance(each, Tool) else await self._of(agent, each):

@@ -1,6 +1,7 @@
-"""One turn of an agent: from what a verb asks for, over its read set, to the finished message.
+"""One turn of an agent: from the request of a verb, over its read set, to the finished message.
 
-Does not know: scenarios, how games end, where a record lies.
+All verbs that generate text end here, so that each is checked and counted in the same way. Does not know: scenarios,
+how games end, where a record is.
 """
 
 from __future__ import annotations
@@ -42,8 +43,10 @@ Forced = Mapping[str, tuple[int, ...]]
 
 
 class TurnParts(NamedTuple):
-    """What of a game its turns are made of. `sink` hears events, `flush` is as in `Game`. `seats`: its people, `words`:
-    its rule for words, if any."""
+    """The parts of a game that its turns use.
+
+    `sink` receives events, `flush` is as in `Game`, `seats` are its people, and `words` is its rule for words, if any.
+    """
 
     messages: Messages
     models: GameModels
@@ -57,8 +60,11 @@ class TurnParts(NamedTuple):
 
 
 class Speech(NamedTuple):
-    """One message that is about to be sampled. `port` None: the model is loaded here. `forms` as in
-    `Decode`. `shares`: who may read it may read the thought before it."""
+    """One message that is about to be sampled.
+
+    `port` is None if the model is loaded here. `forms` is as in `Decode`. `shares` tells whether its readers may read
+    the thought before it.
+    """
 
     author: str
     asked: Utterance
@@ -73,7 +79,7 @@ class Speech(NamedTuple):
 
 
 class Turns:
-    """Those of the agents of game `index`. `seed` and `forced` as in `Game`."""
+    """The turns of the agents of game `index`. `seed` and `forced` are as in `Game`."""
 
     def __init__(self, index: int, seed: int, config: RunConfig, parts: TurnParts, forced: Forced) -> None:
         self._index = index
@@ -93,12 +99,15 @@ class Turns:
         self._seats = parts.seats
 
     async def speak(self, agent: Agent, asked: Utterance) -> Message:
-        """One message of an agent, from its view to the transcript; see `Agent`."""
+        """Generate one message of an agent, from its view to the transcript; see `Agent`."""
         async with self._messages.rounds.act():
             return await self.say(self.begin(agent, asked))
 
     def begin(self, agent: Agent, asked: Utterance) -> Speech:
-        """What an agent is about to say, and over what, its prompt already said. Views are asked for here."""
+        """Return what an agent is about to say and what it reads. Its prompt is out then.
+
+        The view is asked here.
+        """
         messages = self._messages
         author, header = messages.roster.member(agent), value_checks.checked_text(asked.header, "the header")
         prompt = None if asked.prompt is None else value_checks.checked_text(asked.prompt, "the prompt")
@@ -130,7 +139,7 @@ class Turns:
         return speech._replace(reads=reads)
 
     async def say(self, speech: Speech) -> Message:
-        """One message, from its read set to the transcript. The caller has an act of the rounds around it."""
+        """Generate one message, from its read set to the transcript. The caller has an act of the rounds around it."""
         messages, (author, asked, model, port, spoken_to, reads, options, *_) = self._messages, speech
         charge = None if self._words is None else self._words.charge(self._saying(speech))
         retold = charge is not None and charge.schema is not None
@@ -165,8 +174,10 @@ class Turns:
         return messages.taint.track(said, value=_value(asked, options, said))
 
     def permit(self, speech: Speech, prompt: str | None = None) -> None:
-        """Ask the rule for words, if there is one, before anything is said, a private `prompt` neither. `LeakageError`:
-        it must not be; that was no turn."""
+        """Ask the rule for words, if there is one, before anything is said, even a private `prompt`.
+
+        Raises `LeakageError` if the message must not be said. That was no turn then.
+        """
         if self._words is None:
             return
         saying = self._saying(speech)
@@ -180,12 +191,15 @@ class Turns:
             raise
 
     def charge_result(self, speech: Speech) -> Charge | None:
-        """What the result of a call that was made over these reads may tell `speech.to`, which may be anything: a tool
-        can say again what it was given. `LeakageError`: it must not, and the call is not to be made."""
+        """Return what the result of a call over these reads may tell `speech.to`.
+
+        That may be anything, because a tool can repeat what it was given. Raises `LeakageError` if the call must not be
+        made.
+        """
         return None if self._words is None else self._words.charge(self._saying(speech)._replace(result=True))
 
     def _saying(self, speech: Speech) -> PlannedDisclosure:
-        """What the rule is asked of. A person who plays an agent does not forget what it has been shown."""
+        """Return what the rule is asked about. A person who plays an agent does not forget what it has been shown."""
         author, release = speech.author, speech.asked.release
         return PlannedDisclosure(
             author=author,
@@ -198,14 +212,17 @@ class Turns:
         )
 
     def _shown(self, author: str) -> tuple[str, ...]:
-        """What the person who plays an agent has been shown; of a model nothing."""
+        """Return what the person who plays an agent has been shown. Nothing for a model."""
         if self._seats is None or author not in self._seats:
             return ()
         return tuple(message.id for message in self._messages.readable(author))
 
     def _retold(self, draft: Draft, charge: Charge, to: Audience, model: GameModel) -> Message | None:
-        """JSON that was sampled in private, put before its audience as a message of known text, in its one spelling:
-        how it was spelled tells nothing. `AnswerInvalid`: it is none of the values that were charged."""
+        """Put JSON that was sampled in private before its audience as a message of known text, in one canonical
+        spelling.
+
+        How it was spelled then tells nothing. Raises `AnswerInvalid` if it is none of the values that were charged.
+        """
         said, author = draft.message, draft.metadata.author
         assert said is not None
         assert author is not None
@@ -228,17 +245,20 @@ class Turns:
         return self._messages.drafts[self._messages.put(told)].message
 
     def is_typed(self, agent: Agent) -> bool:
-        """Whether a person plays an agent."""
+        """Return whether a person plays an agent."""
         return self._seats is not None and self._messages.roster.member(agent) in self._seats
 
     def model(self, author: str, agent: Agent) -> GameModel:
-        """The model that an agent speaks through in its next turn, or at what it tells before that."""
+        """Return the model that an agent speaks through in its next turn, or for what it tells before that."""
         if agent.model is None:
             return self._models.own
         return self._models.chosen(author, agent.model, self._taken.get(author, -1) + 1)
 
     async def _type(self, seats: Seats, speech: Speech, draft: Draft) -> None:
-        """Let a person give the words of a message, unless they are known. On record before anybody else sees them."""
+        """Let a person give the words of a message, unless they are known.
+
+        They are on record before anybody else sees them.
+        """
         id, recorded = draft.metadata.id, self._messages.recorded
         said = recorded.human(id)
         draft.human = said is None or said
@@ -292,7 +312,7 @@ class Turns:
             await turn.run(model.choreographer, order, SchedulingPriority(str(self._index), priority))
 
     def _known(self, draft: Draft, model: GameModel) -> tuple[tuple[int, ...] | None, bool]:
-        """The ids that a message is to say, if they are known, and whether there may be a thought in them."""
+        """Return the ids that a message is to say, if they are known, and whether they may contain a thought."""
         id, recorded = draft.metadata.id, self._messages.recorded
         if draft.typed is not None:
             return tuple(model.frames.framing.content.encode(draft.typed)), False
@@ -306,7 +326,7 @@ class Turns:
         return forced, forced is None
 
     def _publish(self, thought: Draft | None, draft: Draft, branch: Branch | None) -> None:
-        """A message is out, after its thought."""
+        """Let a message out, after its thought."""
         rounds = self._messages.rounds
         if thought is not None:
             rounds.publish(thought.metadata, branch)
@@ -314,7 +334,10 @@ class Turns:
         rounds.publish(draft.metadata, branch)
 
     def _shares(self, author: str, agent: Agent) -> bool:
-        """Whether who may read what an agent says may read its thoughts. `RequestError`: it says what is no way."""
+        """Return whether readers of an agent's messages may read its thoughts.
+
+        Raises `RequestError` for a wrong value.
+        """
         wish = agent.shares_thoughts
         return (
             self._thoughts == "audience"
@@ -325,7 +348,7 @@ class Turns:
     async def _ask(
         self, port: TextPort, shares: bool, draft: Draft, sampling: Sampling, told: Listener, model: GameModel
     ) -> None:
-        """The same of a model behind an API."""
+        """Generate the message on a model behind an API."""
         id = draft.metadata.id
         branch = self._messages.rounds.branch
         sink = self._sink
@@ -351,7 +374,7 @@ class Turns:
             self._publish(turn.thought, draft, branch)
 
     def sampling(self, author: str, options: SamplingOptions) -> Sampling:
-        """The run's defaults, the call's own options, a coin seed of the author's own turn, its own tokens left."""
+        """Return the run's defaults with the call's options, a seed for the author's own turn, and its tokens left."""
         turn = self._taken.get(author, -1) + 1
         base = self._defaults | {"seed": coin_seed(self._seed, self._index, author, turn)}
         try:
@@ -366,7 +389,7 @@ class Turns:
 
 
 def _value(asked: Utterance, options: Sampling, said: Message) -> ReturnedValue | None:
-    """What the verb will return of a message; None: the message itself."""
+    """Return what the verb will return of a message, or None for the message itself."""
     if asked.labels:
         labels = dict(zip(options.choices or (), asked.labels, strict=False))
         return (labels.get(said.text, said.text),)
@@ -374,7 +397,10 @@ def _value(asked: Utterance, options: Sampling, said: Message) -> ReturnedValue 
 
 
 def coin_seed(seed: int, game: int, author: str, turn: int) -> int:
-    """The seed of one turn's coins, 63 bits: of the run's seed, the game's number, and who speaks for the how-manieth
-    time, and of nobody else's turns."""
+    """Return the seed of one turn, 63 bits.
+
+    It depends on the run's seed, the game's number, the author, and the number of the author's turn, and not on turns
+    of others.
+    """
     framed = f"{seed}/{game}/{len(author)}/{author}/{turn}".encode()
     return int.from_bytes(hashlib.blake2b(framed, digest_size=8, person=b"agentcho.turn").digest()) >> 1

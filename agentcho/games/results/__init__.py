@@ -1,1 +1,1 @@
-"""What was played, in hand: games, messages, tables. See `played`."""
+"""Results in Python: games, messages and tables. See `played`."""

@@ -1,12 +1,13 @@
-"""Tables by the C interface of Apache Arrow, as capsules: polars, pyarrow, pandas and others read them, and none is
-needed here. See https://arrow.apache.org/docs/format/CDataInterface.html.
+"""Tables through the C interface of Apache Arrow, as capsules that polars, pyarrow, pandas and others read.
 
-Whoever reads a table moves its structs out and calls the `release` of each one that it has moved, once, in any thread
-and long after the table is gone. So each struct has a reference of its own to all memory behind it, and gives it up in
-`release`. What is released twice is left alone, for its `release` is empty by then.
+No library is needed here. See https://arrow.apache.org/docs/format/CDataInterface.html.
 
-A capsule has no destructor: one of Python's would lose the error that is being raised while a reader gives up. `KEPT`
-has the capsules instead, with the struct that each one points to, until nobody else has the capsule.
+A reader of a table moves its structs out and calls the `release` of each one that it has moved, once, in any thread and
+long after the table is gone. Each struct therefore has its own reference to all memory behind it, and drops it in
+`release`. A second release does nothing, because `release` is empty by then.
+
+A capsule has no destructor, because a Python one would lose the error that is being raised while a reader gives up.
+`KEPT` holds the capsules instead, with the struct that each one points to, until nobody else has the capsule.
 
 Does not know: games, messages.
 """
@@ -30,7 +31,7 @@ NULLABLE, ROOM = 2, bytes(8)
 
 
 class Column(NamedTuple):
-    """A column of a table: its name, what its values are, and the values; None: there is none."""
+    """A column of a table: its name, the kind of its values, and the values, None where one is missing."""
 
     name: str
     kind: Kind
@@ -90,8 +91,10 @@ KEPT_LOCK = threading.Lock()
 
 
 def stream(columns: Sequence[Column]) -> object:
-    """A capsule named "arrow_array_stream": the columns, which are equally long, as one batch, or none of an empty
-    table. `OverflowError`: a whole number needs more than 64 bits."""
+    """Return a capsule named "arrow_array_stream": the columns as one batch, or no batch for an empty table.
+
+    Raises `OverflowError` if a whole number needs more than 64 bits.
+    """
     made = _struct(columns)
     given = Stream(*map(_address, (_GET_SCHEMA, _GET_NEXT, _LAST_ERROR)))
     _own(given, _Batches(columns, made), _RELEASE_STREAM)
@@ -99,7 +102,7 @@ def stream(columns: Sequence[Column]) -> object:
 
 
 def schema(columns: Sequence[Column]) -> object:
-    """A capsule named "arrow_schema": the names and types of the columns."""
+    """Return a capsule named "arrow_schema": the names and types of the columns."""
     return _capsule(_table_schema(columns), SCHEMA)
 
 
@@ -123,7 +126,7 @@ def _own(struct: Any, owner: object, release: Any) -> None:
 
 
 def _released(kind: type[ctypes.Structure]) -> Callable[[int], None]:
-    """The `release` of a kind of struct. Names of this module may be gone when it is called."""
+    """Return the `release` of a kind of struct. Names of this module may be gone when it is called."""
     struct_of = kind.from_address
     cast = ctypes.cast
     drop = pythonapi.Py_DecRef
@@ -149,7 +152,7 @@ def _release_now(struct: Any) -> None:
 
 
 def _move(struct: Any, to: int) -> None:
-    """Give a struct away: its bytes go to `to`, and the one here counts as released."""
+    """Move a struct: its bytes go to `to`, and the one here counts as released."""
     ctypes.memmove(to, ctypes.addressof(struct), ctypes.sizeof(struct))
     struct.release = None
 
@@ -170,7 +173,7 @@ def _get_next(stream: int, out: int) -> int:
 
 
 def _for_ever(callback: Any) -> Any:
-    """A function that C may call for as long as the process lives."""
+    """Return a function that C may call for as long as the process lives."""
     pythonapi.Py_IncRef(py_object(callback))
     return callback
 
@@ -245,7 +248,7 @@ def _texts(values: Sequence[str | None], missing: int, first: bytes | None) -> A
 
 
 def encoded(text: str) -> bytes:
-    """A text in UTF-8, which has no half pairs of surrogates: U+FFFD stands for each."""
+    """Return a text in UTF-8, with U+FFFD for each lone surrogate."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -257,7 +260,7 @@ def _offsets(lengths: Iterable[int]) -> array[int]:
 
 
 def _bits(values: Sequence[Any]) -> bytes:
-    """A bit a value, the first in the lowest of the first byte."""
+    """Return one bit per value, the first in the lowest bit of the first byte."""
     found = bytearray((len(values) + 7) // 8)
     for place, value in enumerate(values):
         if value:

@@ -1,7 +1,7 @@
-"""The messages of a run: read from its record when somebody asks for them, or kept while it is played without one.
+"""The messages of a run: read from its record on demand, or kept in memory while a run without a record is played.
 
-What is kept is what was said and what it cost; the encodings, which an audit needs, are on record alone.
-Does not know: who asks.
+What is kept is what was said and what it cost. Encodings, which an audit needs, are only in records. Does not know: who
+asks.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Games = Mapping[int, list[TranscriptEntry]]
 
 
 class MessageSource(Protocol):
-    """What has the messages of a run."""
+    """Something that has the messages of a run."""
 
     @property
     def games(self) -> Games:
-        """All of them, worked out once. `RecordBroken`: the record is damaged."""
+        """All messages, read once. Raises `RecordBroken` if the record is damaged."""
 
     @property
     def cast(self) -> frozenset[str]:
@@ -35,7 +35,7 @@ class MessageSource(Protocol):
 
 
 class RecordedMessages:
-    """Those of a record, as it is now; it is read once."""
+    """The messages of a record as it is now. It is read once."""
 
     def __init__(self, run: SavedRun) -> None:
         self._run = run
@@ -50,8 +50,10 @@ class RecordedMessages:
 
 
 class LiveMessages:
-    """Those of a run that has no record: a sink of its events, which hands each one on to another `sink`. They are
-    asked for once the run is over."""
+    """The messages of a run without a record, as a sink of its events that passes each one on to another `sink`.
+
+    They are asked for once the run is over.
+    """
 
     def __init__(self, most: int = MOST) -> None:
         self.sink: Sink | None = None
@@ -98,7 +100,10 @@ def _slim(entry: TranscriptEntry) -> TranscriptEntry:
 
 
 def named(cast: Iterable[str], games: Games) -> frozenset[str]:
-    """The names of agents: of the cast, of authors, of readers. The cast of a run that is not over is not on record."""
+    """Return the names of agents: of the cast, of authors and of readers.
+
+    The cast of a run that is not over is not on record.
+    """
     found = set(cast)
     for entry in (entry for said in games.values() for entry in said):
         found |= {*filter(None, [entry.message.author]), *(entry.message.audience.members or ())}

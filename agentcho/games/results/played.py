@@ -1,6 +1,7 @@
-"""What was played: a run, its games, and what was said in them, as it was played or as its record has it.
+"""The results of a run: its games and their messages, in memory or read from a record.
 
-Does not know: how games are played, the terminal.
+Programs and notebooks read results here in one form, however the run was played. Does not know: how games are played,
+the terminal.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ Status = Literal["running", "done", "interrupted", "failed", "died"]
 
 
 class Selected(NamedTuple):
-    """Which messages are asked for: those of one author, those that one agent may read, unfinished ones too."""
+    """A selection of messages: those of one author, those that one agent may read, or unfinished ones too."""
 
     agent: str | None = None
     readable_by: str | None = None
     unfinished: bool = False
 
     def of(self, said: MessageSource, number: int | None = None) -> list[TranscriptEntry]:
-        """Those of all games, or of one. `AudienceError`: there is no agent of that name."""
+        """Return the selected messages of all games, or of one. Raises `AudienceError` if no agent has that name."""
         games = said.games
         for name in filter(None, (self.agent, self.readable_by)):
             if name not in (cast := said.cast):
@@ -66,10 +67,16 @@ def _all(games: Mapping[int, list[TranscriptEntry]]) -> Iterator[TranscriptEntry
 class PlayedGame:
     """One game that is over.
 
-    `scores` are what the scenario made of its `outcome` (None: the game ended early, and `ended` says by which limit or
-    error; `error` and `traceback` are those of an error, and `where` is the line of your code that it came through, if
-    it came through one). `seconds` is how long it took. `raced`: the order of its
-    messages depended on which of several decodes ended first.
+    Attributes:
+        number: Number of the game in its run, from 0.
+        scores: Numbers that the scenario's `score` and `provenance` returned, by name.
+        outcome: The scenario's outcome as JSON values. None if the game ended early.
+        ended: The limit or the error that ended the game early. None if it did not.
+        seconds: How long the game took, in seconds.
+        error: Class and message of the error that ended the game. None if there was none.
+        traceback: Traceback of that error. None if there was none.
+        where: The line of your code that the error came through. None if it came through none.
+        raced: Whether the order of the messages depended on which of several decodes ended first.
     """
 
     number: int
@@ -85,17 +92,32 @@ class PlayedGame:
 
     @property
     def usage(self) -> GameUsage:
-        """What its messages took."""
+        """Token counts of all messages of the game, unfinished ones included.
+
+        It has `messages`, `encoded`, `reused` and `sampled`, and for models behind APIs `sent`, `cached`, `requests`
+        and `price`.
+        """
         return usage_of(self._said.games.get(self.number, []))
 
     def messages(
         self, agent: str | None = None, readable_by: str | None = None, unfinished: bool = False
     ) -> tuple[Message, ...]:
-        """Its messages, in the order in which they ended: all, those that `agent` said, those whose audience has the
-        agent `readable_by`, each with those of its `parents` that this agent may know of. `unfinished`: those too that
-        were cancelled or failed, which no call read.
+        """Return messages of the game, in the order in which they ended.
 
-        They are read from the record when they are first asked for. `AudienceError`: there is no agent of that name.
+        They are read from the record when they are first asked for.
+
+        Args:
+            agent: Only messages of this author. None for all authors.
+            readable_by: Only messages whose audience has this agent, each with those of its `parents` that the agent
+                may know of. None for all.
+            unfinished: Whether to include messages that were cancelled or failed, which no call read.
+
+        Returns:
+            The messages.
+
+        Raises:
+            AudienceError: No agent has that name.
+            RecordBroken: The record is damaged.
         """
         return tuple(each.message for each in Selected(agent, readable_by, unfinished).of(self._said, self.number))
 
@@ -115,14 +137,20 @@ class PlayedGame:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Played:
-    """A run, played just now or read from its record.
+    """A run that was played just now, or read from its record.
 
-    `games` are those that are over, by number. `status` says how the run ended; "running" while somebody plays it,
-    "died" where nobody does and nobody said how it ended. `record` is its folder, if it has one. `steps` counts the
-    engines' forwards while it was played, those for other runs on the same engine among them (None: the record does not
-    know).
-    `exceptions` are those that ended games just now, as they were raised, by game: a record has their words alone.
-    `model` is that of the engine that it was played on.
+    Attributes:
+        scenario: Name of the scenario.
+        options: Options of the scenario.
+        config: Configuration of the run.
+        status: "done", "failed" or "interrupted"; "running" while a process plays the run; "died" if no process does
+            and none said how it ended.
+        games: The games that are over, by number.
+        record: Folder of the record. None if there is none.
+        steps: Forward passes of the engines while the run was played, other runs on the same engine included. None if
+            it was read from a record.
+        exceptions: The exceptions that ended games of a run played just now, by game. A record keeps only their text.
+        model: The model of the engine that the run was played on. None if it is not known.
     """
 
     scenario: str
@@ -138,26 +166,44 @@ class Played:
 
     @property
     def id(self) -> str | None:
-        """The run's id: the name of its folder."""
+        """The id of the run, which is the name of its folder. None if it has no record."""
         return None if self.record is None else self.record.name
 
     @property
     def interrupted(self) -> bool:
-        """Whether it was stopped before all games were over."""
+        """Whether the run was stopped before all games were over."""
         return self.status == "interrupted"
 
     @property
     def errors(self) -> dict[int, str]:
-        """The errors that ended games, by number: the line of your code, if it came through one, class and words."""
+        """The errors that ended games, by number. Each has the line of your code if there is one, class and message."""
         return {game.number: _lined(game) for game in self.games if game.error is not None}
 
     def check(self) -> None:
-        """`GamesFailed`, which lists them, where errors ended games."""
+        """Raise an error if errors ended games.
+
+        Raises:
+            GamesFailed: Errors ended games. It lists them.
+
+        Example::
+
+            agentcho.run("debate", games=100).check()
+        """
         if self.errors:
             raise GamesFailed(self.errors, len(self.config.numbers), self.record)
 
     def game(self, number: int) -> PlayedGame:
-        """The game of that number. `ConfigError`: it is not over, or there is none."""
+        """Return one game.
+
+        Args:
+            number: Number of the game in the run, from 0.
+
+        Returns:
+            The game.
+
+        Raises:
+            ConfigError: There is no such game, or it is not over.
+        """
         found = next((game for game in self.games if game.number == number), None)
         if found is None:
             raise ConfigError(f"game {number} is not over, or not of this run, which has {len(self.games)} that are")
@@ -166,7 +212,21 @@ class Played:
     def messages(
         self, agent: str | None = None, readable_by: str | None = None, unfinished: bool = False
     ) -> tuple[Message, ...]:
-        """The messages of all games, also of those that are not over: see `PlayedGame.messages`."""
+        """Return messages of all games, those that are not over included.
+
+        Args:
+            agent: Only messages of this author. None for all authors.
+            readable_by: Only messages whose audience has this agent, each with those of its `parents` that the agent
+                may know of. None for all.
+            unfinished: Whether to include messages that were cancelled or failed, which no call read.
+
+        Returns:
+            The messages.
+
+        Raises:
+            AudienceError: No agent has that name.
+            RecordBroken: The record is damaged.
+        """
         return tuple(each.message for each in Selected(agent, readable_by, unfinished).of(self._said))
 
     def table(
@@ -177,9 +237,26 @@ class Played:
         readable_by: str | None = None,
         unfinished: bool = False,
     ) -> Table:
-        """A row a game, with its scores, its outcome and what it took; or a row a message, chosen as by `messages`.
-        polars, pyarrow, pandas and others read it as it is. What a message took tells of what its author read: where
-        `readable_by` chooses, that is left out."""
+        """Return a table of games or of messages, which polars, pyarrow and pandas read as it is.
+
+        Args:
+            what: "games" for one row per game with its scores, outcome and costs; "messages" for one row per message.
+            agent: For messages: as in `messages`.
+            readable_by: For messages: as in `messages`. The table then has no costs, because they tell what the author
+                read.
+            unfinished: For messages: as in `messages`.
+
+        Returns:
+            The table.
+
+        Raises:
+            ConfigError: There is no such table, or messages are selected in the table of games.
+            AudienceError: No agent has that name.
+
+        Example::
+
+            frame = polars.DataFrame(played.table("messages", agent="ann"))
+        """
         chosen = Selected(agent, readable_by, unfinished)
         if what == "messages":
             return messages_table(chosen.of(self._said), leave_out=() if readable_by is None else COSTS)
@@ -252,7 +329,7 @@ def played_games(games: Iterable[GameOver], said: MessageSource) -> tuple[Played
 def from_record(
     run: SavedRun, steps: int | None = None, exceptions: Mapping[int, BaseException] | None = None
 ) -> Played:
-    """What a record has. `RecordBroken`: a line of its outcomes is damaged; its messages are not read yet."""
+    """Return the results in a record. Raises `RecordBroken` for a damaged outcome; messages are not read yet."""
     info, said = run.info, RecordedMessages(run)
     games = played_games(run.finished().values(), said)
     status: Any = run.status
@@ -270,7 +347,7 @@ def in_memory(
     exceptions: Mapping[int, BaseException] | None = None,
     model: str | None = None,
 ) -> Played:
-    """What a run without a record came to."""
+    """Return the results of a run without a record."""
     found, raised = played_games(games, said), exceptions or {}
     return Played(
         scenario=scenario,

@@ -1,7 +1,7 @@
-"""Results as they show themselves, in a terminal and in a notebook. What anybody said is escaped, and nothing in it can
-move a cursor, turn the direction of a line, or become markup.
+"""How results show themselves in a terminal and in a notebook.
 
-Does not know: what is shown.
+What anybody said is escaped: nothing in it can move a cursor, change the direction of a line, or become markup. Does
+not know: what is shown.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LEFT, RIGHT = ' style="text-align: left"', ' style="text-align: right"'
 
 
 def word(value: Any) -> str:
-    """A value in a cell, in one line; empty where there is none."""
+    """Return a value for a cell, in one line. Empty if there is none."""
     match value:
         case None:
             return ""
@@ -33,13 +33,13 @@ def word(value: Any) -> str:
 
 
 def short(value: Any) -> str:
-    """A value in a terminal's cell."""
+    """Return a value for a cell in a terminal."""
     told = word(value)
     return told if len(told) <= MOST_LETTERS else f"{told[: MOST_LETTERS - 1]}…"
 
 
 def text_table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Aligned columns, and how many rows there are."""
+    """Return aligned columns, and the number of rows."""
     lines = [[inline(head) for head in heads], *([short(value) for value in row] for row in rows[:MOST_ROWS])]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
@@ -47,7 +47,7 @@ def text_table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def html_table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """The same as a table of HTML."""
+    """Return the table in HTML."""
     head = "".join(f"<th{LEFT}>{_html(inline(each))}</th>" for each in heads)
     body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in rows[:MOST_ROWS])
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -55,14 +55,14 @@ def html_table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def html_facts(title: str, facts: Mapping[str, str]) -> str:
-    """A heading, and a line for each fact."""
+    """Return a heading and one line per fact, in HTML."""
     rows = ((_html(inline(name)), _html(visible(told))) for name, told in facts.items())
     lines = "".join(f"<tr><th{LEFT}>{name}</th><td{LEFT}>{told}</td></tr>" for name, told in rows)
     return f"<p><strong>{_html(inline(title))}</strong></p><table><tbody>{lines}</tbody></table>"
 
 
 def text_facts(title: str, facts: Mapping[str, str]) -> str:
-    """The same in a terminal."""
+    """Return a heading and one line per fact, for a terminal."""
     width = max(map(len, facts), default=0)
     return "\n".join([inline(title), *(f"  {name.ljust(width)}  {inline(told)}" for name, told in facts.items())])
 

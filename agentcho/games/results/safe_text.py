@@ -1,6 +1,6 @@
-"""Text of models made safe to show: nothing in it can move the cursor, recolour or reorder the terminal.
+"""Makes text of models safe to show.
 
-Does not know: rich, messages.
+Nothing in it can move the cursor, or recolour or reorder the terminal. Does not know: rich, messages.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A table of what was played: columns of one kind each, equally long, for data frames and for the eye.
+"""A table of results: typed columns of equal length, for data frames and for people.
 
-Does not know: what the columns are of.
+It needs no data frame library, and every library that reads Arrow can read it. Does not know: what the columns are of.
 """
 
 from __future__ import annotations
@@ -17,8 +17,17 @@ WHOLE = range(-(1 << 63), 1 << 63)
 
 
 class Table:
-    """Rows and columns. `polars.DataFrame(table)`, `pyarrow.table(table)`, `pandas.DataFrame.from_arrow(table)` and
-    whoever else reads the Arrow PyCapsule protocol take it as it is; `rows()` needs none of them."""
+    """A table of results.
+
+    `polars.DataFrame(table)`, `pyarrow.table(table)`, `pandas.DataFrame.from_arrow(table)` and anything else that reads
+    the Arrow PyCapsule protocol take it as it is. `rows` and `table["name"]` need no library.
+
+    Args:
+        columns: The columns, all of the same length.
+
+    Raises:
+        ValueError: The columns have different lengths.
+    """
 
     def __init__(self, columns: Sequence[Column]) -> None:
         if len({len(column.values) for column in columns}) > 1:
@@ -31,7 +40,7 @@ class Table:
         return tuple(column.name for column in self._columns)
 
     def __getitem__(self, name: str) -> list[Any]:
-        """The values of a column, None where there is none. `KeyError`: there is no such column."""
+        """Return the values of a column, None for missing ones. Raises `KeyError` if there is no such column."""
         for column in self._columns:
             if column.name == name:
                 return [*column.values]
@@ -41,18 +50,18 @@ class Table:
         return len(self._columns[0].values) if self._columns else 0
 
     def rows(self) -> list[dict[str, Any]]:
-        """A dict a row, by the names of the columns."""
+        """Return one dict per row, by the names of the columns."""
         return [dict(zip(self.columns, row, strict=True)) for row in self._rows()]
 
     def _rows(self) -> Iterator[tuple[Any, ...]]:
         return zip(*(column.values for column in self._columns), strict=True)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The table as an Arrow stream, in the types that it has: whoever asks for others casts them."""
+        """Return the table as an Arrow stream in its own types. A caller that requests other types casts them."""
         return arrow.stream(self._columns)
 
     def __arrow_c_schema__(self) -> object:
-        """The names and types of its columns, as an Arrow schema."""
+        """Return the names and types of the columns as an Arrow schema."""
         return arrow.schema(self._columns)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The tables of a run: a row a game, a row a message. Does not know: where these come from."""
+"""The tables of a run: one row per game, or one row per message. Does not know: where these come from."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ COSTS = "encoded", "reused", "first_token", "seconds"
 
 
 def games_table(games: Sequence[Row], usage: Mapping[int, GameUsage] | None = None) -> Table:
-    """A row a game: scores as `score.NAME`, the fields of outcomes as `outcome.NAME`; what it took where `usage` has
-    that."""
+    """Return one row per game, with scores as `score.NAME` and fields of outcomes as `outcome.NAME`.
+
+    Costs are included if `usage` has them.
+    """
     names = dict.fromkeys(name for game in games for name in game.scores)
     scores = [column(f"score.{name}", [number(game.scores.get(name)) for game in games], "number") for name in names]
     return Table(
@@ -63,8 +65,10 @@ def _usage(found: Sequence[GameUsage]) -> list[Column]:
 def messages_table(
     said: Sequence[TranscriptEntry], only: Sequence[str] | None = None, leave_out: Sequence[str] = ()
 ) -> Table:
-    """A row a message, in all columns, or in `only` these, or without some. `audience` has the names of its readers, or
-    "everyone" alone."""
+    """Return one row per message, in all columns, in `only` some, or without some.
+
+    `audience` has the names of its readers, or "everyone" alone.
+    """
     found = [each for each in _message_columns(said) if only is None or each.name in only]
     return Table([each for each in found if each.name not in leave_out])
 

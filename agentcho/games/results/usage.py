@@ -1,4 +1,4 @@
-"""What the messages of a game took. Does not know: encodings."""
+"""Token counts and costs of the messages of a game. Does not know: encodings."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ from agentcho.records.transcript import TranscriptEntry
 
 
 class GameUsage(NamedTuple):
-    """Sums over a game's messages, unfinished ones among them.
+    """Sums over the messages of a game, unfinished ones included.
 
-    `encoded`: tokens that were encoded, `reused`: tokens of context that were read from the store instead, `sampled`:
-    tokens that were generated. Of models behind APIs, as their servers report it (None: none did): tokens of prompts
-    `sent`, those of them that were `cached` there, `requests`, and the `price` at the prices that were given.
+    Attributes:
+        messages: Number of messages.
+        encoded: Tokens that were encoded.
+        reused: Tokens of context that were read from the store instead.
+        sampled: Tokens that were generated.
+        sent: Prompt tokens sent to models behind APIs, as their servers report them. None if none did.
+        cached: Those of them that were cached there. None if no server reported it.
+        requests: Requests to models behind APIs. None if there were none.
+        price: Price at the given prices. None if there are none.
     """
 
     messages: int
@@ -27,7 +33,7 @@ class GameUsage(NamedTuple):
 
 
 def usage_of(said: Sequence[TranscriptEntry]) -> GameUsage:
-    """Of the messages of one game."""
+    """Return the usage of the messages of one game."""
     spent = [entry.usage.spent for entry in said if entry.usage.spent is not None]
     return GameUsage(
         messages=len(said),
@@ -42,7 +48,7 @@ def usage_of(said: Sequence[TranscriptEntry]) -> GameUsage:
 
 
 def sampled(entry: TranscriptEntry) -> int:
-    """How many tokens of a message were generated."""
+    """Return how many tokens of a message were generated."""
     if entry.usage.spent is not None and entry.usage.spent.completion is not None:
         return entry.usage.spent.completion
     start, stop = entry.generated

@@ -1,1 +1,1 @@
-"""Runs of games: what is asked for, which models play, how games are recorded, resumed and replayed."""
+"""Runs of games: the request, the models, and how games are played, recorded, resumed and replayed."""

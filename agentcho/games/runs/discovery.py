@@ -1,6 +1,7 @@
-"""Finds scenarios and agents by name: a path, the working folder, entry points, the shipped ones, in that order.
+"""Finds scenarios and agents by name: a path, the working folder, entry points, then those that are shipped.
 
-Reads source files and executes nothing. Does not know: how a class is imported (see `library`), what it does.
+It reads source files and executes nothing, so that listing is safe and quick. Does not know: how a class is imported
+(see `library`), what it does.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Origin = Literal["path", "here", "entry point", "shipped"]
 
 
 class Found(NamedTuple):
-    """A class in a source file. `summary` is its docstring's first line; `module` its import name, if it has one."""
+    """A class in a source file. `summary` is its docstring's first line, `module` its import name, if it has one."""
 
     section: Section
     name: str
@@ -42,14 +43,14 @@ class Unreadable(NamedTuple):
 
 
 def shipped(section: Section) -> Path:
-    """The folder that came with the package: inside it in a wheel, beside it in a checkout."""
+    """Return the folder that came with the package: inside it in a wheel, beside it in a checkout."""
     package = Path(__file__).parents[2]
     inside = package / "_library" / section
     return inside if inside.is_dir() else package.parent / section
 
 
 def listing(section: Section) -> Iterator[Found | Unreadable]:
-    """Everything that can be named, in the order of the search, each file once. Executes nothing."""
+    """Return everything that can be named, in search order, each file once. Executes nothing."""
     seen = set()
     for path, origin, module in _files(section):
         if path.resolve() in seen:
@@ -73,13 +74,15 @@ def _files(section: Section) -> Iterator[tuple[Path, Origin, str | None]]:
 
 @lru_cache(maxsize=8)
 def _entries(section: Section, places: tuple[tuple[str, int], ...]) -> list[EntryPoint]:
-    """What packages bring that are installed in `places`, each with when it was changed: it goes through all that is
-    there, and is asked for again where something was installed or removed."""
+    """Return what packages installed in `places` provide; each place comes with the time of its last change.
+
+    This goes through everything there, and is asked again when something was installed or removed.
+    """
     return sorted(entry_points(group=f"agentcho.{section}"), key=lambda entry: entry.name)
 
 
 def _changed(place: str) -> int:
-    """When something was last put there or taken away; 0 where there is nothing."""
+    """Return when something was last added or removed there. 0 if there is nothing."""
     try:
         return os.stat(place or ".").st_mtime_ns
     except OSError:
@@ -91,7 +94,7 @@ def _sources(folder: Path) -> list[Path]:
 
 
 def _module_file(module: str) -> Path | None:
-    """The file of a module, without importing its parents."""
+    """Return the file of a module, without importing its parents."""
     first, *rest = module.split(".")
     spec = importlib.util.find_spec(first)
     if spec is None or not rest:
@@ -105,19 +108,24 @@ def _module_file(module: str) -> Path | None:
 
 
 def broken(path: Path, line: int | None, what: str) -> ScenarioError:
-    """A scenario's file does not parse, does not import, or defines no scenario."""
+    """Return the error for a scenario's file that does not parse, does not import, or defines no scenario."""
     return ScenarioError(f"{path}:{line}: {what}" if line else f"{path}: {what}")
 
 
 @lru_cache(maxsize=256)
 def parsed(source: bytes) -> ast.Module:
-    """What is written in a source file; the same one for the same bytes, and nobody changes it. `SyntaxError`,
-    `ValueError`: it cannot be parsed."""
+    """Return the syntax tree of a source file. The same bytes give the same tree, which nobody changes.
+
+    Raises `SyntaxError` or `ValueError` if it cannot be parsed.
+    """
     return ast.parse(source)
 
 
 def read(section: Section, path: Path, origin: Origin = "path", module: str | None = None) -> list[Found]:
-    """The scenarios or agents that a file defines, by its source alone. `ScenarioError` if it does not parse."""
+    """Return the scenarios or agents that a file defines, by its source.
+
+    Raises `ScenarioError` if it does not parse.
+    """
     try:
         tree = parsed(path.read_bytes())
     except SyntaxError as error:
@@ -168,9 +176,9 @@ def _first(docstring: str) -> str:
 
 
 def find(section: Section, name: str) -> Found:
-    """The first of that name, or what a path gives; `file.py:Class` where a file defines several.
+    """Return the first of that name, or what a path gives; `file.py:Class` if a file defines several.
 
-    Raises `ScenarioNotFound`, or `ScenarioError` where the file that was meant cannot be read.
+    Raises `ScenarioNotFound`, or `ScenarioError` if the file cannot be read.
     """
     path, cls = _path(name)
     if path.suffix == ".py":
@@ -188,7 +196,7 @@ def find(section: Section, name: str) -> Found:
 
 
 def from_anywhere(name: str) -> str:
-    """A name that means the same in every working folder: a path is made whole."""
+    """Return a name that means the same in every working folder: a path is made absolute."""
     path, cls = _path(name)
     if path.suffix != ".py" or not path.is_file():
         return name
@@ -196,13 +204,13 @@ def from_anywhere(name: str) -> str:
 
 
 def path_of(name: str) -> Path | None:
-    """The file that a name is the path of, there or not; None: it is the name of one in the library."""
+    """Return the file that a name is the path of, whether it exists or not. None for a library name."""
     path, _ = _path(name)
     return path if path.suffix == ".py" else None
 
 
 def _path(name: str) -> tuple[Path, str]:
-    """A name read as a path, and the class in its file that is meant, if one is said."""
+    """Return a name read as a path, and the class in its file, if one is named."""
     file, _, cls = name.partition(".py:")
     return (Path(f"{file}.py"), cls) if cls else (Path(name), "")
 
@@ -220,14 +228,19 @@ def _in_file(section: Section, path: Path, cls: str) -> Found:
 
 
 def place(found: Found) -> Path:
-    """Where a copy goes that nobody has said a folder for: to where it is found first, or, where the shipped ones
-    themselves are there, as in a clone, beside them."""
+    """Return the default folder of a copy: where it is found first.
+
+    In a clone, where the shipped ones themselves are there, it is a folder beside them.
+    """
     there = Path(found.section)
     return Path("mine") if there.resolve() == shipped(found.section).resolve() else there
 
 
 def copy(found: Found, folder: Path) -> Path:
-    """Copy the file of a scenario or agent into `folder`, made when missing. `ScenarioError`: never overwrites."""
+    """Copy the file of a scenario or agent into `folder`, which is created if missing.
+
+    Raises `ScenarioError` instead of overwriting a file.
+    """
     target = folder / found.path.name
     if target.exists():
         raise ScenarioError(f"{target} exists already; move it away, or copy to another folder")
@@ -237,7 +250,7 @@ def copy(found: Found, folder: Path) -> Path:
 
 
 class Setting(NamedTuple):
-    """One option as its source has it: name, default and description, in the words of the source."""
+    """One option as its source has it: name, default and description, as written there."""
 
     name: str
     default: str
@@ -245,7 +258,7 @@ class Setting(NamedTuple):
 
 
 def details(found: Found) -> tuple[str, list[Setting]]:
-    """The whole docstring of a class, and the options it declares (`class Options`). Executes nothing."""
+    """Return the whole docstring of a class, and its options (`class Options`). Executes nothing."""
     tree = parsed(found.path.read_bytes())
     node = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == found.cls)
     nested = [n for n in node.body if isinstance(n, ast.ClassDef) and n.name == "Options"]

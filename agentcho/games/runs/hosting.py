@@ -1,8 +1,7 @@
-"""Models that several runs of one event loop play on at a time: opened by the first that comes, closed by the last that
-goes.
+"""Models that several runs of one event loop share: the first run opens them, and the last one closes them.
 
-They are opened in a task of their own, so that a run may end, or be cancelled, while others go on; whoever goes last
-waits until they are closed. `aplay` plays a run so. Does not know: what is played, the terminal.
+They are opened in a task of their own, so that a run may end or be cancelled while others go on. The last run waits
+until they are closed. `aplay` plays a run this way. Does not know: what is played, the terminal.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ Key = tuple[int, tuple[tuple[str, int], ...]]
 
 
 class Hosted(NamedTuple):
-    """Models that others may play on too, and the limiter of all their games."""
+    """Models that other runs may use too, and the limiter of all their games."""
 
     models: RunModels
     limiter: GameLimiter
 
 
 class Host:
-    """Keeps the models of one set of engines open, for as long as anybody is in."""
+    """Keeps the models of one set of engines open, for as long as any run uses them."""
 
     def __init__(self, loaded: LoadedEngines, config: RunConfig, forget: Callable[[], None]) -> None:
         self._loaded = loaded
@@ -51,12 +50,12 @@ class Host:
 
     @property
     def closing(self) -> bool:
-        """Whether nobody can come in any more."""
+        """Whether no further run can come in."""
         return self._empty.is_set() or self._error is not None
 
     @asynccontextmanager
     async def visit(self) -> AsyncIterator[Hosted]:
-        """A context in which the models are open. `EngineBusy`: somebody else has one of the engines."""
+        """A context in which the models are open. Raises `EngineBusy` if one of the engines has another owner."""
         self._guests += 1
         try:
             await self._ready.wait()
@@ -74,7 +73,7 @@ class Host:
             raise self._error
 
     async def keep(self) -> None:
-        """Open the models, wait until nobody is in, and close them: the work of the task."""
+        """Open the models, wait until no run uses them, and close them: the work of the task."""
         try:
             await self._open()
         except BaseException as error:
@@ -102,10 +101,10 @@ HOSTS: RunVar[dict[Key, Host]] = RunVar("agentcho.hosts")
 
 @asynccontextmanager
 async def hosted(loaded: LoadedEngines, config: RunConfig) -> AsyncIterator[Hosted]:
-    """A context in which these engines are open, with whoever plays on the very same ones in this event loop: as the
-    options of the first run say.
+    """A context in which these engines are open, shared with other runs on the same engines in this event loop.
 
-    `EngineBusy`: somebody has one of them in another way: in another thread, directly, or beside other models.
+    They are opened with the options of the first run. Raises `EngineBusy` if one of them is in use in another thread,
+    directly, or beside other models.
     """
     hosts = HOSTS.get({})
     HOSTS.set(hosts)
@@ -120,7 +119,7 @@ async def hosted(loaded: LoadedEngines, config: RunConfig) -> AsyncIterator[Host
 
 
 def forget(hosts: dict[Key, Host], key: Key) -> None:
-    """Whoever comes next opens the engines anew."""
+    """Forget a host, so that the next run opens the engines again."""
     hosts.pop(key, None)
 
 
@@ -136,8 +135,10 @@ def _alone(work: Callable[[], Coroutine[Any, Any, None]]) -> object:
 
 
 async def aplay(request: RunRequest) -> RunResult:
-    """As `games.runs.runtime.play`, in the event loop that runs, beside other runs on the same engines. A cancellation
-    ends this run alone, and its record says that it was interrupted. Models are loaded in a thread."""
+    """Play a run as `games.runs.runtime.play`, in the running event loop, beside other runs on the same engines.
+
+    A cancellation ends this run alone, and its record says that it was interrupted. Models are loaded in a thread.
+    """
     request = request.checked()
     tasks = await _in_thread(checked, request)
     loaded = await _in_thread(models_of, request)
@@ -149,5 +150,5 @@ async def aplay(request: RunRequest) -> RunResult:
 
 
 async def _in_thread(work: Callable[[Unpack[Args]], T], *args: *Args) -> T:
-    """A thread goes on after a cancellation, to its own end, and nobody waits for it."""
+    """Run work in a thread. After a cancellation the thread runs to its own end, and nobody waits for it."""
     return await anyio.to_thread.run_sync(work, *args, abandon_on_cancel=True)

@@ -1,6 +1,7 @@
-"""Imports the scenario or agent that was asked for, and says which line of it failed.
+"""Imports the scenario or agent that was asked for, and tells which line of it failed.
 
-Only the one file is imported. Does not know: where it was found (see `discovery`), how it is played.
+Only that one file is imported, so that a broken neighbour does no harm. Does not know: where it was found (see
+`discovery`), how it is played.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from agentcho.scenario import Scenario
 
 
 def scenario(name: str) -> type[Scenario]:
-    """Find and import a scenario, or make that of an environment of TextArena."""
+    """Find and import a scenario, or make that of a TextArena environment."""
     if is_arena(name):
         from agentcho.integrations.textarena.named import scenario_of
 
@@ -54,7 +55,7 @@ def agent(name: str) -> type[Agent]:
 
 
 def chosen(name: str, given: Mapping[str, Any]) -> Scenario:
-    """The scenario of that name with its options, once all agents that it casts by name are found."""
+    """Return the scenario of that name with its options, once all agents that it casts by name are found."""
     found = configured(scenario(name), given)
     for each in casts(found):
         agent(each)
@@ -62,9 +63,10 @@ def chosen(name: str, given: Mapping[str, Any]) -> Scenario:
 
 
 def configured(cls: type[Scenario], given: Mapping[str, Any]) -> Scenario:
-    """The scenario with its options. A word that does not fit as it stands is read as JSON (`3`, `true`, `null`).
+    """Return the scenario with its options. A word that does not fit as it stands is read as JSON (`3`, `true`,
+    `null`).
 
-    `ConfigError` names the option and lists those there are.
+    Raises `ConfigError`, which names the option and lists those that exist.
     """
     try:
         return cls(**given)
@@ -84,7 +86,7 @@ def _json(word: str) -> Any:
 
 
 def load(found: Found) -> type:
-    """Import the file and return the class. `ScenarioError` names the line where importing failed."""
+    """Import the file and return the class. Raises `ScenarioError` with the line where importing failed."""
     try:
         module = importlib.import_module(found.module) if found.module else _import(found.path)
         cls = getattr(module, found.cls)
@@ -122,8 +124,10 @@ def _line(error: BaseException, path: Path) -> int | None:
 
 
 def sources(scenario: Scenario) -> dict[str, str]:
-    """Digests of a scenario's own file and of those of the agents that it casts by name, by file. Empty where
-    there is no file, as in a notebook."""
+    """Return digests of a scenario's own file and of those of the agents that it casts by name, by file.
+
+    Empty if there is no file, as in a notebook.
+    """
     found: dict[str, str] = {}
     with suppress(OSError, TypeError, SyntaxError):
         for cls in (type(scenario), *_agents(scenario)):
@@ -139,8 +143,10 @@ def _agents(scenario: Scenario) -> Iterator[type[Agent]]:
 
 
 def casts(scenario: Scenario) -> list[str]:
-    """The agents that a scenario casts by a literal name in its source, or by its options, so that a broken one fails
-    early."""
+    """Return the agents that a scenario casts by a literal name in its source, or by its options.
+
+    A broken one then fails early.
+    """
     file = inspect.getsourcefile(type(scenario))
     tree = parsed(Path(file).read_bytes()) if file else ast.Module([], [])
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
@@ -150,8 +156,10 @@ def casts(scenario: Scenario) -> list[str]:
 
 
 def cast_names(scenario: Scenario) -> frozenset[str] | None:
-    """The names under which a scenario casts agents, as far as its source says it before it plays: all of them are
-    literal, and nobody else is given the game. None: it cannot be told."""
+    """Return the names under which a scenario casts agents, if its source tells them all before it plays.
+
+    All of them must be literal, and nobody else may be given the game. None if they cannot be known.
+    """
     cls = type(scenario)
     if cls.__bases__ != (Scenario,):
         return None
@@ -174,7 +182,7 @@ def cast_names(scenario: Scenario) -> frozenset[str] | None:
 
 
 def _cast_as(call: ast.Call) -> str | None:
-    """The name that a call of `cast` gives; None: it cannot be told."""
+    """Return the name that a call of `cast` gives, or None if it cannot be known."""
     given = next(
         (word.value for word in call.keywords if word.arg == "name"), call.args[1] if len(call.args) > 1 else None
     )

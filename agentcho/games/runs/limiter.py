@@ -1,4 +1,4 @@
-"""When each game of a run is let in: so many that the store is used, and never so many that it overflows.
+"""Decides when each game of a run begins, so that the store is well used and does not overflow.
 
 Does not know: what is played.
 """
@@ -23,12 +23,17 @@ FIRST = 8
 
 
 class GameLimiter:
-    """Lets games in, in order: `at_once` of them side by side; None: the first, and after each step one more while less
-    than `FULL` of the store is held, and would be if all that are in became as large as games were so far. A game that
-    ends lets one in too, and there is always one in. `most` is how many were in together. Who is let in waits to be let
-    in `within` too, where that is given: the limiter of all runs on the same models. That one is `eager`: it lets in
-    who comes while there is room, for those who are in may wait for what no step brings. `RequestError`: `at_once` is
-    no such number."""
+    """Lets games begin, in order.
+
+    With `at_once` that many games run side by side. With None the first one begins, and after each step one more, while
+    less than `FULL` of the store is held, and would be if all running games became as large as games were so far. A
+    game that ends lets one begin too, and there is always one running. `most` is the largest number so far.
+
+    A game also waits for `within`, if that is given: the limiter of all runs on the same models. That one is `eager`: a
+    game begins while there is room, because running games may wait for something that no step brings.
+
+    Raises `RequestError` if `at_once` is no such number.
+    """
 
     def __init__(self, tasks: TaskTracker, at_once: int | None, within: GameLimiter | None = None) -> None:
         self._within, self.eager = within, False
@@ -40,12 +45,12 @@ class GameLimiter:
 
     @property
     def inside(self) -> int:
-        """How many games are in now."""
+        """The number of running games."""
         return self._inside
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """A context in which a game is played; entering it waits until the game is let in."""
+        """A context in which a game is played. Entering it waits until the game may begin."""
         if not self._waiting and (self._inside < (self._at_once or 1) or (self.eager and self._has_room())):
             self._count(+1)
         elif self._spare and self._has_room():  # one rests, and did before this one came
@@ -62,12 +67,12 @@ class GameLimiter:
             self._next()
 
     def follow(self, models: RunModels) -> None:
-        """Let games in as the stores of these models' engines have room."""
+        """Let games begin as the stores of these models' engines have room."""
         for choreographer in models.choreographers:
             choreographer.stepped = partial(self.stepped, engine=choreographer.name)
 
     def stepped(self, held: float, engine: str | None = None) -> None:
-        """After a step of an engine: `held` is the share of its store that is taken. What counts is the fullest."""
+        """Note the share of an engine's store that is held after a step. The fullest store counts."""
         self._stores[engine] = held
         self._held = max(self._stores.values())
         self._size = max(self._size, self._held / max(1, self._inside))
@@ -75,7 +80,7 @@ class GameLimiter:
             self._next()
 
     def rests(self) -> None:
-        """A game that is in waits for a person: steps may be long in coming, and one more may begin meanwhile."""
+        """Note that a running game waits for a person. Steps may be rare, and one more game may begin meanwhile."""
         if self._at_once is None:
             self._spare += not self._waiting
             self._next()

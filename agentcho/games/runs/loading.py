@@ -1,6 +1,6 @@
-"""Loads the models of a run that has several, all before its first game begins.
+"""Loads all models of a run before its first game begins.
 
-Does not know: how a model is loaded, what plays on it.
+An error in one of them is then told before anything is played. Does not know: how a model is loaded, what plays on it.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ CostsByModel = dict[str, ForwardCosts]
 
 
 class EngineSource(NamedTuple):
-    """What is loaded for one model; equal ones share an engine, and so do adapters on one base. `merge` and
-    `device_map` are the run's own model's."""
+    """What is loaded for one model. Equal sources share an engine, and so do adapters on one base.
+
+    `merge` and `device_map` are the run's own model's.
+    """
 
     model: ModelConfig
     merge: bool = False
@@ -46,7 +48,7 @@ class EngineSource(NamedTuple):
 
     @property
     def here(self) -> bool:
-        """Whether it has weights, and they are loaded here."""
+        """Whether it has weights that are loaded here."""
         return self.model.model != FAKE and not self.model.served
 
     @property
@@ -56,8 +58,10 @@ class EngineSource(NamedTuple):
 
 
 class ModelShares(NamedTuple):
-    """How much of all models is kept: `share` of what is kept in memory by default, `disk_tokens` on disk, and in
-    `keep_cache` what outlives the run."""
+    """How much all models together may keep.
+
+    `share` of the default memory, `disk_tokens` on disk, and in `keep_cache` what outlives the run.
+    """
 
     share: float
     disk_tokens: int
@@ -66,36 +70,40 @@ class ModelShares(NamedTuple):
 
 @runtime_checkable
 class LearnsWords(Protocol):
-    """An engine that can say only words it has met: the fake one, and what stands for one on workers. Before it is to
-    say words that another process heard, it meets them."""
+    """An engine that can only say words that it has met: the fake one, and its stand-in on workers.
+
+    It must meet words from another process before it can say them.
+    """
 
     def meet(self, header: str, text: str) -> None:
         """Learn the words of a message, by its header and its text."""
 
 
 def teach_words(engine: object, texts: Iterable[tuple[str, str]]) -> None:
-    """Let an engine meet the words of messages, by their headers and texts, if it has to."""
+    """Let an engine meet the words of messages, by their headers and texts, if it needs to."""
     if isinstance(engine, LearnsWords):
         for header, text in texts:
             engine.meet(header, text)
 
 
 def as_engines(models: Mapping[str, EnginePort | TextPort]) -> Engines:
-    """Models beside a run's own, those behind APIs each as one engine for all its names."""
+    """Return the models beside a run's own, those behind APIs each as one engine for all its names."""
     remote = {id(model): TextEngine(cast(TextPort, model)) for model in models.values() if not is_engine(model)}
     return {name: remote.get(id(model)) or cast(EnginePort, model) for name, model in models.items()}
 
 
 def remote(model: ModelConfig, name: str) -> TextEngine:
-    """A model behind an API, of which nothing is asked yet; `name` is what errors call it."""
+    """Return a model behind an API without asking it anything. `name` is how errors name it."""
     from agentcho.integrations.endpoints.endpoint import open_endpoint
 
     return TextEngine(open_endpoint(model, name))
 
 
 def fingerprints(loaded: LoadedEngines) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """What a record says of a run's own engine, and of those beside it by name; of adapters on one engine also the
-    first model that is there."""
+    """Return the fingerprints of a run's own engine and of those beside it, by name, for a record.
+
+    Those of adapters on one engine include the first model there.
+    """
     models = {DEFAULT_MODEL: loaded.engine, **loaded.others}
     there = {name: engine_and_adapter(model) for name, model in models.items()}
     mixed, first = {id(engine) for engine, adapter in there.values() if adapter is not None}, dict[int, str]()
@@ -108,19 +116,20 @@ def fingerprints(loaded: LoadedEngines) -> tuple[dict[str, str], dict[str, dict[
 
 
 def _threads(engine: object) -> dict[str, str]:
-    """On how many threads an engine computes, for a record; nothing of one that computes nothing here."""
+    """Return the number of threads that an engine computes on, for a record. Nothing for one that computes nothing
+    here."""
     threads = getattr(engine, "threads", None)
     return {} if threads is None else {"threads": str(threads[0])}
 
 
 def threads_of(engine: object) -> str:
-    """On how many threads an engine computes and why, in words that follow others; "": on none here."""
+    """Return the number of threads of an engine, and why, as words that follow others. Empty if it has none here."""
     threads = getattr(engine, "threads", None)
     return "" if threads is None else f", {threads[0]} thread{'' if threads[0] == 1 else 's'} ({threads[1]})"
 
 
 def tell_differences(model: str, engine: object, mode: Mode) -> None:
-    """Say in one line what agents' messages differ in from the model's chat template, where they do."""
+    """Print one line about how agents' messages differ from the model's chat template, if they do."""
     found: TemplateFidelity | None = getattr(engine, "fidelity", None)
     line = None if found is None else found.told(model, mode)
     if line is not None:
@@ -128,7 +137,7 @@ def tell_differences(model: str, engine: object, mode: Mode) -> None:
 
 
 def tell_unread(model: str, engine: EnginePort, variables: TemplateKwargs) -> None:
-    """Say in one line which of the variables that a run gives to a chat template change nothing, where some do."""
+    """Print one line about variables of a run that its chat template does not read, if there are any."""
     given = of_option(variables)
     if names := engine.framing.unread(given) if given else []:
         told = "it" if len(names) == 1 else "them"
@@ -138,15 +147,17 @@ def tell_unread(model: str, engine: EnginePort, variables: TemplateKwargs) -> No
 def speculate(
     config: RunConfig, loaded: LoadedEngines, recorded: Mapping[str, ForwardCosts] = MappingProxyType({})
 ) -> CostsByModel:
-    """Let the models of a run guess, where it says so: weighed by what a record says of them, or by what is measured
-    now. Returns what each goes by."""
+    """Let the models of a run guess tokens, if it asks for that, and return the costs that each uses.
+
+    These are the costs in a record, or those that are measured now.
+    """
     models = {DEFAULT_MODEL: loaded.engine, **loaded.others} if config.speculate else {}
     found = {name: model.speculate(recorded.get(name)) for name, model in models.items()}
     return {name: costs for name, costs in found.items() if costs is not None}
 
 
 def give_up(loaded: LoadedEngines) -> None:
-    """Close the engines of a run's models, and leave their memory to whoever loads next."""
+    """Close the engines of a run's models, and leave their memory to the next."""
     engines = {id(each): each for each in (loaded.engine, *loaded.others.values())}.values()
     closing = [close for engine in engines if (close := getattr(engine, "close", None)) is not None]
     for close in closing:
@@ -160,9 +171,12 @@ def give_up(loaded: LoadedEngines) -> None:
 def load_together(
     config: RunConfig, engine: EnginePort | None, given: Engines, tell: ProgressCallback, share: float = 1
 ) -> LoadedEngines:
-    """The models of a run that its config names and that are not given already. Equal ones are one engine, and all that
-    are loaded together keep no more encodings than this share of what one alone would. What is wrong with one of them
-    is said before any is loaded. Raises as `Engine.load` does, with the name of the model."""
+    """Load the models of a run that its configuration names and that are not given already.
+
+    Equal models are one engine. All that are loaded together keep no more encodings than this share of what one alone
+    would. An error in one of them is raised before any is loaded. Raises as `Engine.load` does, with the name of the
+    model.
+    """
     own = EngineSource(config.own, config.merge, config.device_map)
     named = {name: EngineSource(each) for name, each in config.models.items() if name not in given}
     wanted = named if engine is not None else {DEFAULT_MODEL: own, **named}
@@ -198,8 +212,10 @@ def load_together(
 
 
 def _on_bases(names: Mapping[EngineSource, str]) -> dict[EngineSource, EngineSource]:
-    """What is loaded for each: where several differ in their adapters alone, and these can go side by side, the base.
-    `ModelError`: an adapter of one cannot be read."""
+    """Return what is loaded for each model: the base, if several differ only in adapters that can run side by side.
+
+    Raises `ModelError` if an adapter cannot be read.
+    """
     found, mixing = {source: source for source in names}, list[EngineSource]()
     for source, name in names.items():
         with of_model(name):
@@ -212,7 +228,7 @@ def _on_bases(names: Mapping[EngineSource, str]) -> dict[EngineSource, EngineSou
 
 
 def _mixes(source: EngineSource) -> bool:
-    """Whether calls of a model can go into forwards of others on its base."""
+    """Return whether calls of a model can run in forward passes of others on its base."""
     if source.model.engine == VLLM:
         return False
     if source.merge or source.model.adapter is None:
@@ -224,19 +240,19 @@ def _mixes(source: EngineSource) -> bool:
 
 
 def _through(engine: Any, source: EngineSource, base: EngineSource) -> EnginePort:
-    """A model on the engine of its base."""
+    """Return a model on the engine of its base."""
     found: EnginePort = engine
     return found if source == base else AdapterEngine.port(found, engine.mix(source.model.adapter))
 
 
 def _kept(engine: Any) -> str:
-    """How much an engine may keep, in words."""
+    """Return how much an engine may keep, in words."""
     store, host = engine.room
     return f", which keeps {store} tokens, and {host} more in host memory"
 
 
 def _check(source: EngineSource, markers: Markers) -> None:
-    """Raise what can be known to be wrong with a model before it is loaded."""
+    """Raise what is known to be wrong with a model before it is loaded."""
     if source.model.model == FAKE and source.model.adapter is not None:
         raise ConfigError("adapter needs a model with weights, and the fake one has none")
     if source.model.engine == VLLM:
@@ -250,8 +266,7 @@ def _check(source: EngineSource, markers: Markers) -> None:
 
 
 def check_loadable(config: RunConfig, markers: Markers) -> None:
-    """Raise what can be known to be wrong with the models of a run before any is loaded. Nothing is asked of a
-    server."""
+    """Raise what is known to be wrong with the models of a run before any is loaded. No server is asked."""
     sources = {config.model: EngineSource(config.own, config.merge, config.device_map)}
     for name, source in (sources | {name: EngineSource(each) for name, each in config.models.items()}).items():
         _check(source, markers)
@@ -260,7 +275,7 @@ def check_loadable(config: RunConfig, markers: Markers) -> None:
 
 
 def _made(source: EngineSource, name: str) -> EnginePort:
-    """What needs no weights."""
+    """Return an engine that needs no weights."""
     if source.model.served:
         return remote(source.model, name)
     from agentcho.engine.fake.fake import FakeEngine
@@ -271,7 +286,7 @@ def _made(source: EngineSource, name: str) -> EnginePort:
 def _load(
     wanted: Mapping[str, EngineSource], config: RunConfig, markers: Markers, tell: ProgressCallback, room: ModelShares
 ) -> list[EnginePort]:
-    """The engines of models with weights, each by a name that errors tell."""
+    """Return the engines of models with weights, each by a name that errors show."""
     if not wanted:
         return []
     with importing():
@@ -291,7 +306,7 @@ def _load(
 
 
 def in_vllm(source: EngineSource, config: RunConfig, markers: Markers, share: float) -> EnginePort:
-    """A model in vLLM."""
+    """Return a model in vLLM."""
     with importing():
         from agentcho.engine.cache import DiskQuota
         from agentcho.integrations.vllm.engine import VllmEngine

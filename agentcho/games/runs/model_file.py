@@ -1,7 +1,6 @@
-"""Reads the file of `--models`: a TOML table for each model of a run beside its own, with the fields of `ModelConfig`,
-and one called "default" for its own.
+"""Reads the file of `--models`: one TOML table per model of a run, with the fields of `ModelConfig`.
 
-Does not know: what a model is.
+The table "default" is the run's own model. Does not know: what a model is.
 """
 
 from __future__ import annotations
@@ -18,8 +17,10 @@ from agentcho.errors import ConfigError
 
 
 def read_models(file: Path, typed: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a run, those that were typed and the models of a file. `ConfigError` says which table and field is
-    wrong, and quotes no value."""
+    """Return the options of a run, those that were typed and the models of a file.
+
+    Raises `ConfigError`, which names the wrong table and field, and quotes no value.
+    """
     models = tables(file)
     own = models.pop(DEFAULT_MODEL, None)
     if own is None:
@@ -31,7 +32,7 @@ def read_models(file: Path, typed: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tables(file: Path) -> dict[str, ModelConfig]:
-    """The models of a file by name. Raises as `read_models`."""
+    """Return the models of a file by name. Raises as `read_models`."""
     try:
         tables = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:

@@ -1,7 +1,7 @@
-"""Where the events of a run go: to its record first, then to whoever listens, and to the log.
+"""Sends the events of a run to its record first, then to the listener, and to the log.
 
-What goes to the log, under `agentcho.game`, is ids, counts and times, and no word that anybody said. Does not know:
-how games are played, where a record lies.
+The log, under `agentcho.game`, gets ids, counts and times, and nothing that anybody said. Does not know: how games are
+played, where a record is.
 """
 
 from __future__ import annotations
@@ -33,8 +33,11 @@ GAME = logging.getLogger("agentcho.game")
 
 
 class RecordingSink:
-    """Where the events of a run go: to its record, if there is one, and to `sink`. Tokens go to `sink` only once a
-    `flush` has put them on record. `confirmed` returns when what it was told is on record, where that takes time."""
+    """Sends events to the record of a run, if there is one, and to `sink`.
+
+    `sink` gets tokens only once a `flush` has put them on record. `confirmed` returns when everything so far is on
+    record, if that takes time.
+    """
 
     def __init__(
         self, record: RunRecord | None, sink: Sink | None, confirmed: Callable[[], Awaitable[None]] | None = None
@@ -54,11 +57,11 @@ class RecordingSink:
 
     @property
     def watch(self) -> Callable[[Stepped], None] | None:
-        """What is told of engine steps; None: nothing is."""
+        """What receives engine steps. None if nothing does."""
         return self._sink.stepped if isinstance(self._sink, Watching) else None
 
     def flush(self) -> None:
-        """All events so far are on record when this returns."""
+        """Return once all events so far are on record."""
         waiting, self._waiting = self._waiting, []
         if self._record is not None:
             self._record.flush()
@@ -91,7 +94,7 @@ def write(record: RunRecord, event: Event) -> None:
 
 
 def begun_line(call: Calling) -> CallLine:
-    """The line of a call before it is made."""
+    """Return the line of a call before it is made."""
     return CallLine(
         game=call.game,
         call=call.id,

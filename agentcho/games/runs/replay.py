@@ -1,7 +1,7 @@
-"""Plays a trace again on an engine, every text forced: what its tokens were chosen from, and what it cost.
+"""Plays a trace again on an engine, with every text forced: what its tokens were chosen from, and what it cost.
 
-Each message is submitted when its parents are done, through the choreographer and the resolver that games use.
-Does not know: agents' code, policies, torch.
+Each message is submitted when its parents are done, through the choreographer and the resolver that games use. Does not
+know: agents' code, policies, torch.
 """
 
 from __future__ import annotations
@@ -36,16 +36,23 @@ from agentcho.records.transcript import TranscriptEntry, carry
 
 
 class LogitsPort(Protocol):
-    """The rows that a decode with `logits=True` chose from."""
+    """The logits that a decode with `logits=True` chose from."""
 
     def logits(self, id: EncodingId) -> Any: ...
 
 
 @dataclass(frozen=True)
 class ReplayedMessage:
-    """One decode. `logits` `[tokens + 1, vocab]`, float32: what each of the text's tokens, and then the first
-    closing token, was chosen from; None where they were not asked for. `receipt`: what it attended to. Seconds
-    from when it could be submitted to its first row (`ttft`) and to its end, waiting included."""
+    """One replayed decode.
+
+    Attributes:
+        entry: The message with its encodings, as a transcript has it.
+        receipt: What it attended to.
+        ttft: Seconds from when it could be submitted to its first row of logits, waiting included.
+        seconds: Seconds from when it could be submitted to its end, waiting included.
+        logits: Logits `[tokens + 1, vocab]`, float32: what each of the text's tokens, and then the first closing token,
+            was chosen from. None if they were not asked for.
+    """
 
     entry: TranscriptEntry
     receipt: Receipt
@@ -55,8 +62,14 @@ class ReplayedMessage:
 
 
 class Replayed(Mapping[str, ReplayedMessage]):
-    """The decodes of a workflow by message id. `entries` are all messages as a transcript has them, `steps` the
-    engine's forwards, `encoded` the tokens they fed, `seconds` the whole."""
+    """The decodes of a workflow by message id.
+
+    Attributes:
+        entries: All messages, as a transcript has them.
+        steps: Number of forward passes.
+        encoded: Number of tokens that these fed.
+        seconds: Duration of the replay, in seconds.
+    """
 
     def __init__(
         self,
@@ -88,15 +101,30 @@ def replay(
     stride: int = 1,
     **changes: Unpack[ReuseOptions],
 ) -> Replayed:
-    """Play one workflow of `agentcho-trace/1` with every text forced. Blocks until it is over.
+    """Play one workflow of a trace again, with every text forced. Blocks until it is over.
 
-    `reuse` says through which encodings messages are read, and `changes` are fields of it that are to be otherwise, as
-    `mode="baseline"` or `leakage="audit"`: see `ReusePolicy`. Tokens of the trace win over its text where they are of
-    the engine's tokenizer. `logits`: keep what each token was chosen from. `stride` above 1 feeds so many tokens of a
-    text a step after its first: quick, where only `ttft` is asked for. With `in_place` the trace's offsets are passed
-    over; `speculate` guesses tokens from what must have been out by the trace alone. `leakage` says nothing in baseline
-    mode but that "audit" records direct leaks; otherwise they are refused before anything is computed.
-    Raises `RecordBroken`, `LeakageError`, and what the engine says of a call.
+    Token ids of the trace are used instead of its text if they are of the engine's tokenizer. Offsets of the trace are
+    ignored with `in_place`. With `speculate`, tokens are guessed from what must have been out by the trace alone.
+
+    Args:
+        workflow_: A workflow of the format `agentcho-trace/1`.
+        engine: The engine.
+        reuse: How messages are read: a `ReusePolicy`, or its mode.
+        *fields: Further fields by position. Deprecated; they go in 0.6.
+        logits: Whether to keep what each token was chosen from.
+        stride: Number of tokens of a text per step after its first. Above 1 is quick if only `ttft` matters.
+        **changes: Fields of `reuse` to change, by name, such as `mode="baseline"` or `leakage="audit"`.
+
+    Returns:
+        The decodes by message id. `entries` are all messages, `steps` and `encoded` count forward passes and tokens,
+        and `seconds` is the duration.
+
+    Raises:
+        RecordBroken: The workflow is not such a trace, or its tokens do not fit the engine's framing.
+        LeakageError: An author may not read a message under that policy. Nothing was computed. Under `leakage="audit"`
+            such reads are recorded instead.
+        RequestError: The engine refuses a call.
+        ContextOverflow: A message does not fit the model's context.
     """
     given = by_position(reuse, fields, ("mode", "leakage", "deterministic", "logits"))
     logits = given.pop("logits", logits)
@@ -108,7 +136,7 @@ def replay(
 
 
 def awaited(trace: Workflow) -> dict[str, frozenset[str]]:
-    """Of each message, the decodes that must have ended before it can be submitted: the nearest ones only."""
+    """Return for each message the decodes that must have ended before it can be submitted: the nearest ones only."""
     kinds = {message.id: message.kind for message in trace.messages}
     needs: dict[str, frozenset[str]] = {}
     for message in trace.messages:
@@ -119,7 +147,7 @@ def awaited(trace: Workflow) -> dict[str, frozenset[str]]:
 
 @dataclass
 class _Gate:
-    """Opens when as many things have happened as it waits for; who waits counts as awake from then."""
+    """Opens after a number of events. A task that waits counts as awake from then."""
 
     left: int
     opened: float = field(default_factory=perf_counter)
@@ -142,7 +170,7 @@ class _Gate:
 
 
 class _Replay:
-    """One replay under way."""
+    """One running replay."""
 
     def __init__(self, trace: Workflow, engine: EnginePort, reuse: ReusePolicy, logits: bool, stride: int) -> None:
         self._engine, self._reuse, self._logits, self._stride = engine, reuse, logits, stride
@@ -159,7 +187,7 @@ class _Replay:
         self._logs: dict[frozenset[str], MessageLog] = {}
 
     async def play(self) -> Replayed:
-        """All decodes side by side, each when its parents are done; logits are read when the engine rests."""
+        """Play all decodes side by side, each when its parents are done. Logits are read when the engine rests."""
         began = perf_counter()
         self._gates = {d.id: _Gate(len(self._needs[d.id])) for d in self._decodes}
         async with Choreographer(self._engine, self._reuse) as self._choreographer:
@@ -180,7 +208,7 @@ class _Replay:
             carry(self._entries, event.encodings)
 
     def _publish_known(self) -> None:
-        """Publish the messages of known text all of whose parents have ended."""
+        """Publish the messages of known text whose parents have all ended."""
         for id in [id for id in self._known if self._needs[id] <= self._done.keys()]:
             self._journal.enter_known(self._journal.resolver.drafts[id], self._known.pop(id))
 
@@ -223,7 +251,10 @@ class _Replay:
         await turn.run(self._choreographer, (place,))
 
     def _out(self, draft: Draft) -> History:
-        """What must be out when this is said: all that it reads, directly or not. Who reads the same shares a log."""
+        """Return what must be out when this is said: everything that it reads, directly or not.
+
+        Messages with the same reads share a log.
+        """
         drafts, before, wanted = self._journal.resolver.drafts, set[str](), [*draft.metadata.parents]
         while wanted:
             if (id := wanted.pop()) not in before:
@@ -240,7 +271,10 @@ class _Drafts:
         self._messages, self._engine, self._reuse = messages, engine, reuse
 
     def all(self) -> dict[str, Draft]:
-        """All messages as a game keeps them. `LeakageError` where an author may not read a parent under that policy."""
+        """Return all messages as a game keeps them.
+
+        Raises `LeakageError` if an author may not read a parent under that policy.
+        """
         said: dict[str, Draft] = {}
         leaks = LeakPaths(self._reuse, said)
         for message in self._messages.values():
@@ -262,12 +296,14 @@ class _Drafts:
         return Draft(metadata, words, message.name, read_set, act=act)
 
     def framed(self, message: TraceMessage) -> Words:
-        """The words of a message of known text, by the ids that the trace has for this engine's tokenizer, or by its
-        text."""
+        """Return the words of a message of known text.
+
+        They are the trace's ids if these are of this engine's tokenizer, or else its text's.
+        """
         return self._engine.frame(message.role, message.name, message.text, self._content(message))
 
     def _content(self, message: TraceMessage) -> tuple[int, ...] | None:
-        """The ids between framing, where the trace has them for this engine's tokenizer."""
+        """Return the ids between framing, if the trace has them for this engine's tokenizer."""
         if message.tokens is None or message.tokenizer != self._engine.fingerprint.get("tokenizer"):
             return None
         framed = frame(self._engine.framing, message.role, message.name, answer=message.kind == "decode")
@@ -281,7 +317,7 @@ class _Drafts:
         return content
 
     def forced(self, decode: TraceMessage) -> tuple[int, ...]:
-        """The ids to force: the text's, after the header's."""
+        """Return the ids to force: the text's, after the header's."""
         encode = self._engine.framing.content.encode
         content = self._content(decode)
         if content is None:
@@ -292,8 +328,10 @@ class _Drafts:
         return content[len(header) :]
 
     def cut(self, decode: TraceMessage, forced: tuple[int, ...]) -> Sampling:
-        """The options under which the last of these tokens cuts the text where it was cut: by a token that ended it and
-        is none of it, or by a text that stopped it."""
+        """Return options under which the last of these tokens cuts the text where it was cut.
+
+        It was cut by a token that ended it and is not part of it, or by a stop string.
+        """
         spelled, begins = self._engine.framing.content.token_bytes, not decode.header
         pieces = [spelled(token, begins and not place) for place, token in enumerate(forced)]
         shown = b"".join(pieces).decode(errors="replace")

@@ -1,6 +1,6 @@
-"""What a run is asked to be, in one value that is passed whole from every way to begin one to the games.
+"""The request for a run: one value that every way to start a run passes on whole.
 
-Does not know: how games are played, or who plays them.
+A new option then needs no change in between. Does not know: how games are played, or who plays them.
 """
 
 from __future__ import annotations
@@ -30,9 +30,15 @@ FindAgent = Callable[[str], type[Agent]]
 
 
 class GameSelection(NamedTuple):
-    """Which games of a run to play (None: all), and the words to force in each: ids of what is said, by message.
-    `before` has what was said in games that were begun already, `typed` what people gave for messages there, `calls`
-    the calls of tools that were begun there."""
+    """Which games of a run to play, and what is known of them.
+
+    Attributes:
+        numbers: The games. None for all.
+        forced: Returns the token ids to force in a game, by message.
+        before: What was said in games that had begun already.
+        typed: What people typed for messages there.
+        calls: Tool calls that were begun there.
+    """
 
     numbers: tuple[int, ...] | None = None
     forced: Callable[[int], Forced] = lambda game: {}
@@ -42,8 +48,13 @@ class GameSelection(NamedTuple):
 
 
 class OnFailure(NamedTuple):
-    """What is done about games that fail: `fail_fast` stops the run with the first, `retries` says how often a game is
-    played again that a transient error of the engine or of an endpoint ended. Any other would come again."""
+    """What is done about games that fail.
+
+    Attributes:
+        fail_fast: Whether the first failure stops the run.
+        retries: How often a game is played again after a transient error of the engine or an endpoint. Any other error
+            would come again.
+    """
 
     fail_fast: bool = False
     retries: int = 0
@@ -54,9 +65,14 @@ ALL_GAMES, NEVER_AGAIN = GameSelection(), OnFailure()
 
 @dataclass(frozen=True)
 class Resumption:
-    """A recorded run that is to go on. `changed`: what to do where sources have changed since. Calls of tools that were
-    begun without a result, each as GAME:CALL, are made again (`redo`) or not (`skip`); a game with another such call
-    does not go on."""
+    """A recorded run to resume.
+
+    Attributes:
+        saved: The run.
+        changed: What to do if sources have changed since: "refuse" or "accept".
+        redo: Tool calls without a result to make again, each as GAME:CALL.
+        skip: Tool calls without a result not to make again. A game with such a call that is in neither does not go on.
+    """
 
     saved: SavedRun
     changed: Changed = "refuse"
@@ -68,12 +84,21 @@ class Resumption:
 class RunRequest:
     """A run: `config.games` games of a scenario, or a `selection` of them.
 
-    `engine` and `others`, by the names that agents are given, are models to play on instead of loading those of the
-    config. `sink` hears every event, on the event loop; what it raises stops the run. `out` is the folder of runs to
-    record in (None: no record), and `named` how the scenario was asked for, for the record. `at_once`: so many games
-    side by side (None: as many as the store has room for). `find_agent` turns a name into an agent class. `on_failure`:
-    what is done about games that fail. `tell` hears how far the loading of a model is. `people` play the agents of
-    these names. `resume`: play what this recorded run lacks, into its record, and not a run of its own.
+    Attributes:
+        scenario: The scenario.
+        config: The configuration.
+        engine: An engine to play on instead of loading that of the configuration. None loads it.
+        others: Models beside it, by the names that agents use.
+        sink: Receives every event on the event loop. What it raises stops the run.
+        out: Folder of runs to record in. None for no record.
+        named: How the scenario was asked for, for the record.
+        at_once: Maximum number of games side by side. None means as many as the store has room for.
+        find_agent: Returns the agent class of a name.
+        selection: Which games to play.
+        on_failure: What is done about games that fail.
+        tell: Receives the progress of loading a model.
+        people: A `Person` for each agent that a person plays.
+        resume: A recorded run whose missing games are played into its record. None for a new run.
     """
 
     scenario: Scenario
@@ -104,12 +129,12 @@ class RunRequest:
         skip: Iterable[str] = (),
         **others: Any,
     ) -> RunRequest:
-        """A recorded run that is to go on; its own options are the default. `others` are the fields of a request."""
+        """Return the request to resume a recorded run. Its own options are the default. `others` are fields of a
+        request."""
         resumption = Resumption(saved, changed, tuple(redo), tuple(skip))
         return cls(scenario, config or saved.info.config, resume=resumption, **others)
 
     def checked(self) -> RunRequest:
-        """The same, once it is known that there is somebody for each agent that a person plays, who are named in its
-        options from then on. Raises as `with_people` does."""
+        """Return the request once each agent that a person plays has a person. Raises as `with_people` does."""
         cast = library.cast_names(self.scenario) if self.people and self.resume is None else None
         return replace(self, config=with_people(self.config, self.people, cast))

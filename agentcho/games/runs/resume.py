@@ -1,6 +1,6 @@
-"""Going on with a recorded run: whether it is the same run, and what it lacks.
+"""Resuming a recorded run: whether it is the same run, and which games it lacks.
 
-Does not know: how games are played.
+A record must not mix games of different options or code. Does not know: how games are played.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def check_asked(
     sources: Mapping[str, str],
     changed: Changed = "refuse",
 ) -> None:
-    """`ResumeMismatch`, before a model is loaded, where a run was played otherwise than is asked for now."""
+    """Raise `ResumeMismatch`, before a model is loaded, if a run was played otherwise than it is asked for now."""
     found = differences(run.info, scenario, options, config, tasks)
     if changed == "refuse" and run.info.scenario == scenario:
         found += source_differences(run.info.sources, sources)
@@ -42,8 +42,10 @@ def check_asked(
 def differences(
     info: RunInfo, scenario: str, options: Mapping[str, Any], config: RunConfig, tasks: str | None
 ) -> list[str]:
-    """What was asked for otherwise in the run of `info`, in words. Another scenario says all. A scenario's own options
-    may be secret: they are named alone."""
+    """Return what the run of `info` was asked for otherwise, in words. Another scenario says everything.
+
+    A scenario's own options may be secret, so only their names are given.
+    """
     if info.scenario != scenario:
         return [f"the scenario ({info.scenario}, not {scenario})"]
     named = sorted({*options, *info.options})
@@ -60,14 +62,14 @@ def differences(
 
 
 def _keyless(value: Any) -> Any:
-    """An option without where keys are."""
+    """Return an option without where its keys are."""
     if isinstance(value, dict):
         return {name: _keyless(model) for name, model in value.items()}
     return value.model_copy(update=dict.fromkeys(KEYS)) if isinstance(value, ModelConfig) else value
 
 
 def check_engine(run: SavedRun, fingerprint: Mapping[str, str], others: Mapping[str, Mapping[str, str]]) -> None:
-    """`ResumeMismatch` where a run was played on other models, or on one that was loaded otherwise."""
+    """Raise `ResumeMismatch` if a run was played on other models, or on one that was loaded otherwise."""
     found = engine_differences(run.info.engine, fingerprint) + others_differences(run.info.engines, others)
     if run.info.config.deterministic:
         found += _threads_differences(run.info.engine, fingerprint)
@@ -81,7 +83,7 @@ def check_engine(run: SavedRun, fingerprint: Mapping[str, str], others: Mapping[
 
 
 def others_differences(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """What differs between the models of two runs beside their own, in words."""
+    """Return how the models of two runs beside their own differ, in words."""
     found = [f"the model {name}" for name in sorted(before.keys() ^ now.keys())]
     for name in sorted(before.keys() & now.keys()):
         found += engine_differences(before[name], now[name], f"the model {name}'s")
@@ -89,7 +91,7 @@ def others_differences(before: Mapping[str, Mapping[str, str]], now: Mapping[str
 
 
 def engine_differences(before: Mapping[str, str], now: Mapping[str, str], whose: str = "the model's") -> list[str]:
-    """What differs between two engines' fingerprints of all that decides what a model says, in words."""
+    """Return how two engines' fingerprints differ in what decides what a model says, in words."""
     return [
         f"{whose} {name} ({_short(before.get(name))}, not {_short(now.get(name))})"
         for name in MODEL
@@ -98,13 +100,16 @@ def engine_differences(before: Mapping[str, str], now: Mapping[str, str], whose:
 
 
 def _threads_differences(before: Mapping[str, str], now: Mapping[str, str], whose: str = "the model's") -> list[str]:
-    """That an engine computes on another number of threads than then, in words. Earlier versions did not record it."""
+    """Return that an engine computes on another number of threads than then, in words.
+
+    Earlier versions did not record the number.
+    """
     then, number = before.get("threads"), now.get("threads")
     return [] if then in (None, number) else [f"{whose} threads ({then}, not {number})"]
 
 
 def mismatch(run: str, changed: Sequence[str]) -> ResumeMismatch:
-    """A run is to go on that was played otherwise."""
+    """Return the error for a run that is to be resumed and was played otherwise."""
     ask = "; --changed accept goes on with the source as it is" if any("source" in each for each in changed) else ""
     return ResumeMismatch(
         f"{run} was played otherwise: {'; '.join(changed)} differ. Leave those options out, or begin a run of its "
@@ -113,7 +118,7 @@ def mismatch(run: str, changed: Sequence[str]) -> ResumeMismatch:
 
 
 def loading_config(run: SavedRun, config: RunConfig) -> RunConfig:
-    """The options to load models with: what was chosen then is taken again."""
+    """Return the options to load models with. What was chosen automatically then is taken again."""
     chosen: dict[str, Any] = {"dtype": _dtype(config.dtype, run.info.engine)}
     if config.deterministic and config.threads is None and (then := run.info.engine.get("threads", "")).isdecimal():
         chosen["threads"] = int(then)
@@ -125,19 +130,19 @@ def loading_config(run: SavedRun, config: RunConfig) -> RunConfig:
 
 
 def _dtype(asked: str, engine: Mapping[str, str]) -> str:
-    """The numbers to load a model in, that of a fingerprint where they are to be chosen."""
+    """Return the dtype to load a model in: that of a fingerprint, if it is to be chosen."""
     then = engine.get("dtype", "")
     return then if asked == "auto" and then in DTYPES else asked
 
 
 def unfinished_games(run: SavedRun) -> tuple[int, ...]:
-    """The games that are not over, or that an error ended."""
+    """Return the games that are not over, or that an error ended."""
     over = {number for number, game in run.finished().items() if not game.failed}
     return tuple(number for number in run.info.config.numbers if number not in over)
 
 
 def recorded_entries(run: SavedRun) -> dict[int, list[TranscriptEntry]]:
-    """What was said in the games that it lacks."""
+    """Return what was said in the games that a run lacks."""
     said = run.attempts()
     return {number: said.get(number, []) for number in unfinished_games(run)}
 
@@ -145,8 +150,10 @@ def recorded_entries(run: SavedRun) -> dict[int, list[TranscriptEntry]]:
 def settled_calls(
     run: SavedRun, said: Mapping[int, Sequence[TranscriptEntry]], redo: Iterable[str] = (), skip: Iterable[str] = ()
 ) -> dict[int, BegunCalls]:
-    """The calls of tools that were begun in games that the run lacks, and what is to be done with those without a
-    result: `redo` and `skip` name them as GAME:CALL. `ResumeMismatch`: one of these names none of them."""
+    """Return the tool calls that were begun in games that the run lacks, with what to do about those without a result.
+
+    `redo` and `skip` name calls as GAME:CALL. Raises `ResumeMismatch` if one of these names no such call.
+    """
     open_ = {
         f"{game}:{call}": (game, call)
         for game, calls in run.begun_calls().items()
@@ -168,8 +175,11 @@ def settled_calls(
 def begun_before(
     runs: Sequence[SavedRun], left: Container[int]
 ) -> tuple[dict[int, list[TranscriptEntry]], dict[int, BegunCalls]]:
-    """What was said in those games of some records that are to be played again and have called tools, and the calls
-    without a result: such a game goes on where it was, so that nothing is called twice."""
+    """Return what was said in those games of some records that are to be played again, and their calls without a
+    result.
+
+    Only games that have called tools count. Such a game goes on where it was, so that nothing is called twice.
+    """
     said: dict[int, list[TranscriptEntry]] = {}
     calls: dict[int, BegunCalls] = {}
     for run in runs:
@@ -194,7 +204,7 @@ def _named(calls: Iterable[str], open_: Mapping[str, tuple[int, str]]) -> set[tu
 
 
 def source_differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """What has changed in the sources of a scenario, in words."""
+    """Return what has changed in the sources of a scenario, in words."""
     return [f"the source ({what})" for what in _sources(before, now)]
 
 

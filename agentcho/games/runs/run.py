@@ -1,7 +1,7 @@
-"""The games of a run, side by side: what is done about one that fails, and who hears of them.
+"""The games of a run, side by side: what is done about one that fails, and who receives their events.
 
-What goes to the log, under `agentcho`, is ids, counts, times and classes of errors, and no word that anybody said.
-Does not know: which engine is loaded, where a record lies.
+The log, under `agentcho`, gets ids, counts, times and classes of errors, and nothing that anybody said. Does not know:
+which engine is loaded, where a record is.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class FailedGame(NamedTuple):
 
 
 def _transient(error: BaseException) -> bool:
-    """Whether another attempt may end otherwise."""
+    """Return whether another attempt may end otherwise."""
     return error.transient if isinstance(error, AgentchoError) else isinstance(error, ConnectionError | TimeoutError)
 
 
 class Run:
-    """One run under way: what is asked for, its tasks, the models that it is played on, and who listens.
+    """One running run: its request, its tasks, its models, and its listener.
 
-    What the sink raises (a full disk, a reader that went away) stops the run, and is no game's error.
+    What the sink raises (a full disk, a reader that has left) stops the run, and is no game's error.
     """
 
     def __init__(self, request: RunRequest, tasks: TaskSet | None, loaded: LoadedEngines, sink: RecordingSink) -> None:
@@ -83,16 +83,18 @@ class Run:
         self._flush = partial(self._call_sink, sink.flush)
 
     async def play(self) -> None:
-        """Play its games, as many side by side as were asked for (None: as `GameLimiter` lets them in)."""
+        """Play its games, with as many side by side as were asked for. None means as `GameLimiter` lets them begin."""
         await self._to_their_end(self._play)
 
     async def join(self, models: RunModels, limiter: GameLimiter) -> None:
-        """Play its games on models that other runs use too, as the limiter of all lets them in."""
+        """Play its games on models that other runs use too, as the limiter of all lets them begin."""
         await self._to_their_end(self._together, models, limiter)
 
     async def visit(self, models: RunModels, all: GameLimiter) -> None:
-        """Play its games, as many side by side as were asked for, on models that other runs use too, as the limiter of
-        all lets them in. `steps` are those that were made meanwhile, for whomever."""
+        """Play its games, with as many side by side as were asked for, on models that other runs use too.
+
+        The limiter of all runs lets them begin. `steps` are those that were made meanwhile, for any run.
+        """
         await self._to_their_end(self._visit, models, all)
 
     async def _to_their_end(self, play: Callable[[Unpack[Args]], Awaitable[None]], *args: *Args) -> None:
@@ -130,7 +132,7 @@ class Run:
 
     @property
     def _together_at(self) -> int | None:
-        """How many games are side by side; None: as `GameLimiter` lets them in."""
+        """How many games run side by side. None means as `GameLimiter` lets them begin."""
         if self.request.at_once is None and isinstance(self._loaded.engine, TextEngine):
             return BUSY * self.config.own.concurrency
         return self.request.at_once
@@ -163,7 +165,7 @@ class Run:
                 left -= 1
 
     async def _attempt(self, models: RunModels, index: int) -> FailedGame | None:
-        """Play a game, with the words that it said before. The error that ended it, if one did."""
+        """Play a game with the words that it said before. Returns the error that ended it, if one did."""
         try:
             await self._new_game(models, index).play(copy.copy(self.scenario))
         except KeyboardInterrupt:  # an event loop would end at it, with a warning
@@ -198,7 +200,7 @@ class Run:
         )
 
     def _recorded(self, index: int) -> RecordedLines:
-        """What is known of the times that a game was begun before."""
+        """Return what is known of earlier attempts at a game."""
         said, typed = self._said.setdefault(index, []), self._typed.setdefault(index, {})
         return RecordedLines(index, said, typed, self._calls.get(index))
 
@@ -232,7 +234,7 @@ class Run:
             self._limiter.rests()
 
     def _tell_over(self, over: GameOver) -> None:
-        """Let people know that a game is over, once everybody else does."""
+        """Tell people that a game is over, once everybody else knows."""
         cast = self._cast.pop(over.game, {})
         for name, person in self._people.items():
             with suppress(Exception):  # it is over, whoever cannot hear it
@@ -252,7 +254,10 @@ class Run:
 async def open_endpoints(
     loaded: LoadedEngines, config: RunConfig, quiet_after: float = QUIET
 ) -> AsyncIterator[RunModels]:
-    """A context in which the models of a run are open, those behind APIs too. `EngineBusy`: somebody has one."""
+    """A context in which the models of a run are open, those behind APIs included.
+
+    Raises `EngineBusy` if one of the engines has another owner.
+    """
     engines = {id(each): each for each in (loaded.engine, *loaded.others.values())}.values()
     remote = [each.port for each in engines if isinstance(each, TextEngine)]
     async with AsyncExitStack() as stack:
@@ -263,7 +268,7 @@ async def open_endpoints(
 
 @asynccontextmanager
 async def closing_endpoint(port: TextPort) -> AsyncIterator[None]:
-    """A context at whose end the connections of an endpoint are given up, however it ends."""
+    """A context that closes the connections of an endpoint at its end, however it ends."""
     try:
         yield
     finally:
@@ -272,7 +277,7 @@ async def closing_endpoint(port: TextPort) -> AsyncIterator[None]:
 
 
 def stopped(how: str) -> ScenarioError:
-    """The code of a game ended more than its own game."""
+    """Return the error for game code that ended more than its own game."""
     return ScenarioError(
         f"the code of a game stopped the whole run: {how}. Let it raise in `play`, which ends that game alone; "
         "what was over is kept, and --resume goes on",
@@ -281,17 +286,17 @@ def stopped(how: str) -> ScenarioError:
 
 
 def draw_tasks(tasks: TaskSet, index: int, count: int) -> tuple[Task, ...]:
-    """The tasks of one game."""
+    """Return the tasks of one game."""
     return tuple(tasks[index * count + place] for place in range(count))
 
 
 def game_seed(seed: int, index: int) -> int:
-    """The seed of one game of a run: of the run's seed and the game's number alone."""
+    """Return the seed of one game, from the run's seed and the game's number alone."""
     digest = hashlib.blake2b(f"{seed}/{index}".encode(), digest_size=8, person=b"agentcho.game").digest()
     return int.from_bytes(digest) >> 1
 
 
 def package_of(scenario: Scenario) -> str:
-    """The package that a scenario came in, where that is none of ours."""
+    """Return the package that a scenario came in, if that is not ours."""
     top = type(scenario).__module__.split(".", 1)[0]
     return "" if top in ("agentcho", "__main__") else top

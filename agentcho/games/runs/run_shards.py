@@ -1,4 +1,4 @@
-"""Parts of one run, played by several processes and merged into one record.
+"""Parts of one run, played by several processes, and merged into one record.
 
 Does not know: how games are played, who starts the processes.
 """
@@ -26,12 +26,16 @@ FEW = 10
 
 
 def merge(parts: Sequence[SavedRun], out: Path, missing: Missing = "refuse") -> SavedRun:
-    """One record in a new folder of `out` with the games of all `parts`, as one process would have written it.
+    """Write one record in a new folder of `out` with the games of all `parts`, as one process would have written it.
 
-    The parts are read and left as they are. A part whose games are not all over counts with those that are; a run that
-    lacks games is "interrupted", and `resume` plays them. `ResumeMismatch`: parts were not played alike.
-    `RecordError`: a game is in two parts, or in none. `RecordInUse`: a part is still being written. `RecordBroken`: a
-    part cannot be read.
+    The parts are read and left as they are. A part whose games are not all over counts with those that are. A run that
+    lacks games is "interrupted", and can be resumed.
+
+    Raises:
+        ResumeMismatch: The parts are not of one run.
+        RecordError: A game is in two parts, or in none.
+        RecordInUse: A part is still being written.
+        RecordBroken: A part cannot be read.
     """
     if not parts:
         raise RecordError("there are no parts to merge; name the records of all parts")
@@ -50,7 +54,7 @@ def merge(parts: Sequence[SavedRun], out: Path, missing: Missing = "refuse") -> 
 
 
 def _check_alike(one: RunInfo, other: RunInfo) -> None:
-    """`ResumeMismatch` where two parts are not of the same run."""
+    """Raise `ResumeMismatch` if two parts are not of the same run."""
     whole = other.config.model_copy(update={"part": one.config.part})
     found = differences(info=one, scenario=other.scenario, options=other.options, config=whole, tasks=other.tasks)
     found += engine_differences(one.engine, other.engine)
@@ -65,7 +69,7 @@ def _check_alike(one: RunInfo, other: RunInfo) -> None:
 
 
 def _rest(one: RunInfo, other: RunInfo, model: str | None) -> list[str]:
-    """What differs of a model beside all that decides what it says: an audit goes by it too."""
+    """Return what differs of a model beside what decides what it says. An audit uses it too."""
     mine, theirs = (part.engine if model is None else part.engines.get(model, {}) for part in (one, other))
     whose = "the model's" if model is None else f"the model {model}'s"
     rest = sorted({*mine, *theirs} - {*MODEL})
@@ -73,8 +77,10 @@ def _rest(one: RunInfo, other: RunInfo, model: str | None) -> list[str]:
 
 
 def _check_apart(parts: Iterable[SavedRun]) -> None:
-    """`RecordError` where a game is in two parts; `RecordBroken` where a part has a game that is not its own. Reads
-    every line."""
+    """Raise `RecordError` if a game is in two parts, and `RecordBroken` if a part has a game of another part.
+
+    It reads every line.
+    """
     seen: dict[int, SavedRun] = {}
     for part in parts:
         own = part.info.config.numbers
@@ -88,7 +94,7 @@ def _check_apart(parts: Iterable[SavedRun]) -> None:
 
 
 def _check_still(parts: Iterable[SavedRun]) -> None:
-    """`RecordError` where somebody has gone on with a part: its files may be of before that and after."""
+    """Raise `RecordError` if a part was resumed meanwhile, because its files may be older or newer than that."""
     for part in parts:
         writer_lock.check(part.path / writer_lock.NAME)
         if SavedRun(part.path).info != part.info:
@@ -101,19 +107,19 @@ def _missing(parts: Sequence[SavedRun]) -> list[int]:
 
 
 def _numbers(games: Sequence[int]) -> str:
-    """Games by their numbers, the first few of them."""
+    """Return games by their numbers, the first few of them."""
     more = f" and {len(games) - FEW} more" if len(games) > FEW else ""
     return f"{'game' if len(games) == 1 else 'games'} {', '.join(map(str, games[:FEW]))}{more}"
 
 
 def _status(parts: Iterable[SavedRun]) -> Status:
-    """How a run ended whose games are all over: as the part that ended worst."""
+    """Return how a run ended whose games are all over: as the part that ended worst."""
     found = {part.status for part in parts}
     return "done" if found == {"done"} else "failed" if found <= {"done", "failed"} else "interrupted"
 
 
 def _written(parts: Sequence[SavedRun], out: Path, status: Status) -> SavedRun:
-    """The record of all parts. Nothing is left of one that could not be written."""
+    """Return the record of all parts. Nothing is left of one that could not be written."""
     path = new_folder(out, parts[0].info.scenario, datetime.now(UTC))
     try:
         for name, always in LINES.items():
@@ -128,7 +134,7 @@ def _written(parts: Sequence[SavedRun], out: Path, status: Status) -> SavedRun:
 
 
 def _whole_lines(part: SavedRun, name: str) -> bytes:
-    """A file of a part. A torn last line is a kill's, and is left out; where nobody was killed, the file is damaged."""
+    """Return the lines of a part's file. A torn last line of a killed process is left out; otherwise it is damage."""
     file = part.path / name
     if not file.exists():
         raise RecordBroken(file, "it is not there", "restore the file")
@@ -141,7 +147,7 @@ def _whole_lines(part: SavedRun, name: str) -> bytes:
 
 
 def _info(id: str, parts: Sequence[RunInfo], status: Status) -> RunInfo:
-    """What `run.json` of the merged record holds."""
+    """Return what `run.json` of the merged record holds."""
     first = parts[0]
     at_once = {part.at_once for part in parts}
     most = [part.most for part in parts if part.most]

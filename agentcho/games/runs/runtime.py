@@ -1,6 +1,6 @@
 """Plays the games of a run side by side on one engine, and keeps their record whole, however the run ends.
 
-Does not know: the terminal, where a scenario came from. The engine is loaded when a run needs it, not before.
+The engine is loaded only when a run needs it. Does not know: the terminal, where a scenario came from.
 """
 
 from __future__ import annotations
@@ -70,10 +70,14 @@ Args = TypeVarTuple("Args")
 
 
 class RunResult(NamedTuple):
-    """What a run came to. `games` are those that ended, by number; `steps` counts the engine's forwards.
+    """The result of a run.
 
-    `errors` are those that ended a game, by its number, the first to fail first; the other games went on. `record` is
-    the run's folder, if it has one.
+    Attributes:
+        games: The games that ended, by number.
+        steps: Number of forward passes.
+        interrupted: Whether the run was interrupted.
+        errors: Errors that ended games, by number, the first to fail first. The other games went on.
+        record: Folder of the record. None if there is none.
     """
 
     games: tuple[GameOver, ...]
@@ -84,11 +88,11 @@ class RunResult(NamedTuple):
 
     @property
     def error(self) -> BaseException | None:
-        """The first that ended a game."""
+        """The first error that ended a game. None if there was none."""
         return next((failed.error for failed in self.errors.values()), None)
 
     def check(self, of: int) -> None:
-        """`GamesFailed`, which lists them, where errors ended some of `of` games."""
+        """Raise `GamesFailed` if errors ended some of `of` games. It lists them."""
         if self.errors:
             faults = {game: failed.fault for game, failed in self.errors.items()}
             frames = {game: found.frames for game, found in faults.items()}
@@ -99,12 +103,20 @@ def play(request: RunRequest) -> RunResult:
     """Play the games of a run from a plain thread, until all are over.
 
     Ctrl-C stops the run, with everything said so far in the record. An error of one game ends that game, is returned,
-    and leaves the others alone, unless `on_failure` says otherwise. Of a run that is to go on, the games are played
-    that are not over, or that an error ended, each begun anew with the words that it said before.
+    and leaves the others alone, unless `on_failure` says otherwise. A resumed run plays the games that are not over, or
+    that an error ended, each from its beginning with the words that it had said.
 
-    Raises `ResumeMismatch` where such a run was played otherwise, and `RecordInUse` where somebody writes it; a game
-    that departs from what it said ends by `ResumeMismatch`. `AudienceError`, at the end: a person was to play an agent
-    that no game has cast.
+    Args:
+        request: The run.
+
+    Returns:
+        What was played.
+
+    Raises:
+        ResumeMismatch: The resumed run was played with other options or code. A game that departs from its record ends
+            by the same error.
+        RecordInUse: Another process is writing the record of the resumed run.
+        AudienceError: At the end, if a person was to play an agent that no game has cast.
     """
     request = request.checked()
     if request.resume is not None:
@@ -116,7 +128,7 @@ def play(request: RunRequest) -> RunResult:
 
 
 def checked(request: RunRequest) -> TaskSet | None:
-    """The tasks of a run, once it is known that they are there and that its record can be written."""
+    """Return the tasks of a run, once they are known to exist and its record can be written."""
     tasks = tasks_of(request.scenario, request.config)
     if request.out is not None:
         check_folder(request.out)
@@ -127,7 +139,7 @@ def checked(request: RunRequest) -> TaskSet | None:
 def open_run(
     request: RunRequest, tasks: TaskSet | None, loaded: LoadedEngines
 ) -> Iterator[tuple[Run, RunRecord | None]]:
-    """A context in which a run is to be played, and its record is open, where it has one."""
+    """A context in which a run is played, with its record open if it has one."""
     if request.out is None:
         yield Run(request, tasks, loaded, RecordingSink(None, request.sink)), None
         return
@@ -173,12 +185,12 @@ def _go_on(request: RunRequest, resumption: Resumption) -> RunResult:
 
 
 def teach_recorded_words(engine: EnginePort, entries: Iterable[TranscriptEntry]) -> None:
-    """Let an engine meet the words that it is to say again, where it knows none that it has not met (the fake)."""
+    """Let an engine meet the words that it is to say again, if it only knows words that it has met (the fake)."""
     teach_words(engine, ((entry.message.header, entry.message.text) for entry in entries))
 
 
 def recorded(record: RunRecord | None, run: Run, came_to: RunResult) -> RunResult:
-    """What a run came to, once its record, if it has one, says so."""
+    """Return the result of a run, once its record, if it has one, has it."""
     if record is None:
         return _all_met(run, came_to)
     record.most = max(run.most, record.most or 0)
@@ -187,7 +199,7 @@ def recorded(record: RunRecord | None, run: Run, came_to: RunResult) -> RunResul
 
 
 def _all_met(run: Run, played: RunResult) -> RunResult:
-    """What a run came to. `AudienceError`: people were to play agents that no game of it has cast."""
+    """Return the result of a run. Raises `AudienceError` if people were to play agents that no game has cast."""
     absent = [name for name in run.config.people if name not in run.met]
     if absent and not played.interrupted and any(not game.failed for game in played.games):
         kept = "" if played.record is None else f". All games are over and recorded: {played.record}"
@@ -213,7 +225,7 @@ def tell_begins(run: Run) -> None:
 
 
 def result(run: Run, interrupted: bool) -> RunResult:
-    """What a run came to that is over."""
+    """Return the result of a run that is over."""
     games = tuple(run.finished[index] for index in sorted(run.finished))
     name, end = run.scenario.name, "is interrupted" if interrupted else "is over"
     LOG.info("%s %s: %d games, %d of them failed, %d steps", name, end, len(games), len(run.errors), run.steps)
@@ -221,8 +233,10 @@ def result(run: Run, interrupted: bool) -> RunResult:
 
 
 def blocking(work: Callable[[Unpack[Args]], Awaitable[T]], *args: *Args) -> T:
-    """Run async work to its end from plain code; in a thread of its own where an event loop runs already (a
-    notebook)."""
+    """Run async work to its end from plain code.
+
+    If an event loop is running already, as in a notebook, it runs in a thread of its own.
+    """
     if not _in_a_loop():
         return _to_its_end(work, *args)
     with ThreadPoolExecutor(1) as pool:
@@ -230,8 +244,11 @@ def blocking(work: Callable[[Unpack[Args]], Awaitable[T]], *args: *Args) -> T:
 
 
 def _to_its_end(work: Callable[[Unpack[Args]], Awaitable[T]], *args: *Args) -> T:
-    """Run async work. `KeyboardInterrupt` of the work is raised behind the event loop: one that comes out of its first
-    task ends the loop before it has stopped its threads, and the process would wait for them forever."""
+    """Run async work. Its `KeyboardInterrupt` is raised after the event loop has ended.
+
+    One that comes out of the first task would end the loop before it has stopped its threads, and the process would
+    wait for them forever.
+    """
     interrupts = list[KeyboardInterrupt]()
 
     async def kept() -> T | None:
@@ -256,10 +273,11 @@ def _in_a_loop() -> bool:
 
 
 def tasks_of(scenario: Scenario, config: RunConfig) -> TaskSet | None:
-    """The tasks that a run's games draw from; None where the scenario takes none. Needs no model.
+    """Return the tasks that a run's games draw from, or None if the scenario takes none. Needs no model.
 
-    `TaskError` where they cannot be read, are none of its kind, or are too few for all games;
-    `ExtraMissing` where their answers are checked by a library that is not there.
+    Raises:
+        TaskError: The tasks cannot be read, are of another kind, or are too few for all games.
+        ExtraMissing: A library that checks their answers is not installed.
     """
     spec = config.tasks or scenario.tasks
     if spec is None:
@@ -290,8 +308,10 @@ def load_models(
     tell: ProgressCallback = no_progress,
     costs: Mapping[str, ForwardCosts] = MappingProxyType({}),
 ) -> LoadedEngines:
-    """All models of a run, those aside that are given. Nothing is loaded where one of them cannot be. `costs`: what a
-    record says of their forwards."""
+    """Load all models of a run that are not given. If one cannot be loaded, none is.
+
+    `costs` are those of their forward passes in a record.
+    """
     given = as_engines(others)
     if config.models:
         return checked_models(config, load_together(config, engine, given, tell), costs)
@@ -299,7 +319,7 @@ def load_models(
 
 
 def models_of(request: RunRequest) -> LoadedEngines:
-    """The models of a run, loaded as its record says where it goes on."""
+    """Return the models of a run, loaded as its record says if it is resumed."""
     config, costs = request.config, {}
     if request.resume is not None:
         saved = request.resume.saved
@@ -308,7 +328,7 @@ def models_of(request: RunRequest) -> LoadedEngines:
 
 
 def load_share(config: RunConfig, engine: EnginePort | None, share: float) -> LoadedEngines:
-    """All models of a run, with this share of the memory that one process would take for encodings."""
+    """Load all models of a run, with this share of the memory that one process would take for encodings."""
     if config.models:
         return checked_models(config, load_together(config, engine, {}, no_progress, share))
     return checked_models(config, LoadedEngines(engine or load_engine(config, share=share), {}))
@@ -317,8 +337,7 @@ def load_share(config: RunConfig, engine: EnginePort | None, share: float) -> Lo
 def checked_models(
     config: RunConfig, loaded: LoadedEngines, costs: Mapping[str, ForwardCosts] = MappingProxyType({})
 ) -> LoadedEngines:
-    """Models of a run, once it is known that their messages can be told apart, as it needs, and what their forwards
-    cost, where they guess."""
+    """Return models of a run, once their messages are known to be separable as it needs, with costs if they guess."""
     required = required_markers(config.policy, config.plain_markers)
     check_markers(loaded.engine.framing.plain, required, config.model)
     for name, other in loaded.others.items():
@@ -328,8 +347,10 @@ def checked_models(
 
 
 def load_engine(config: RunConfig, tell: ProgressCallback = no_progress, share: float = 1) -> EnginePort:
-    """The engine that a run asks for; "fake" is the scripted one of `agentcho.testing`, without a model. `tell` hears
-    how far it is. `share`: of what one process would take for encodings."""
+    """Return the engine that a run asks for. "fake" is the scripted one of `agentcho.testing`, without a model.
+
+    `tell` receives the progress. `share` is that of what one process would take for encodings.
+    """
     began = perf_counter()
     ENGINE.info("loading %s", config.model)
     try:

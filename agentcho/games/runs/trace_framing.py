@@ -1,4 +1,4 @@
-"""A message of a trace in the ids of one model. Does not know: how a trace is played."""
+"""A message of a trace in the token ids of one model. Does not know: how a trace is played."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from agentcho.records.trace import TraceMessage
 
 
 def framed(message: TraceMessage, template: FramingPort) -> FramedTokens:
-    """Its header and text as ids, in this template's framing. A system message of the default prompt's text is that
-    prompt."""
+    """Return header and text of a message as ids, in this template's framing.
+
+    A system message with the text of the default prompt is that prompt.
+    """
     default, encode = template.default, template.content.encode
     if default is not None and message.role == "system" and message.text == default.text:
         start, stop = default.content
@@ -24,7 +26,7 @@ def framed(message: TraceMessage, template: FramingPort) -> FramedTokens:
 def traced(
     message: TraceMessage, template: FramingPort, game: int = 0, tokens: tuple[int, ...] | None = None
 ) -> Message:
-    """The message as a game has it; `tokens` are all its ids, where they are not those of its text."""
+    """Return the message as a game has it. `tokens` are all its ids, if they are not those of its text."""
     own = framed(message, template)
     ids = own.tokens if tokens is None else tokens
     content = len(own.opening), len(ids) - len(own.closing)

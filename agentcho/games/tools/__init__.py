@@ -1,1 +1,1 @@
-"""Tools that agents may call: functions of the user's own, and those of MCP servers."""
+"""Tools that agents may call: functions of the user, and those of MCP servers."""

@@ -1,6 +1,6 @@
-"""The process of an isolated tool: reads what to call from its standard input, as JSON, and writes the answer as JSON.
+"""The process of an isolated tool: reads a call from standard input as JSON, and writes the answer as JSON.
 
-What the tool prints goes nowhere. Does not know: who asked.
+What the tool prints is dropped, because it would break the answer. Does not know: who asked.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _module(name: str, file: str) -> ModuleType:
-    """The module of a file: by its name where that leads to the file, else as one that is not the main one."""
+    """Return the module of a file: by its name if that leads to the file, otherwise as one that is not the main one."""
     with suppress(ImportError, ValueError):
         spec = None if name == "__main__" else importlib.util.find_spec(name)
         if spec is not None and spec.origin == file:
@@ -50,7 +50,7 @@ def _module(name: str, file: str) -> ModuleType:
 
 
 def _tool(module: ModuleType, qualified: str) -> Tool:
-    """The tool of that name, or the function that it was made of."""
+    """Return the tool of that name, or the function that it was made from."""
     found: Any = module
     for name in qualified.split("."):
         found = getattr(found, name)

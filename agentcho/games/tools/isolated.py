@@ -1,7 +1,8 @@
-"""A tool in a process of its own: what goes there and comes back is JSON, and nothing that comes back is executed.
+"""Runs a tool in a process of its own, so that it can be killed.
 
-The process imports the file in which the tool is defined; it is killed with all that it started when its time is over
-or its caller is cancelled. Does not know: what a result means.
+Calls and answers are JSON, and nothing in an answer is executed. The process imports the file that defines the tool. It
+is killed with everything that it started when its time is over or its caller is cancelled. Does not know: what a result
+means.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ESCAPED = 6
 
 
 async def in_process(tool: Tool, arguments: str) -> Any:
-    """What the tool returns, as JSON has it. `ToolRaised`: it raised, or its process died."""
+    """Return what the tool returns, as JSON values. Raises `ToolRaised` if it raised, or its process died."""
     command, most = [sys.executable, "-m", CHILD], tool.declared.most * ESCAPED + BESIDE
     process = await anyio.open_process(command, stderr=subprocess.DEVNULL, start_new_session=True, env=_environment())
     try:
@@ -56,12 +57,12 @@ def _asked(tool: Tool, arguments: str) -> dict[str, str]:
 
 
 def _environment() -> dict[str, str]:
-    """The process finds what this one finds."""
+    """Return an environment in which the process finds what this one finds."""
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 async def _read(process: anyio.abc.Process, most: int) -> bytes:
-    """What it wrote, and no more than a byte too much of it."""
+    """Return what the process wrote, and at most one byte too many of it."""
     found = bytearray()
     assert process.stdout is not None
     async for piece in process.stdout:
@@ -73,7 +74,7 @@ async def _read(process: anyio.abc.Process, most: int) -> bytes:
 
 
 def _kill(pid: int) -> None:
-    """Kill a process with all that it started, which are a group."""
+    """Kill a process and everything that it started, which are a group."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 

@@ -1,8 +1,8 @@
-"""The tools of an MCP server, by the package `mcp`: a process of its own that is spoken to over its standard streams,
-or one that is reached over HTTP.
+"""The tools of an MCP server, by the package `mcp`: a process that is spoken to over its standard streams, or HTTP.
 
-By default each agent of each game has a connection of its own, and over standard streams that is a process of its own:
-what agents share they can use to tell each other anything, and no audit sees that. Does not know: agents, games.
+By default each agent of each game has a connection of its own, and over standard streams that is a process of its own.
+Agents that share a connection can tell each other anything through it, and no audit sees that. Does not know: agents,
+games.
 """
 
 from __future__ import annotations
@@ -31,27 +31,39 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 CONNECTING = 30.0
-"""Seconds in which a server must be connected and have said which tools it has. How long a call may take is declared of
-its tool, and nothing else bounds it."""
+"""Seconds within which a server must be connected and have listed its tools. The duration of a call is declared by its
+tool, and nothing else limits it."""
 PAGES = 100
 
 
 class MCPServer:
-    """A server of tools, for `tools` of `say` or of an agent::
+    """A server of tools, for `tools` of an agent or of `say`.
+
+    It is connected when an agent first speaks with it, and disconnected when the game ends. What a server says about
+    its own tools is not trusted.
+
+    Args:
+        command: Program that starts the server. Give this or `url`.
+        *arguments: Arguments of the program.
+        url: Address of a running server.
+        name: Name of the server in records. None derives it from the command or address.
+        env: Environment variables of the program, beside a few of this process.
+        cwd: Working folder of the program. None means the current one.
+        headers: HTTP headers for `url`.
+        only: Names of the tools to offer. None offers all.
+        declare: Declarations of single tools by name, which override `declaring`, as in `{"read": {"effect": False}}`.
+        shared: Whether all agents of a game share one connection, and so one process. Audits report it.
+        log: A file that the log of the program is appended to. None drops the log.
+        **declaring: Declarations of all tools of the server, as `agentcho.tool` takes them, but for `isolate`.
+
+    Raises:
+        RequestError: Neither or both of `command` and `url` are given, or a declaration is wrong.
+        ExtraMissing: The package `mcp` is not installed.
+
+    Example::
 
         files = agentcho.MCPServer("npx", "-y", "@modelcontextprotocol/server-filesystem", "/data", audience="nobody")
         web = agentcho.MCPServer(url="https://example.org/mcp", only=["search"])
-
-    - `command` and `arguments` start it, with `env` beside a few of this process's variables, in the folder `cwd`; or
-      it is reached at a `url`, with `headers`.
-    - `name` is what it is called in records; `only` the names of those of its tools that are offered.
-    - All else that `agentcho.tool` takes is declared of all of its tools; `declare` says otherwise of single ones, as
-      `declare={"read": {"effect": False}}`. What a server says of itself is not believed.
-    - `shared`: all agents of a game have one connection, and one process. Audits tell of it.
-    - `log`: a file to which the log of a process is appended; without one it is dropped.
-
-    It is connected when an agent first speaks with it, and let go when the game ends. Raises `RequestError` for what is
-    no server, `ExtraMissing` without the package `mcp`, and in a game `ToolFailed` where it cannot be reached or dies.
     """
 
     def __init__(
@@ -89,8 +101,17 @@ class MCPServer:
 
     @asynccontextmanager
     async def connected(self, agent: str) -> AsyncIterator[Sequence[Tool]]:
-        """The tools, while the server is connected for an agent; entered and left in one task. `ToolFailed`: it cannot
-        be reached, or has a tool that cannot be offered."""
+        """A context with the tools of the server, connected for one agent. It must be entered and left in one task.
+
+        Args:
+            agent: The agent's name.
+
+        Yields:
+            The tools.
+
+        Raises:
+            ToolFailed: The server cannot be reached, dies, or has a tool that cannot be offered.
+        """
         from mcp import Client
 
         there, under_way = False, set[anyio.CancelScope]()
@@ -128,8 +149,10 @@ class MCPServer:
             yield stdio_client(start, errlog=log)
 
     async def _tools(self, client: Client, agent: str, under_way: set[anyio.CancelScope]) -> list[Tool]:
-        """Those of its tools that are offered. One that cannot be is left out with a warning, unless it was asked for
-        by name."""
+        """Return the tools of the server that are offered.
+
+        One that cannot be offered is left out with a warning, unless it was asked for by name.
+        """
         found, cursor = list[Any](), None
         for _ in range(PAGES):
             page = await client.list_tools(cursor=cursor)
@@ -177,7 +200,10 @@ class MCPServer:
         return made
 
     async def _call(self, client: Client, name: str, arguments: dict[str, Any]) -> str:
-        """One call. `ToolRaised`: the server says that it failed; `ToolFailed`: the server is gone."""
+        """Make one call.
+
+        Raises `ToolRaised` if the server says that it failed, and `ToolFailed` if the server is gone.
+        """
         from mcp import MCPError
         from mcp.types import CONNECTION_CLOSED
 
@@ -203,8 +229,7 @@ class MCPServer:
 
 
 def _name(command: str | None, arguments: Sequence[str], url: str | None) -> str:
-    """What a server is called whose user says nothing: no argument of it, and of its address no key, which may be
-    secret."""
+    """Return the default name of a server. It has no argument and no key of its address, which may be secret."""
     if url is not None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -217,20 +242,20 @@ def _name(command: str | None, arguments: Sequence[str], url: str | None) -> str
 
 
 def _first(error: BaseException) -> BaseException:
-    """The error, or the first in a group."""
+    """Return the error, or the first in a group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 def _unreached(error: BaseException) -> str:
-    """Why a server cannot be connected."""
+    """Return why a server cannot be connected."""
     if isinstance(error, TimeoutError):
         return f"has not said within {CONNECTING:g} seconds which tools it has"
     return f"cannot be reached ({type(error).__name__})"
 
 
 def _text(result: CallToolResult) -> str:
-    """The texts of a result; of what is none, its kind."""
+    """Return the texts of a result, and for a part that is not text its kind."""
     texts = [getattr(each, "text", None) or f"[{each.type}]" for each in result.content]
     return "\n".join(texts)

@@ -1,9 +1,8 @@
-"""One call of a tool, from the arguments that a model wrote to the text of its result, in bounds of time and size.
+"""One tool call, from the arguments that a model wrote to the text of its result, limited in time and size.
 
-What goes wrong with one call is a result too, which says so to the model: the arguments do not fit, the function
-raises, whatever it is, takes too long, returns what is no JSON or too much of it. What ends the game instead: a server
-that is gone (`ToolFailed`), and what a game in which the function itself speaks ends by, a limit or a leak. Does not
-know: agents, games, records.
+An error of a single call is a result too, which tells the model: its arguments do not fit, or the function raises,
+takes too long, or returns no JSON or too much of it. What ends the game instead is a server that is gone
+(`ToolFailed`), or a limit or leak of a game that the function itself speaks in. Does not know: agents, games, records.
 """
 
 from __future__ import annotations
@@ -38,7 +37,13 @@ much; it was not made again, for it may have been made before; it was cancelled.
 
 
 class Returned(NamedTuple):
-    """What came of a call: the text of its result, for the model, how it ended, and seconds."""
+    """The result of a call.
+
+    Attributes:
+        text: Its text for the model.
+        how: How the call ended.
+        seconds: How long it took.
+    """
 
     text: str
     how: How
@@ -46,8 +51,11 @@ class Returned(NamedTuple):
 
 
 async def call(tool: Tool, arguments: str) -> Returned:
-    """Call a tool. Cancelled, or at its timeout: a coroutine is cancelled, a process killed, and a thread left behind,
-    whose result nobody waits for."""
+    """Call a tool.
+
+    When the call is cancelled or times out, a coroutine is cancelled, a process is killed, and a thread is left behind,
+    whose result nobody waits for.
+    """
     began = perf_counter()
     found = await _called(tool, arguments)
     return found._replace(seconds=perf_counter() - began)
@@ -73,8 +81,11 @@ async def _called(tool: Tool, arguments: str) -> Returned:
 
 
 def _ends_game(error: BaseException) -> bool:
-    """Whether what came out of a function is more than what is wrong with one call of it. A cancellation that nobody
-    asked for is not, and neither is an error of this package that the function met with on its own."""
+    """Return whether an error of a function ends more than this call.
+
+    A cancellation that nobody asked for does not, and neither does an error of this package that the function met on
+    its own.
+    """
     if isinstance(error, BaseExceptionGroup):
         return any(_ends_game(each) for each in error.exceptions)
     ending = ToolFailed, LimitReached, LeakageError, KeyboardInterrupt
@@ -82,7 +93,7 @@ def _ends_game(error: BaseException) -> bool:
 
 
 def _told(error: BaseException) -> str:
-    """The class of an error and what it says, whatever it makes of being asked."""
+    """Return the class of an error and what it says, whatever it does when asked."""
     return "".join(format_exception_only(error)).strip().removeprefix(f"{type(error).__module__}.")
 
 
@@ -94,7 +105,8 @@ async def _run(tool: Tool, arguments: str, given: dict[str, Any]) -> Any:
 
 
 async def _in_thread(tool: Tool, given: dict[str, Any]) -> Any:
-    """Run a function in a thread that keeps no process from ending: one that hangs cannot be ended from outside."""
+    """Run a function in a thread that keeps no process from ending, because one that hangs cannot be ended from
+    outside."""
     done, token, context = anyio.Event(), anyio.lowlevel.current_token(), copy_context()
     value: Any = None
     error: BaseException | None = None
@@ -118,7 +130,7 @@ async def _in_thread(tool: Tool, given: dict[str, Any]) -> Any:
 
 
 def _written(tool: Tool, value: Any) -> Returned:
-    """The text of what a tool returned."""
+    """Return the text of what a tool returned."""
     most = tool.declared.most
     try:
         text = value if isinstance(value, str) else _json(value)
@@ -136,6 +148,6 @@ def _json(value: Any) -> str:
 
 
 def failed(how: How, why: str) -> Returned:
-    """A result that tells the model what went wrong."""
+    """Return a result that tells the model what went wrong."""
     why = LONE.sub("\ufffd", why)
     return Returned(f"Error: {why if len(why) <= SAID else why[:SAID] + '…'}", how)

@@ -1,6 +1,6 @@
 """A tool that an agent may call: a typed function, the schema of its arguments, and what is declared of it.
 
-What is not declared is not trusted: who learns of the arguments is the whole world, the call changes something there,
+Anything that is not declared is not trusted: the whole world learns the arguments, the call changes something there,
 and its result may say anything. Does not know: how a call runs, agents, games.
 """
 
@@ -28,9 +28,9 @@ from agentcho.protocol.json_schema import closed
 NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 WORLD, NOBODY = "world", "nobody"
 SECONDS = 60.0
-"""A call may take so long, where its tool declares nothing else."""
+"""Maximum duration of a call, unless its tool declares another one."""
 MOST, LARGEST = 1 << 15, 1 << 24
-"""A result may have so many bytes, where its tool declares nothing else, and at most."""
+"""Maximum size of a result in bytes, unless its tool declares another one, and the largest that it may declare."""
 PLACED = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD, Parameter.POSITIONAL_ONLY)
 PLAIN = frozenset(
     {
@@ -53,16 +53,18 @@ Names = Audience | Iterable[str] | str
 
 
 class Declared(NamedTuple):
-    """What is declared of a tool.
+    """The declarations of a tool.
 
-    - `audience`: who learns of the arguments. `EVERYONE` is the whole world outside of the game, no name is nobody.
-    - `effect`: a call changes something outside, or lets somebody see that it was made.
-    - `trusted`: what a result says is no attempt to make the model do something.
-    - `results`: who may read a result beside the agent that called; None: that agent alone.
-    - `idempotent`: to call twice does no more than to call once, so that a call of which nobody knows whether it was
-      made is made again.
-    - `timeout` in seconds (None: only the limits of the game), `most` bytes of a result.
-    - `isolate`: a call runs in a process of its own.
+    Attributes:
+        audience: Who learns the arguments. `EVERYONE` is the whole world outside the game. An empty audience is nobody.
+        effect: Whether a call changes something outside, or lets somebody see that it was made.
+        trusted: Whether a result never tries to make the model do something.
+        results: Who may read a result beside the agent that called. None for nobody.
+        idempotent: Whether calling twice does no more than calling once. A call whose completion is unknown is then
+            repeated.
+        timeout: Maximum duration of a call, in seconds. None leaves only the limits of the game.
+        isolate: Whether a call runs in a process of its own.
+        most: Maximum size of a result, in bytes.
     """
 
     audience: Audience = EVERYONE
@@ -85,7 +87,7 @@ def declared(
     isolate: bool = False,
     most: int = MOST,
 ) -> Declared:
-    """Declarations as users write them, checked: see `tool`. `RequestError`, `AudienceError`: they cannot be."""
+    """Check declarations as users write them: see `tool`. Raises `RequestError` or `AudienceError` for wrong ones."""
     told = _told(audience)
     changes = told != Audience(frozenset()) if effect is None else value_checks.checked_bool(effect, "effect of a tool")
     return Declared(
@@ -113,15 +115,27 @@ def _seconds(value: object) -> float:
 
 
 class ToolRaised(Exception):
-    """What another process says is wrong with a call: it is told to the model."""
+    """Raised when another process reports an error of a call. The model is told."""
 
 
 class Tool:
-    """A function that agents may call: `tools=[...]` of `say`, or of an agent. Called itself, it is the function.
+    """A function that agents may call, in `tools=[...]` of an agent or of `say`. Calling the tool calls the function.
 
-    `schema` is the JSON schema of its arguments, `declared` what is said of it; `source` names what it is one of
-    several tools of, such as an MCP server. `client` names the connection that calls go over: who has one in common can
-    tell each other anything by it.
+    `agentcho.tool` makes one from a typed function.
+
+    Args:
+        name: Name of the tool: 1 to 64 letters, digits, "_", "." or "-".
+        description: What the model is told about it.
+        schema: JSON schema of its arguments.
+        function: The function.
+        declared: Its declarations.
+        model: A pydantic model that validates the arguments. None checks only that they are a JSON object.
+        source: What the tool belongs to, such as an MCP server. None for nothing.
+        client: Name of the connection that calls go over. Agents that share a connection can tell each other anything
+            through it. None for none.
+
+    Raises:
+        RequestError: The name, the description or the schema cannot be one.
     """
 
     def __init__(
@@ -148,12 +162,22 @@ class Tool:
 
     @property
     def form(self) -> tools.ToolDefinition:
-        """What a model is told of it."""
+        """The definition that a model is told, with name, description and schema."""
         return tools.ToolDefinition(self.name, self.description, self.schema)
 
     def validate(self, arguments: str) -> dict[str, Any]:
-        """The arguments of a call, by the names of parameters, from JSON as the model wrote it. `RequestError`, in
-        words that help the model: they do not fit, and the tool is not to be run."""
+        """Return the arguments of a call from the JSON that the model wrote.
+
+        Args:
+            arguments: The JSON.
+
+        Returns:
+            The arguments, by the names of the parameters.
+
+        Raises:
+            RequestError: The arguments do not fit, and the tool must not run. The message helps the model to correct
+                them.
+        """
         try:
             if self._model is None:
                 return dict(_Object.model_validate_json(arguments))
@@ -173,12 +197,12 @@ class Toolset(Protocol):
     """Several tools of one server."""
 
     def connected(self, agent: str) -> AbstractAsyncContextManager[Sequence[Tool]]:
-        """A context in which the server is there for an agent. It is entered and left in one task. Errors of it are
+        """A context in which the server is connected for an agent, entered and left in one task. Errors are
         `ToolFailed`."""
 
     @property
     def shared(self) -> bool:
-        """Whether all agents of a game have one connection in common."""
+        """Whether all agents of a game share one connection."""
 
 
 class _Object(BaseModel):
@@ -203,30 +227,44 @@ def tool(
     most: int = MOST,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 def tool(function: Callable[..., Any] | None = None, /, *, name: str | None = None, **declaring: Any) -> Any:
-    """Make a typed function a tool that agents may call: its parameters are what a call says, its docstring is what the
-    model is told of it, and what it returns is the result: a text, or a value that becomes JSON::
+    """Turn a typed function into a tool that agents may call.
+
+    Its parameters are the arguments of a call, its docstring is the description that the model sees, and what it
+    returns is the result: text, or a value that becomes JSON. A coroutine function runs beside the other agents of the
+    game, any other function in a thread. If the result can be awaited, it is awaited. A callable object is a tool under
+    the name of its class, and so is a `functools.partial`, without the parameters that it gives by name.
+
+    Declare what is known of the tool. Anything that is not declared is not trusted.
+
+    Args:
+        function: The function, if the decorator is used without arguments.
+        name: Name of the tool: 1 to 64 letters, digits, "_", "." or "-". None means the function's own.
+        audience: Who learns the arguments: "world", "nobody", or names of agents.
+        effect: Whether a call changes something outside, or lets somebody see that it was made. None means that it
+            does, unless nobody learns the arguments.
+        trusted: Whether nobody outside can have written anything in a result.
+        results: Who may read a result beside the agent that called. None for nobody.
+        idempotent: Whether calling twice does no more than calling once. It matters for resuming: see
+            docs/how-to/tools.md.
+        timeout: Maximum duration of a call, in seconds; 60 by default. None leaves only the limits of the game.
+        isolate: Whether each call runs in a process of its own, which is killed at its timeout. A thread cannot be
+            killed.
+        most: Maximum size of a result, in bytes; 32,768 by default.
+
+    Returns:
+        The tool, or a decorator that makes it.
+
+    Raises:
+        RequestError: `function` cannot be a tool, a parameter has no JSON schema, no call can fit the schema, or a
+            declaration is wrong.
+        AudienceError: A name in `audience` or `results` cannot name an agent.
+
+    Example::
 
         @agentcho.tool(audience="nobody")
         def add(a: int, b: int) -> int:
             "The sum of two numbers."
             return a + b
-
-    A coroutine function runs beside the other agents of the game, any other in a thread, and with `isolate` in a
-    process of its own, which is killed where the call takes longer than its `timeout`; a thread cannot be. Whatever can
-    be awaited of what is returned is awaited. An object that can be called is a tool too, under the name of its class,
-    and so is a `functools.partial`, without the parameters that it gives by name.
-
-    What is not declared is not trusted:
-
-    - `audience` is who learns of the arguments: "world" (the default), "nobody", or names of agents.
-    - `effect`: a call changes something outside. By default it does, unless nobody learns of it.
-    - `trusted`: a result says nothing that somebody from outside may have written.
-    - `results`: who may read a result beside the agent that called. By default nobody.
-    - `idempotent`: to call twice does no more than to call once. See docs/how-to/tools.md on resuming.
-    - `timeout` in seconds, 60 by default, None for none; `most` bytes of a result, 32,768 by default.
-
-    Raises `RequestError` at the definition for parameters that have no JSON schema, for a schema that no call can fit,
-    and for what cannot be a tool.
     """
     if function is None:
         return lambda found: _made(found, name, declared(**declaring))
@@ -249,7 +287,7 @@ def _made(function: Callable[..., Any], name: str | None, given: Declared) -> To
 
 
 def check_callable(called: str, schema: Mapping[str, Any]) -> None:
-    """`RequestError`: no call can fit this schema of arguments, or none can be held to it."""
+    """Raise `RequestError` if no call can fit this schema of arguments, or none can be constrained to it."""
     from agentcho.runner.sampling.grammar import fault
 
     if (found := fault(schema, lenient=True)) is not None:
@@ -257,7 +295,7 @@ def check_callable(called: str, schema: Mapping[str, Any]) -> None:
 
 
 def _is_plain(schema: Any) -> bool:
-    """Whether a schema has only keywords with which something fits it, so that nothing needs to be compiled."""
+    """Return whether a schema has only keywords that something always fits, so that it need not be compiled."""
     if not isinstance(schema, Mapping):
         return schema is not False
     inside = [*schema.get("properties", {}).values(), *schema.get("anyOf", ()), schema.get("items", True)]
@@ -266,7 +304,7 @@ def _is_plain(schema: Any) -> bool:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether to call a function gives what must be awaited, as far as what it is made of tells."""
+    """Return whether calling a function gives something to await, as far as the function tells."""
     return iscoroutinefunction(unwrap(_plain(function)))
 
 
@@ -301,7 +339,7 @@ def _not_importable(function: Callable[..., Any]) -> str:
 
 
 def checked_name(name: object) -> str:
-    """A name that a tool can have. `RequestError`: it is none."""
+    """Return a name that a tool can have. Raises `RequestError` for another one."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise RequestError(f"a tool is called {shown(name)}; give 1 to 64 letters, digits, '_', '.' or '-'")
     return str.__str__(name)

@@ -1,4 +1,7 @@
-"""`agentcho.compare`: the same games in several ways, from Python. Does not know: how they are played."""
+"""`agentcho.compare`: play the same games in several ways, from Python.
+
+One call checks all arguments before anything is played. Does not know: how the games are played.
+"""
 
 from __future__ import annotations
 
@@ -41,18 +44,53 @@ def compare(
     tell: ProgressCallback = no_progress,
     **options: Any,
 ) -> Comparison:
-    """Play a scenario in several ways, game by game the same tasks and seeds, and compare, as `agentcho compare` does.
+    """Play a scenario in several ways with the same tasks and seeds, and compare the ways game by game.
 
-    `scenario` is one, its name, or a file; `given` are options of one that is named. `modes`, `reuse`, `repair`,
-    `adapter` and `judge` (a model's name, or an engine) are as on the command line. `options` are those of `RunConfig`,
-    with `on`, `workers` and `gpus_per_worker` for a cluster. `engine` is used instead of loading a model. `out` keeps
-    all games, with compare.csv, .json and .png, and what is there is not played again; `json` is a file for the result,
-    `plot` one for a picture of fidelity against cost; `tell` hears how far it is. `metrics`, `fidelity`, `costs` and
-    `preferences` of the result have what was found, `table()` a row a figure, `front` the columns on the Pareto front.
+    This is what `agentcho compare` does. It needs the extra `lab`.
 
-    `ConfigError` (an `ArgumentError` where an argument has the wrong type), `ScenarioNotFound`, `TaskError`,
-    `CannotWrite`, `ResumeMismatch`: what is asked for cannot be, and nothing was played. `GamesFailed`: errors ended
-    games; `out` keeps the others. `ExtraMissing` without `agentcho[lab]`. `KeyboardInterrupt` after Ctrl-C.
+    Args:
+        scenario: A scenario: an instance, its name, or a path to its file.
+        modes: The columns, as a list or one text with commas, each `mode[:leakage][:way][+repair][@adapter]`. The first
+            is the reference.
+        games: Number of games in each column.
+        engine: An engine to play on instead of loading the model.
+        given: Options of a scenario that is given by name or path.
+        reuse: Ways of reading reused encodings, such as "in-place". Each adds a copy of each choreographed column. None
+            for none.
+        repair: Repairs, such as "top-k:0.15", or "all" for every usual repair and way. Each adds a copy of each
+            choreographed column. None for none.
+        adapter: Folder of a LoRA adapter for the choreographed columns that name none. None for none.
+        judge: A model's name, or an engine, that judges the texts of a column against those of the first. None for no
+            judge.
+        out: A folder that keeps all games, and compare.csv, .json and .png. Games that it already has are not played
+            again. None keeps nothing.
+        json: A file for the result. None for none.
+        plot: A file for a plot of fidelity against cost. None for none.
+        at_once: Maximum number of games side by side.
+        fidelity_games: Number of games on which fidelity is measured.
+        timed_games: Number of games on which time is measured.
+        tell: Called with (what, done, total) as the work proceeds.
+        **options: Options of `RunConfig`, and `on`, `workers` and `gpus_per_worker` for a cluster.
+
+    Returns:
+        The comparison. `metrics`, `fidelity`, `costs` and `preferences` have the findings, `table()` one row per
+        figure, and `front` the columns on the Pareto front.
+
+    Raises:
+        ConfigError: An option is wrong. Nothing was played.
+        ArgumentError: An argument has the wrong type. Nothing was played.
+        ScenarioNotFound: There is no such scenario.
+        TaskError: Its tasks cannot be read, or there are too few.
+        CannotWrite: `out`, `json` or `plot` cannot be written.
+        ResumeMismatch: `out` holds games of other options.
+        GamesFailed: Errors ended games. `out` keeps the others.
+        ExtraMissing: `agentcho[lab]` is not installed.
+        KeyboardInterrupt: The work was interrupted. `out` keeps the games that are over.
+
+    Example::
+
+        found = agentcho.compare("debate", ["baseline", "choreographed:enforce"], games=20)
+        print(found.table())
     """
     from agentcho.lab.collect import Interrupted
     from agentcho.lab.compare.run import CompareOptions, compared
@@ -101,14 +139,14 @@ def _joined(option: str, names: str | Sequence[str] | None) -> str | None:
 
 
 def _given(scenario: Scenario | str, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """`ConfigError`: options for a scenario that has its own already."""
+    """Return the options. Raises `ConfigError` for options of a scenario that already has its own."""
     if given and isinstance(scenario, Scenario):
         raise ConfigError(f"given is for a scenario that is named; give {type(scenario).__name__} its options itself")
     return given or {}
 
 
 def _effort(fidelity: int, timed: int) -> Effort:
-    """`ConfigError`: a number of games below 0."""
+    """Return how many games are measured. Raises `ConfigError` for a number of games below 0."""
     from agentcho.lab.compare.compare import Effort
 
     for name, value in (("fidelity_games", fidelity), ("timed_games", timed)):

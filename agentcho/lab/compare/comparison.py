@@ -150,12 +150,12 @@ class Comparison(Frozen):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the columns; the first is the reference of the others."""
+        """The names of the columns. The first is the reference of the others."""
         return tuple(column.name for column in self.request.columns)
 
     @property
     def score(self) -> Metric | None:
-        """The main one: the first that is a share of games, or the first; None: there is none."""
+        """The main metric: the first that is a share of games, or else the first. None if there is none."""
         return next((metric for metric in self.metrics if metric.binary), next(iter(self.metrics), None))
 
     def words(self, column: str) -> Words:
@@ -170,7 +170,10 @@ class Comparison(Frozen):
         return judged(None if held is None else held.kl, off)
 
     def verdict(self, column: str) -> str:
-        """Of all columns but the first: whether it is as good, and if not, whether it is at least fast."""
+        """Return in words whether a column is as good as the first one, and if not, whether it is at least fast.
+
+        Empty for the first.
+        """
         if column == self.names[0]:
             return ""
         cost = self.costs.get(column)
@@ -181,13 +184,16 @@ class Comparison(Frozen):
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The columns in which something is done to what is reused beside turning its keys, or in place of that."""
+        """The columns that do more to reused encodings than rotating their keys, or something else instead."""
         return tuple(column.name for column in self.request.columns if column.method is not None)
 
     @property
     def front(self) -> tuple[str, ...]:
-        """The columns on the Pareto front of fidelity and cost: no other is at once as near to the baseline and as
-        cheap, and in one of both better. Near is the divergence, cheap the tokens encoded."""
+        """The columns on the Pareto front of fidelity and cost.
+
+        No other column is at once as close to the baseline (by divergence) and as cheap (by tokens encoded), and better
+        in one of the two.
+        """
         known = {
             name: (self.fidelity[name].kl, sum(self.costs[name].encoded))
             for name in self.names
@@ -196,7 +202,7 @@ class Comparison(Frozen):
         return tuple(name for name, own in known.items() if not any(_better(other, own) for other in known.values()))
 
     def table(self) -> Table:
-        """A row a figure: of which column and metric, what, its value, its interval and tests where it has them."""
+        """Return one row per figure: column, metric, kind, value, and its interval and tests if it has them."""
         rows = [*self.rows()]
         values = {name: [getattr(row, name) for row in rows] for name in Row._fields}
         kinds: dict[str, Kind] = dict.fromkeys(Row._fields, "number")
@@ -228,7 +234,7 @@ class Comparison(Frozen):
         return f"{asked.scenario}: {many(asked.games, 'game')} a column, {columns}, seed {asked.seed}"
 
     def rows(self) -> Iterator[Row]:
-        """Everything in long form."""
+        """Yield every figure as a row."""
         for metric in self.metrics:
             for column, mean in metric.means.items():
                 yield Row(column, metric.name, "mean", mean.value, mean.games, *_ends(mean.span))

@@ -1,4 +1,7 @@
-"""`agentcho.sweep`: every combination of options, models and seeds, from Python. Does not know: how they are played."""
+"""`agentcho.sweep`: play every combination of options, models and seeds, from Python.
+
+One call checks all cells before anything is played. Does not know: how the games are played.
+"""
 
 from __future__ import annotations
 
@@ -37,19 +40,47 @@ def sweep(
     tell: ProgressCallback = no_progress,
     **options: Any,
 ) -> SweepResult:
-    """Play a scenario under every combination of options, models and seeds, and compare them game by game: what
-    `agentcho sweep` does, without what it prints.
+    """Play a scenario under every combination of options, models and seeds, and compare the cells game by game.
 
-    `scenario` is a name, a file, a class, one with the options that all cells have, or the .yaml file of a sweep, which
-    what is given here wins over. `grid` has the values of each option of the scenario or of the run; `models` are
-    names, .toml files or `ModelConfig`s; `games` are those of each cell (50). `given` are options of the scenario, and
-    `options` those of `RunConfig`, or of a cluster (`on`, `workers`, `gpus_per_worker`), that all cells have. `engine`
-    is used for all cells instead of loading models. `out` keeps all games: what is there is not played again.
+    This is what `agentcho sweep` does, without its output.
 
-    The result has `table("figures")` and `table("games")` for data frames, `plot()`, and `cells`, which say what
-    failed; that stops nothing else. `ConfigError` (an `ArgumentError` where an argument has the wrong type),
-    `ScenarioNotFound`, `TaskError`, `ModelNotFound`, `CannotWrite`, `ResumeMismatch`: nothing was played.
-    `KeyboardInterrupt` after Ctrl-C: `out` has the games that are over.
+    Args:
+        scenario: A name, a file, a class, an instance with the options of all cells, or the .yaml file of a sweep.
+            Arguments of this call override the .yaml file.
+        grid: Values of each option of the scenario or of the run, by the option's name.
+        models: Names, .toml files or `ModelConfig` objects. None means the run's model.
+        games: Number of games in each cell. None means 50, or what the .yaml file says.
+        engine: An engine to play all cells on instead of loading models.
+        given: Options of the scenario in all cells.
+        filter: Conditions that select cells, each `KEY=A,B` or `KEY!=VALUE`.
+        out: A folder that keeps all games. Games that it already has are not played again. None keeps nothing, unless
+            the .yaml file names a folder.
+        json: A file for the result. None for none.
+        at_once: Maximum number of games side by side. None means as many as the store has room for.
+        retries: How often a game is played again after a transient error.
+        changed: "accept" goes on although the code of the scenario has changed since `out` was written; "refuse" does
+            not.
+        tell: Called with (what, done, total) as the work proceeds.
+        **options: Options of `RunConfig` in all cells, and `on`, `workers` and `gpus_per_worker` for a cluster.
+
+    Returns:
+        The result. `table("figures")` and `table("games")` are for data frames, `plot()` draws it, and `cells` say what
+        failed. A failed cell stops no other.
+
+    Raises:
+        ConfigError: An option is wrong. Nothing was played.
+        ArgumentError: An argument has the wrong type. Nothing was played.
+        ScenarioNotFound: There is no such scenario.
+        TaskError: Its tasks cannot be read, or there are too few.
+        ModelNotFound: There is no such model.
+        CannotWrite: `out` or `json` cannot be written.
+        ResumeMismatch: `out` holds games of other options.
+        KeyboardInterrupt: The work was interrupted. `out` has the games that are over.
+
+    Example::
+
+        found = agentcho.sweep("debate", {"rounds": [1, 2], "seed": [1, 2, 3]}, models=["understudy", "smollm2"])
+        print(found.table("figures"))
     """
     on = cluster_of({name: options.pop(name) for name in ClusterConfig.model_fields if name in options})
     kind, own = _scenario(scenario, given)
@@ -84,7 +115,7 @@ def _found(asked: SweepOptions, tell: ProgressCallback) -> SweepResult:
 def _scenario(
     scenario: Scenario | type[Scenario] | str, given: Mapping[str, Any] | None
 ) -> tuple[str | type[Scenario], Mapping[str, Any]]:
-    """A scenario as cells are made of it: its name, file or class, and the options that all cells have."""
+    """Return a scenario as cells are made of it: its name, file or class, and the options of all cells."""
     if isinstance(scenario, str) or (isinstance(scenario, type) and issubclass(scenario, Scenario)):
         return scenario, given or {}
     if not isinstance(scenario, Scenario):
@@ -102,7 +133,7 @@ def _asked(
     filters: str | Sequence[str],
     options: Mapping[str, Any],
 ) -> SweepOptions:
-    """What is asked for, by all but where and how. `ConfigError`."""
+    """Return the sweep that is asked for, without where and how it is played. Raises `ConfigError`."""
     from agentcho.lab.sweep.parse import SweepArguments, asked
 
     if unknown := sorted(options.keys() - RunConfig.model_fields.keys()):

@@ -17,15 +17,31 @@ from agentcho.lab.sweep.tables import Which, means, table
 
 
 class SweepResult(SweepData):
-    """What was found; its fields are those of `SweepData`."""
+    """The result of a sweep. Its fields are those of `SweepData`."""
 
     def table(self, which: Which = "figures") -> Table:
-        """A row a figure, or a row a game ("games"), with the values of its cell: for data frames, see `Table`."""
+        """Return a table for data frames: one row per figure, or one row per game, with the values of its cell.
+
+        Args:
+            which: "figures" or "games".
+
+        Returns:
+            The table.
+        """
         return table(self, which)
 
     def plot(self, file: str | Path | None = None) -> Any:
-        """Draw it: a figure of matplotlib, which is written too where a `file` is given. `ExtraMissing` without
-        `agentcho[lab]`."""
+        """Draw the sweep as a matplotlib figure.
+
+        Args:
+            file: A file to write the figure to. None for none.
+
+        Returns:
+            The figure.
+
+        Raises:
+            ExtraMissing: `agentcho[lab]` is not installed.
+        """
         require("to draw a sweep", "lab")
         from agentcho.lab.sweep.plot import drawn, plot
 
