@@ -147,7 +147,7 @@ class GameCalls:
         behind = self.behind(found._replace(cone=cone))
         trusted = {self._trust[id] for id in behind}
         if use.effect and None in trusted:
-            raise Unknown("it cannot be told whose words some of what it was made from repeats")
+            raise Unknown("it is unknown whose words are repeated in what it was made from")
         return found._replace(
             cone=cone,
             secret=undisclosed(behind, use.audience, self.known_to),

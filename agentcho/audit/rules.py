@@ -91,7 +91,7 @@ _ALL = (
         level="error",
         title="direct leak",
         subject="reader",
-        meaning="An agent attends to a message whose audience leaves it out.",
+        meaning="An agent attends to a message whose audience does not include it.",
         sentence="{reader} reads private messages of {owner}: {times:reading}{detail}",
         advice=(
             "Leave the message out of the agent's view, or release its words as a new message to a wider audience."
@@ -114,9 +114,10 @@ _ALL = (
         level="error",
         title="positional leak",
         subject="reader",
-        meaning="A position that an agent can feel depends on what it may not read.",
+        meaning="A position that an agent can observe depends on messages that it may not read.",
         sentence=(
-            "{reader} can feel what {owner} kept private in where messages of {carrier} are placed: {times:reading}"
+            "{reader} can observe private messages of {owner} through the positions of messages of {carrier}: "
+            "{times:reading}"
         ),
         advice="Place messages after ones that every reader may read, plus a constant; or leave positions out.",
         in_code=True,
@@ -127,11 +128,11 @@ _ALL = (
         level="error",
         title="unlabelled encoding",
         subject="reader",
-        meaning="It cannot be told what an encoding was made from.",
-        sentence="it cannot be told what {reader} reads in messages of {carrier}: {detail} ({times:time})",
+        meaning="The record does not show what an encoding was made from.",
+        sentence="it is unknown what {reader} reads in messages of {carrier}: {detail} ({times:time})",
         advice="Play the run again; a transcript that was edited or cut can prove nothing.",
         headline="UNKNOWN",
-        doubt="of {count} readings or encodings it cannot be told what they carried",
+        doubt="it is unknown what {count} readings or encodings carried",
     ),
     Rule(
         code="AC005",
@@ -139,16 +140,17 @@ _ALL = (
         title="batches are outside the claim",
         subject="run",
         meaning=(
-            "Enforcement ran in the fast profile, where rounding depends on what shares a forward. Log-probabilities "
-            "can tell so, to a token, how long hidden messages beside them are; words change only at near ties."
+            "Enforcement ran in the fast profile, where rounding depends on what shares a forward pass. "
+            "Log-probabilities can therefore reveal, to the token, how long hidden messages beside them are; words "
+            "change only at near ties."
         ),
         sentence=(
-            "leakage=enforce ran in the fast profile: rounding depends on what shares a forward, so log-probabilities "
-            "can tell how long hidden messages are, and words change at near ties"
+            "leakage=enforce ran in the fast profile: rounding depends on what shares a forward pass, so "
+            "log-probabilities can reveal how long hidden messages are, and words change at near ties"
         ),
         advice=(
-            "Run with --deterministic to make the claim hold for every bit (engine vllm has no such profile); else "
-            "show log-probabilities to nobody."
+            "Run with --deterministic to make the claim hold for every bit (engine vllm has no such profile); "
+            "otherwise show log-probabilities to nobody."
         ),
     ),
     Rule(
@@ -160,11 +162,11 @@ _ALL = (
             "The playing code had looked at messages (their words, that they were said, what failed because of them) "
             "before it acted in front of agents that may not read them; or a limit counts such messages."
         ),
-        sentence="the code had looked at what {owner} keeps private before {times:message} to others: {detail}",
-        of_run="when a game ends, or an agent has to, follows from all that was said, private words too: {detail}",
+        sentence="the code had looked at private messages of {owner} before {times:message} to others: {detail}",
+        of_run="when a game or an agent ends depends on everything that was said, private words included: {detail}",
         advice=(
-            "Decide by what every hearer may read, or release the words first; what the rules of the game reveal, say "
-            "by announce(..., release=True)."
+            "Decide by what every listener may read, or release the words first; use announce(..., release=True) for "
+            "what the rules of the game reveal."
         ),
         way=PathWording(step="{id} was asked for when the code had looked at it", end="{id} is said to others"),
     ),
@@ -175,7 +177,7 @@ _ALL = (
         subject="run",
         meaning="An author spoke before a wider audience after reading what it may not read.",
         sentence="{carrier} spoke before others after reading private messages of {owner}: {times:release}{detail}",
-        advice="Nothing, if it was meant: what an author says is the author's act. The ledger lists each release.",
+        advice="None if intended: what an author says is its own act. The ledger lists each release.",
         ledger="releases",
         way=PathWording(step="{id} was said over it", end="{carrier} says {id} before others"),
     ),
@@ -184,13 +186,11 @@ _ALL = (
         level="note",
         title="blockage",
         subject="reader",
-        meaning="In a prompt stand messages that a later one was not encoded over, as a chat API would have done.",
-        sentence=(
-            "{reader} reads messages that were not encoded over all that stands before them in its prompt: {times:time}"
-        ),
-        advice="Nothing, if it was meant; mode=baseline encodes every message over all that stand before it.",
+        meaning="A prompt holds messages over which a later message was not encoded; a chat API would have done so.",
+        sentence="{reader} reads messages not encoded over everything before them in its prompt: {times:time}",
+        advice="None if intended; mode=baseline encodes every message over everything before it.",
         ledger="blockages",
-        way=PathWording(first="{id} was not encoded over all that stands before it", end="{reader} attends to {id}"),
+        way=PathWording(first="{id} was not encoded over everything before it", end="{reader} attends to {id}"),
     ),
     Rule(
         code="AC009",
@@ -198,9 +198,9 @@ _ALL = (
         title="cache timing across agents",
         subject="reader",
         meaning=(
-            "An agent was served from a prefix that another one had encoded: the time it takes tells that it was there."
+            "An agent was served from a prefix that another one had encoded: response times reveal that it was there."
         ),
-        sentence="the prefix cache served {reader} what {owner} had encoded, {times:time}: how long it took tells so",
+        sentence="the prefix cache served {reader} what {owner} had encoded, {times:time}: response times reveal this",
         advice="Do not let agents share a prefix cache, or keep prefixes apart by who may read them.",
     ),
     Rule(
@@ -209,26 +209,24 @@ _ALL = (
         title="plain role markers",
         subject="run",
         meaning=(
-            "In the model's chat template nothing stands between some messages but what a text can spell: there, "
-            "what one agent says can pass for what another said."
+            "The model's chat template separates some messages only by text that anyone can write: there, the words "
+            "of one agent can pass for those of another."
         ),
-        sentence="the model's role markers are plain text: what one agent says can pass for what another said",
-        advice="Use a model whose template has special tokens between messages; `agentcho doctor` says which.",
+        sentence="the model's role markers are plain text: the words of one agent can pass for those of another",
+        advice="Use a model whose template has special tokens between messages; `agentcho doctor` shows which do.",
     ),
     Rule(
         code="AC011",
         level="note",
         title="one client for several agents",
         subject="run",
-        meaning=(
-            "One client of the server spoke for several agents, and so it had the texts of all of them in its hands."
-        ),
+        meaning=("One client of the server spoke for several agents, so it held the texts of all of them."),
         sentence=(
-            "one client spoke for {detail}: it is trusted with all their texts, and the verdict is of encodings alone"
+            "one client spoke for {detail}: it is trusted with all their texts, and the verdict covers encodings only"
         ),
         advice=(
-            "Nothing, where that client is trusted with all texts: the verdict is of encodings alone. Else give "
-            "each agent a client and a key of its own."
+            "None if that client is trusted with all texts: the verdict covers encodings only. Otherwise give each "
+            "agent its own client and key."
         ),
     ),
     Rule(
@@ -236,11 +234,11 @@ _ALL = (
         level="error",
         title="secret in the arguments of a call",
         subject="tool",
-        meaning="An agent called a tool with arguments that were made from what not all who learn of them may know.",
-        sentence="{carrier} told {detail}, by calls of {reader}, what {owner} keeps private: {times:time}",
+        meaning="An agent called a tool with arguments made from what not everyone who learns of them may know.",
+        sentence="{carrier} revealed private messages of {owner} to {detail} by calling {reader}: {times:time}",
         advice=(
             "Run with leakage=enforce, which refuses such calls; call with a view without these messages, or with "
-            "release=True where that is meant."
+            "release=True if that is intended."
         ),
         in_code=True,
         headline="LEAKS",
@@ -254,20 +252,20 @@ _ALL = (
         subject="tool",
         meaning=(
             "A call that changes something outside was made from the result of a tool that nobody vouches for: "
-            "whoever wrote that may have decided what was done."
+            "the author of that result may have decided what was done."
         ),
         sentence=(
-            "{carrier} had {reader} change something outside over words of {owner} that nobody vouches for: "
-            "{times:time}"
+            "{carrier} called {reader}, which changes something outside, over words of {owner} that nobody vouches "
+            "for: {times:time}"
         ),
         advice=(
             "Run with leakage=enforce, which refuses such calls; call with a view without these messages, let "
-            "another agent read them and choose, or call with release=True where that is meant."
+            "another agent read them and choose, or call with release=True if that is intended."
         ),
         in_code=True,
         headline="UNTRUSTED",
         way=PathWording(
-            first="{id} is words that nobody vouches for",
+            first="{id} holds words that nobody vouches for",
             step="{id} calls {reader} with what was made from it",
             end="{carrier} calls {reader} by {id}",
         ),
@@ -277,10 +275,10 @@ _ALL = (
         level="warning",
         title="call that nobody can account for",
         subject="tool",
-        meaning="It cannot be told what the arguments of a call were made from, or what its tool declares.",
-        sentence="it cannot be told what {carrier} called {reader} over: {detail} ({times:time})",
+        meaning="The record does not show what the arguments of a call were made from, or what its tool declares.",
+        sentence="it is unknown what {carrier} called {reader} over: {detail} ({times:time})",
         advice="Play the run again; a transcript that was edited or cut can prove nothing.",
-        doubt="of {times:call} of tools it cannot be told what they were made from",
+        doubt="it is unknown what {times:tool call} were made from",
     ),
     Rule(
         code="AC015",
@@ -288,16 +286,14 @@ _ALL = (
         title="one server of tools for several agents",
         subject="reader",
         meaning=(
-            "Agents called tools over one connection, and what one of them told that server not all of the others "
-            "may know: what it keeps no audit sees."
+            "Agents called tools over one connection, and one of them told that server what another may not know; "
+            "an audit cannot see what the server keeps."
         ),
         sentence=(
-            "{reader} called the server of tools {detail} over one connection with {owner}, who had told it what "
-            "{reader} may not know: {times:time}"
+            "{reader} called the tool server {detail} over the connection of {owner}, who had told it what {reader} "
+            "may not know: {times:time}"
         ),
-        advice=(
-            "Give each agent, or all that may know the same, a connection and a process of the server of their own."
-        ),
+        advice="Give each agent, or each group that may know the same, its own connection and server process.",
         way=PathWording(step="{id} tells the server what was made from it", end="{reader} calls the same server"),
     ),
     Rule(
@@ -306,13 +302,12 @@ _ALL = (
         title="released call",
         subject="tool",
         meaning=(
-            "A call was let run although untrusted words may stand behind its arguments: its code had said "
-            "release=True."
+            "A call ran although its arguments may come from untrusted words: the code allowed it with release=True."
         ),
-        sentence="{carrier} was let call {reader} over words of {owner} that nobody vouches for: {times:time}",
-        advice="Nothing, if it was meant: somebody vouches for that call.",
+        sentence="{carrier} was allowed to call {reader} over words of {owner} that nobody vouches for: {times:time}",
+        advice="None if intended: somebody vouches for that call.",
         way=PathWording(
-            first="{id} is words that nobody vouches for",
+            first="{id} holds words that nobody vouches for",
             step="{id} calls {reader} with what was made from it",
             end="{carrier} calls {reader} by {id}",
         ),
@@ -322,7 +317,7 @@ _ALL = (
         level="warning",
         title="more told than the budget",
         subject="reader",
-        meaning="Typed releases can have told a reader more bits about an owner's secrets than leak_budget gives.",
+        meaning="Typed releases can have told a reader more bits about an owner's secrets than leak_budget allows.",
         sentence="{reader} can have been told more of the secrets of {owner} than the budget: {detail}",
         advice=(
             "Run with words=refuse, which refuses what is above the budget; offer fewer choices, or ask less often."
@@ -334,49 +329,49 @@ _ALL = (
         title="words that nobody can account for",
         subject="run",
         meaning=(
-            "In a run with a rule for words, a message does not account for how much it can tell of what its author"
-            " had read."
+            "In a run with a rule for words, a message does not record how much it can reveal of what its author had "
+            "read."
         ),
-        sentence="it cannot be told how much {times:message} of {carrier} tell: {detail}",
+        sentence="it is unknown how much {times:message} of {carrier} reveal: {detail}",
         advice=(
             "Play the run again; a transcript that was edited, cut or written by another version can prove nothing."
         ),
-        doubt="of {times:message} it cannot be told how much they tell",
-        way=PathWording(first="it cannot be told how much {id} tells", end="{carrier} says {id}"),
+        doubt="it is unknown how much {times:message} reveal",
+        way=PathWording(first="it is unknown how much {id} reveals", end="{carrier} says {id}"),
     ),
     Rule(
         code="AC019",
         level="warning",
-        title="order tells hidden lengths",
+        title="order reveals hidden lengths",
         subject="reader",
         meaning=(
-            "Messages raced: which of them came out first depends on how long messages were that not all of their "
-            "readers may read. Keys and values are not concerned."
+            "Messages raced: which of them came out first depends on the lengths of messages that not all of their "
+            "readers may read. Keys and values are not affected."
         ),
         sentence=(
-            "{reader} can tell how long private messages of {owner} were from where messages of {carrier} stand among "
-            "others: {times:message}"
+            "{reader} can infer how long private messages of {owner} were from the order of messages of {carrier}: "
+            "{times:message}"
         ),
-        of_run=("it cannot be told what the order of messages tells: messages were said side by side, and {detail}"),
+        of_run="it is unknown what the order of messages reveals: messages were said side by side, and {detail}",
         advice=(
             "Let the agents play in lockstep (game.lockstep, or agentcho.run(..., lockstep=True)), or fix the order: "
             "by a round (game.together), or by awaiting one message before the next is asked for."
         ),
-        beside="the order of messages can tell how long private ones were",
+        beside="the order of messages can reveal how long private ones were",
         way=PathWording(step="{id} comes after it", end="{reader} sees where {id} stands among others"),
     ),
     Rule(
         code="AC020",
         level="note",
-        title="user messages of one agent alone",
+        title="user messages of a single agent",
         subject="run",
         meaning=(
-            "In a society of a server, user messages are for all of it by rule. These stood in the prompts of one "
-            "agent alone, as a brief does that is meant for nobody else."
+            "In a society on a server, user messages are for all agents by rule. These stood in the prompts of a "
+            "single agent, like a brief that is meant for nobody else."
         ),
-        sentence="{carrier} alone brought {times:user message} that others may read: {detail}",
+        sentence="only {carrier} brought {times:user message} that others may read: {detail}",
         advice=(
-            "Nothing, if others may read them. Else have them private to who sends them: serve with "
+            "None if others may read them. Otherwise make them private to their sender: serve with "
             "`--user-messages private`, or send the header `x-agentcho-user-messages: private`."
         ),
     ),
@@ -387,14 +382,13 @@ _ALL = (
         subject="run",
         meaning=(
             "A private choice or answer had been returned to the playing code before it acted in front of agents that "
-            "may not read it. Nothing shows that the code used it, or that it did not."
+            "may not read it. Nothing shows whether the code used it."
         ),
         sentence=(
-            "the code had been given a choice or answer that {owner} keeps private before {times:message} to others: "
-            "{detail}"
+            "the code had received a private choice or answer of {owner} before {times:message} to others: {detail}"
         ),
         advice=(
-            "Nothing, where the code did not act on it; else decide by what every hearer may read, or release the "
+            "None if the code did not act on it; otherwise decide by what every listener may read, or release the "
             "words first."
         ),
         way=PathWording(step="{id} was asked for when the code had been given it", end="{id} is said to others"),

@@ -19,11 +19,11 @@ from agentcho.message import SCENARIO, natural
 DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 MEANING: dict[Verdict, str] = {
-    "direct": "reads a message that is not for it",
-    "transitive": "reads an encoding that carries what is not for it",
-    "positional": "feels in a position what is not for it",
-    "unlabelled": "reads what nobody can account for",
-    "clean": "reads nothing that is not for it",
+    "direct": "reads a message that it may not read",
+    "transitive": "reads an encoding that carries messages it may not read",
+    "positional": "reads at a position that depends on messages it may not read",
+    "unlabelled": "reads an encoding of unknown origin",
+    "clean": "reads nothing that it may not read",
 }
 
 
@@ -35,11 +35,11 @@ class ArmName(NamedTuple):
 
 
 ARMS: dict[Arm, ArmName] = {
-    "floor": ArmName("same twice", "nothing swapped: what is noise"),
+    "floor": ArmName("same twice", "nothing swapped: the noise floor"),
     "enforce": ArmName("enforced", "swapped behind audience encodings"),
     "reuse": ArmName("reused", "swapped behind reused encodings: the leak"),
     "stale": ArmName("encoded again", "encoded again without the secret: staleness, no leak"),
-    "plain": ArmName("in plain sight", "swapped in the reader's own prompt: the most there could be"),
+    "plain": ArmName("in plain sight", "swapped in the reader's own prompt: the largest possible effect"),
 }
 SOURCES: dict[ProbeSource, str] = {
     "author": "author encodings",
@@ -69,7 +69,7 @@ class Headline(NamedTuple):
 
     @property
     def told(self) -> str:
-        """The sentence with the releases: "no agent reads what is not for it; words: 2 releases"."""
+        """The sentence with the releases: "no agent reads what it may not read; words: 2 releases"."""
         return "; ".join(filter(None, (self.sentence, self.released)))
 
     @property
@@ -85,19 +85,19 @@ def headline(report: AuditReport) -> Headline:
     """The headline of a report: proven leaks first, then unknown readings, then doubt, then texts alone, then clean."""
     standing = [f for f in report.findings if f.level == "error" and stands(f)]
     if report.conclusion == "findings" and not standing:
-        return Headline("SUPPRESSED", "every leak that was found is one that somebody answers for")
+        return Headline("SUPPRESSED", "every leak found is suppressed")
     if report.conclusion == "findings":
         return _leaks(standing, report.subject.agents)
     if report.conclusion == "inconclusive":
-        return Headline("INCONCLUSIVE", next(iter(report.reasons), "it cannot be told"))
+        return Headline("INCONCLUSIVE", next(iter(report.reasons), "unknown"))
     told = released(report)
     if report.conclusion == "texts-clean":
-        return Headline("TEXTS CLEAN", "views held; what that server's caches keep was not seen", released=told)
+        return Headline("TEXTS CLEAN", "views held; the caches of that server were not seen", released=told)
     planned = ", as the resolver plans it" if report.subject.planned else ""
     there = {finding.rule for finding in report.findings if stands(finding)}
     beside = "".join(f"; {rule.beside}" for rule in RULES.values() if rule.beside and rule.code in there)
     of = "encodings and calls of tools" if report.calls else "encodings"
-    return Headline("CLEAN", f"no agent reads what is not for it{planned}{beside}", of, told)
+    return Headline("CLEAN", f"no agent reads what it may not read{planned}{beside}", of, told)
 
 
 def released(report: AuditReport) -> str:
@@ -121,7 +121,7 @@ def _leaks(findings: Sequence[Finding], agents: Collection[str]) -> Headline:
         return Headline("UNTRUSTED", f"words that nobody vouches for decided what {listed(tools)} did outside")
     if not learns:
         readers = sorted({finding.reader or "an agent" for finding in findings}, key=natural)
-        return Headline("UNKNOWN", f"it cannot be told what {listed(readers)} reads")
+        return Headline("UNKNOWN", f"it is unknown what {listed(readers)} reads")
     if len(learns) > EACH:
         return Headline("LEAKS", _counted(learns, agents))
     sentences = [f"{reader} can learn what {_keeps(owners)} private" for reader, owners in learns.items()]

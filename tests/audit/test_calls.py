@@ -220,7 +220,7 @@ def test_words_that_stand_before_their_sources_are_never_trusted() -> None:
     talk.change("bob.0", act=Act(released="bob.7"), message=message)
     report = audited(talk)
     assert report.conclusion == "inconclusive"
-    assert "it cannot be told whose words" in found(report, "AC014")[0].message
+    assert "it is unknown whose words" in found(report, "AC014")[0].message
 
 
 # -- servers -------------------------------------------------------------------------------------------------

@@ -108,7 +108,7 @@ def test_no_writer_leaves_a_rule_out(rule: Rule, name: str) -> None:
 )
 def test_no_format_says_clean_without_what_of_and_how_many_words_were_released(released: int, said: str) -> None:
     report = sample.clean(releases=sample.report().releases[:released])
-    whole = "; ".join(filter(None, ("no agent reads what is not for it", said.partition("; ")[2])))
+    whole = "; ".join(filter(None, ("no agent reads what it may not read", said.partition("; ")[2])))
     assert headline(report).brief == said
     assert shown(report).startswith(f"CLEAN (encodings): {whole}\n")
     page = html(report)

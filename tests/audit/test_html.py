@@ -162,17 +162,17 @@ def test_the_worst_stands_first_and_each_verdict_is_a_word() -> None:
 @pytest.mark.parametrize(
     ("report", "word", "sentence"),
     [
-        (sample.clean(), "CLEAN (encodings)", "no agent reads what is not for it"),
+        (sample.clean(), "CLEAN (encodings)", "no agent reads what it may not read"),
         (sample.inconclusive(), "INCONCLUSIVE", "a control did not fire: the swap moved logits: no row changed at all"),
         (
             sample.report(findings=sample.findings()[4:5], measurement=None),
             "SUPPRESSED",
-            "every leak that was found is one that somebody answers for",
+            "every leak found is suppressed",
         ),
         (
             sample.report(findings=sample.findings()[5:6], measurement=None),
             "UNKNOWN",
-            "it cannot be told what bob reads",
+            "it is unknown what bob reads",
         ),
     ],
 )

@@ -128,12 +128,12 @@ def test_agents_side_by_side_are_named_and_in_lockstep_they_are_not(tmp_path: Pa
     assert (finding.secrets, finding.path, finding.edges) == (("alice.0",), ("alice.1", "alice.0"), 1)
     assert finding.place is not None
     assert finding.place.file.endswith("test_order.py")
-    said = "no agent reads what is not for it; the order of messages can tell how long private ones were"
+    said = "no agent reads what it may not read; the order of messages can reveal how long private ones were"
     assert str(headline(report)) == f"CLEAN (encodings): {said}; words: 1 release"
     assert (report.exit_code("error"), report.exit_code("warning")) == (0, 1)
     beside = audit_run(played(tmp_path, Plans("alice"), Talks("bob"), lockstep=True))
     assert {finding.rule for finding in beside.findings} == {"AC007", "AC008"}
-    assert headline(beside).sentence == "no agent reads what is not for it"
+    assert headline(beside).sentence == "no agent reads what it may not read"
 
 
 @pytest.mark.parametrize("raced", [True, False])
@@ -145,7 +145,7 @@ def test_an_earlier_record_cannot_tell_where_messages_were_side_by_side(tmp_path
     (run.path / TRANSCRIPT).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     found = ordered(audit_run(SavedRun(run.path)))
     said = (
-        "it cannot be told what the order of messages tells: messages were said side by side, and the record does not "
+        "it is unknown what the order of messages reveals: messages were said side by side, and the record does not "
         "say what was awaited"
     )
     assert [finding.message for finding in found] == [said] * raced

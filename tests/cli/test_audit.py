@@ -105,12 +105,12 @@ def test_ids_in_findings_are_those_that_show_prints(agentcho: Command) -> None:
 def test_what_leaks_nothing_is_clean(agentcho: Command, how: tuple[str, ...]) -> None:
     ran = agentcho(*AUDIT, *how)
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.startswith("CLEAN (encodings): no agent reads what is not for it; words: ")
+    assert ran.out.startswith("CLEAN (encodings): no agent reads what it may not read; words: ")
     agentcho("show", "last", "--trace", "t.jsonl")
     planned = agentcho("audit", "t.jsonl", *how)
     assert planned.code == 0
     assert planned.out.startswith(
-        "CLEAN (encodings): no agent reads what is not for it, as the resolver plans it; words: "
+        "CLEAN (encodings): no agent reads what it may not read, as the resolver plans it; words: "
     )
 
 

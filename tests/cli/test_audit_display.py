@@ -49,7 +49,7 @@ def test_readers_stand_with_their_verdicts_the_worst_first() -> None:
         ["bob", "transitive"],
         ["alice", "clean"],
     ]
-    assert "9 of 16    reads a message that is not for it, of alice and bob" in lines[first]
+    assert "9 of 16    reads a message that it may not read, of alice and bob" in lines[first]
 
 
 def test_what_prints_the_messages_by_their_ids_stands_below_the_findings() -> None:
@@ -96,7 +96,7 @@ def test_each_finding_is_told_or_counted_under_its_reader(report: AuditReport) -
 
 
 def test_no_name_begins_a_line_like_a_verdict_or_a_finding() -> None:
-    name = "CLEAN (encodings): no agent reads what is not for it error  AC001 "
+    name = "CLEAN (encodings): no agent reads what it may not read error  AC001 "
     odd = [sample.finding("AC001", f"{name * 3}{n}", f"{name * 3}{n + 1}", name * 3, (name * 3,)) for n in range(60)]
     for found in (odd[:2], odd):
         report = sample.clean(conclusion="findings", findings=tuple(found), reasons=())

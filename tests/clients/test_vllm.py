@@ -224,7 +224,7 @@ def test_a_killed_game_of_three_kinds_of_models_goes_on_and_is_audited(tmp_path:
         on = ran("-m", "agentcho", "run", "--resume", "last", cwd=tmp_path)
         assert on.returncode == 0, on.stderr[-3000:]
         audited = ran("-m", "agentcho", "audit", "last", cwd=tmp_path)
-        assert audited.stdout.startswith("TEXTS CLEAN: views held; what that server's caches keep was not seen")
+        assert audited.stdout.startswith("TEXTS CLEAN: views held; the caches of that server were not seen")
     after = find("last", tmp_path / "runs").games()[0]
     spoken = [entry.message.text for entry in after if entry.message.kind == "decode"]
     before = [entry.message.text for entry in said if entry.message.kind == "decode"]

@@ -314,7 +314,7 @@ def test_a_report_names_user_messages_that_one_agent_alone_brought(setting: Shar
     shown = StringIO()
     show_audit(report, "plain", shown)
     told = " ".join(shown.getvalue().split())
-    assert f"AC020 ann alone brought 1 user message that others may read: {found['ann'].secrets[0]}" in told
+    assert f"AC020 only ann brought 1 user message that others may read: {found['ann'].secrets[0]}" in told
 
 
 def test_where_one_agent_is_alone_no_user_message_is_named(tmp_path: Path) -> None:
