@@ -18,6 +18,7 @@ from agentcho.records.calls import use_line
 from agentcho.records.models import LOCAL, RecordedModels
 from agentcho.records.transcript import TranscriptEntry
 from agentcho.viewer.compact_lists import Contexts, Json, runs
+from agentcho.viewer.prompts import costs, prompts
 
 
 def talk(entries: Sequence[TranscriptEntry], cast: Mapping[str, str], models: RecordedModels = LOCAL) -> Json:
@@ -46,6 +47,7 @@ class _Talk:
         records = [record for record in self._verdict.cones.records.values() if record.message in self._place]
         self._records = {record.id: number for number, record in enumerate(records)}
         self._contexts = Contexts()
+        self._prompts = prompts(entries)
 
     def json(self) -> Json:
         found = reach(self._verdict)
@@ -53,6 +55,7 @@ class _Talk:
             "agents": [self._agent(name, found.get(name, Reach())) for name in self._agents],
             "messages": [self._message(entry) for entry in self._entries],
             "encodings": [self._encoding(self._verdict.cones.records[id]) for id in self._records],
+            "costs": costs(self._entries, self._prompts, self._seat),
         }
 
     def _agent(self, name: str, own: Reach) -> Json:
@@ -101,8 +104,12 @@ class _Talk:
             "engine": entry.engine,
             "direct": [self._place[id] for id in entry.direct if id in self._place],
             "shown": [self._place[id] for id in act.shown if id in self._place],
+            **self._prompt(message.id),
         }
         return said(message, self._seat) | {name: value for name, value in more.items() if value}
+
+    def _prompt(self, id: str) -> Json:
+        return self._prompts[id].json() if id in self._prompts else {}
 
     def _own(self, entry: TranscriptEntry) -> int | None:
         """The number of its own encoding, by one more than that, for 0 is left out."""

@@ -79,6 +79,18 @@ def test_it_draws_under_its_policy_and_logs_nothing(tmp_path: Path, count: int, 
             assert 3 <= shown.told("rows") <= min(count, 60)
 
 
+@pytest.mark.parametrize("view", ["talk", "graph", "timeline"])
+def test_what_one_agent_may_read_is_drawn_too(tmp_path: Path, view: str) -> None:
+    run = recorded(tmp_path, crowd(20, 3).entries, agent1="agent")
+    page = tmp_path / "view.html"
+    page.write_text(page_of(run, "agent1"), encoding="utf-8")
+    heard = sum(each.message.audience.includes("agent1") for each in crowd(20, 3).entries)
+    shown = opened(page, tmp_path, "--window-size=1280,4000", at=f"#view={view}&message=agent1.1")
+    assert shown.console == []
+    assert shown.told("messages") == heard
+    assert view == "timeline" or shown.told("rows") == heard
+
+
 def test_no_text_of_a_record_does_anything(tmp_path: Path) -> None:
     page = tmp_path / "view.html"
     page.write_text(page_of(recorded(tmp_path, hostile().entries)), encoding="utf-8")
@@ -280,10 +292,9 @@ def test_the_details_say_what_a_message_came_of_what_it_attended_to_and_what_it_
         "2.0 s",
         "3.0 s",
     )
-    assert (third["steps"], third["encoded"], third["reused"]) == (
+    assert (third["steps"], third["encoded in all"]) == (
         "asked in 21, spoke from 29 to 40",
         "8 tokens",
-        "22 tokens",
     )
     result = found["scenario.0"]
     assert result["lists"]["Result of"] == ["alice.2"]

@@ -1,9 +1,9 @@
-// One attempt at a game, read from its block: see the package's `talk.py` and `indexed.py`.
+// One attempt at a game, read from its block: see the package's `talk.py` and `compact_lists.py`.
 
 /** @typedef {{id: string, by: number|null, to: number[]|null, role: string, kind: string, text: string, header?: string,
  * tokens?: number, sampled?: number, stopped?: string, ended?: string, origin?: string, where?: string,
  * choices?: string[], thought?: boolean, at?: number, first?: number, took?: number, steps?: number[], encoded?: number, reused?: number,
- * spent?: any, own?: number, reads?: number[], engine?: string, direct?: number[], shown?: number[], call?: string,
+ * spent?: any, prompt?: number[], unplaced?: boolean, untold?: boolean, own?: number, reads?: number[], engine?: string, direct?: number[], shown?: number[], call?: string,
  * use?: {name: string, audience: string|string[], effect: boolean, trusted: boolean, client?: string}, release?: boolean,
  * released?: string, charge?: {by: string, bits: number|null, owed: Object<string, string[]>}}} Message */
 /** @typedef {{of: number, recipe: string, start: number, bos: number, context: number[], by?: number, base?: number,
@@ -15,6 +15,7 @@ class Talk {
     /** @type {any[]} */ this.agents = data.agents;
     /** @type {Message[]} */ this.messages = data.messages;
     /** @type {Encoding[]} */ this.encodings = data.encodings;
+    /** @type {any[]} */ this.costs = data.costs ?? [];
     /** @type {Map<number, number[]>} */ this.made = new Map();
     this.encodings.forEach((encoding, number) => {
       const known = this.made.get(encoding.of);

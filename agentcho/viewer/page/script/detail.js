@@ -22,7 +22,7 @@ class Detail {
       make("p", { class: "soft" }, `${talk.who(chosen)} ${talk.what(chosen)} · for ${talk.whom(chosen)}`),
       make("pre", { class: "said" }, message.header ? make("span", { class: "header" }, words(message.header)) : null, words(message.text)),
       ...(away ? [make("p", { class: "soft" }, `${talk.agents[/** @type {number} */ (state.eyes)].name} may not read this message.`)] : []),
-      facts(chosen), ...came(chosen), ...leaks(chosen), ...list("Read", "messages that its author asked to read", talk.reads(chosen)),
+      facts(chosen), ...prompt(chosen), ...came(chosen), ...leaks(chosen), ...list("Read", "messages that its author asked to read", talk.reads(chosen)),
       ...list("Shown before", "messages that the person who says this was shown, and that it is not said over", message.shown ?? []), ...receipts(chosen), ...cone(chosen),
       ...list("Read by", "messages whose authors read it, by whichever encoding", talk.readers(chosen)));
     this.aside.scrollTop = 0;
@@ -45,7 +45,7 @@ function facts(number) {
     ["first token after", message.first ? seconds(message.first) : ""],
     ["took", message.took ? seconds(message.took) : ""],
     ["steps", message.steps ? `asked in ${asked}, spoke from ${spoke} to ${last}` : ""],
-    ["encoded", message.encoded ? many(message.encoded, "token") : ""], ["reused", message.reused ? many(message.reused, "token") : ""],
+    ["encoded in all", message.encoded ? many(message.encoded, "token") : ""],
     ["tool", message.use ? declared(message.use) : ""], ["let pass", message.release ? (message.call || message.use ? "release: whatever the arguments of the call were made from" : "release: the rules of the game tell it") : ""],
     ["charged", message.charge ? charged(message.charge) : ""], ["race", state.head.talks[state.game]?.raced ? "this game took whichever of several ended first" : ""],
     ["model", message.engine], ["server says", spent], ["choices", message.choices?.map(visible).join(" · ")], ["asked for in", message.where],

@@ -38,15 +38,14 @@ class Frame {
 
   refresh() {
     const { talk, view, eyes, query, fold, head } = state;
-    the("tab-figures").hidden = !head.figures;
-    for (const each of ["talk", "graph", "timeline"]) the(`tab-${each}`).hidden = !head.talks.length && Boolean(head.figures);
+    for (const each of ["figures", "talk", "graph", "timeline", "costs"]) the(`tab-${each}`).hidden = !has(each);
     for (const tab of tabs()) {
       tab.setAttribute("aria-selected", String(tab.dataset.view === view));
       tab.tabIndex = tab.dataset.view === view ? 0 : -1;
     }
     the("pane").setAttribute("aria-labelledby", `tab-${view}`);
     the("fold").setAttribute("aria-pressed", String(fold));
-    the("fold").hidden = view === "timeline" || view === "figures";
+    the("fold").hidden = !["talk", "graph"].includes(view);
     the("search").hidden = view === "figures";
     the("seen").hidden = view === "figures";
     const found = hits();
@@ -63,7 +62,7 @@ class Frame {
         seat === null ? null : make("i", { class: "dot" }), words(name), agent && roles > 1 ? make("span", { class: "role" }, words(agent.role)) : null, bad ? make("span", { class: "sign", "aria-label": agent.verdict }, "!") : null);
     };
     const focused = /** @type {any} */ (document.activeElement)?.dataset?.eyes;
-    the("eyes").replaceChildren(make("span", { class: "soft label" }, "Through the eyes of"), chip("everyone", null, null), ...talk.agents.map((agent, seat) => chip(agent.name, seat, agent)));
+    the("eyes").replaceChildren(...(only ? [] : [make("span", { class: "soft label" }, "Through the eyes of"), chip("everyone", null, null), ...talk.agents.map((agent, seat) => chip(agent.name, seat, agent))]));
     the("seen").textContent = seen();
     if (focused !== undefined) the("eyes").querySelector(`[data-eyes="${focused}"]`)?.focus();
   }

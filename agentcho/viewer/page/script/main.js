@@ -1,6 +1,6 @@
 // Puts it together, and hears keys and clicks.
 
-const VIEWS = { figures: FiguresView, talk: TalkView, graph: GraphView, timeline: TimelineView };
+const VIEWS = { figures: FiguresView, talk: TalkView, graph: GraphView, timeline: TimelineView, costs: CostsView };
 const frame = new Frame();
 const detail = new Detail(the("detail"));
 /** @type {any} */ let shown = null;
@@ -24,6 +24,7 @@ function enter() {
 listeners.push((changed) => {
   if (changed.has("game")) {
     open();
+    if (!has(state.view)) state.view = "talk";
     Object.assign(state, { chosen: null, open: new Set(), eyes: state.talk && (state.eyes ?? -1) < state.talk.agents.length ? state.eyes : null });
   }
   frame.refresh();
@@ -86,7 +87,7 @@ const KEYS = {
   Enter: () => (state.chosen === null ? null : detail.focus()),
   Escape: () => { const { chosen } = state; look({ chosen: null }); if (chosen !== null) shown?.show(chosen); },
   "/": () => the("search").focus(), n: () => seek(1), N: () => seek(-1),
-  0: () => (state.head.figures ? look({ view: "figures" }) : null), 1: () => look({ view: "talk" }), 2: () => look({ view: "graph" }), 3: () => look({ view: "timeline" }),
+  0: () => (state.head.figures ? look({ view: "figures" }) : null), 1: () => look({ view: "talk" }), 2: () => look({ view: "graph" }), 3: () => look({ view: "timeline" }), 4: () => (has("costs") ? look({ view: "costs" }) : null),
   e: () => turn(1), E: () => turn(-1), f: () => the("fold").click(), t: theme, "?": () => the("keys").showModal(),
   "[": () => play(state.game - 1), "]": () => play(state.game + 1),
 };
@@ -134,7 +135,7 @@ function take(answer) {
   state.head = answer.head;
   state.talk = answer.talk ? new Talk(answer.talk) : null;
   if (first && state.head.figures && state.chosen === null) state.view = "figures";
-  if (!state.head.figures && state.view === "figures") state.view = "talk";
+  if (!has(state.view)) state.view = "talk";
   frame.heads();
   frame.refresh();
   if (first || !shown) enter();
@@ -155,7 +156,7 @@ else {
   const seat = state.talk?.agents.findIndex((agent) => agent.name === asked.get("eyes")) ?? -1;
   if (seat >= 0) state.eyes = seat;
   const view = asked.get("view") ?? (["game", "message", "search", "eyes"].some((each) => asked.has(each)) ? "talk" : "figures");
-  if (Object.hasOwn(VIEWS, view) && (view !== "figures" || state.head.figures)) state.view = view;
+  if (Object.hasOwn(VIEWS, view) && has(view)) state.view = view;
   if (asked.get("theme")) document.documentElement.dataset.theme = /** @type {string} */ (asked.get("theme"));
   if (asked.get("message")) state.chosen = state.talk?.ids.get(asked.get("message") ?? "") ?? null;
   if (asked.get("search")) { the("search").value = asked.get("search"); state.query = visible(asked.get("search") ?? "").toLowerCase(); }

@@ -35,6 +35,13 @@ function hit(number) {
   return `${message.id}\n${talk.who(number)}\n${visible(message.header ?? "")}${visible(message.text)}`.toLowerCase().includes(query);
 }
 
+/** Whether there is anything to see in a view. @param {string} view */
+function has(view) {
+  if (view === "figures") return Boolean(state.head.figures);
+  if (view === "costs") return Boolean(state.talk?.costs.length);
+  return state.head.talks.length > 0 || !state.head.figures;
+}
+
 /** The messages that have what is searched for. @returns {number[]} */
 const hits = () => (state.talk && state.query ? state.talk.messages.flatMap((_, number) => (hit(number) ? [number] : [])) : []);
 

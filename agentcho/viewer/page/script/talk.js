@@ -52,7 +52,7 @@ class TalkView {
     if (state.eyes !== null && !talk.readable(row.from, state.eyes) && !talk.reached(row.from, state.eyes)) return 34;
     const message = talk.messages[row.from];
     const most = message.thought ? 0 : kind(row.from).endsWith("setting") ? SHORT : LONG;
-    return 62 + 21 * Math.ceil(Math.min(most, message.text.length + (message.header ?? "").length) / 90);
+    return 62 + (message.prompt ? 20 : 0) + 21 * Math.ceil(Math.min(most, message.text.length + (message.header ?? "").length) / 90);
   }
 
   /** @param {number} n */
@@ -73,7 +73,7 @@ class TalkView {
     const article = make("article", {
       ...by, class: [by.class, ...names].filter(Boolean).join(" "), tabindex: 0, "data-number": number, "aria-label": label(number),
       "aria-current": number === state.chosen ? "true" : null,
-    }, lanes(number), make("div", { class: "body" }, title(number, hidden), hidden ? null : this.text(number), ...(reached ? [brought(number, reached)] : [])));
+    }, lanes(number), make("div", { class: "body" }, title(number, hidden), hidden ? null : this.text(number), hidden ? null : spent(number), ...(reached ? [brought(number, reached)] : [])));
     return article;
   }
 
@@ -94,6 +94,13 @@ class TalkView {
     if (!this.wide.delete(number)) this.wide.add(number);
     this.list.redraw(this.rows?.findIndex((row) => row.from === number) ?? -1);
   }
+}
+
+/** What its prompt was made of. @param {number} number */
+function spent(number) {
+  const talk = /** @type {Talk} */ (state.talk);
+  const used = usage(talk.messages[number]);
+  return used ? make("div", { class: "spent", title: sentence(used) }, make("span", { class: "gauge" }, bar(used, longest(talk))), make("span", { class: "told" }, sentence(used))) : null;
 }
 
 /** What a row looks like. @param {number} number */

@@ -1,0 +1,66 @@
+// What each agent cost, and under that a bar for the prompt of every call.
+
+const CALL = 30;
+
+class CostsView {
+  /** @param {HTMLElement} pane */
+  constructor(pane) {
+    this.pane = pane;
+    this.top = make("div", { class: "found" });
+    this.list = new Rows(pane, { draw: (n) => this.row(n), guess: () => CALL, label: "The prompts" });
+    pane.replaceChildren(this.top, this.list.shelf);
+    this.refresh();
+  }
+
+  close() {
+    this.list.close();
+  }
+
+  /** @param {Set<string>} [changed] */
+  refresh(changed = new Set(["talk"])) {
+    const { talk } = state;
+    if (!talk) return;
+    /** @type {number[]} */ this.calls = talk.messages.flatMap((message, number) => (message.prompt ? [number] : []));
+    if (changed.has("talk") || changed.has("eyes")) {
+      this.top.replaceChildren(sheet(table(talk), 0), make("ul", { class: "notes" }, ...notes(talk).map((note) => make("li", {}, note))),
+        make("h2", {}, many(this.calls.length, "prompt")), legend());
+    }
+    this.list.set(this.calls.length);
+  }
+
+  /** @param {number} number @param {boolean} [focus] */
+  show(number, focus = true) {
+    this.list.show(this.calls?.indexOf(number) ?? -1, focus);
+  }
+
+  /** @param {number} n */
+  row(n) {
+    const talk = /** @type {Talk} */ (state.talk);
+    const number = /** @type {number[]} */ (this.calls)[n];
+    const message = talk.messages[number];
+    const used = /** @type {Usage} */ (usage(message));
+    const by = own(message.by);
+    const names = [by.class, "row call", number === state.chosen && "chosen", state.query && (hit(number) ? "hit" : "nohit")];
+    return make("article", { ...by, class: names.filter(Boolean).join(" "), tabindex: 0, "data-number": number, "aria-label": `${message.id}: ${sentence(used)}`, "aria-current": number === state.chosen ? "true" : null, title: sentence(used) },
+      make("span", { class: "id" }, words(message.id)), make("span", { class: "gauge" }, bar(used, longest(talk))),
+      make("span", { class: "n" }, used.untold ? "?" : percent(used.reused, used.reused + used.encoded)), make("span", { class: "n" }, (used.reused + used.encoded).toLocaleString("en")));
+  }
+}
+
+/** A row for each agent, and one for the game. @param {Talk} talk */
+function table({ costs, agents }) {
+  const priced = costs.some((row) => row.price !== undefined);
+  const count = (/** @type {number} */ value) => value.toLocaleString("en");
+  const row = (/** @type {any} */ each) => [each.by === undefined ? "whole game" : each.by === null ? "scenario" : agents[each.by].name, count(each.calls), count(each.reused + each.encoded),
+    each.untold ? "-" : count(each.reused), each.untold ? "-" : count(each.encoded), each.untold ? "-" : percent(each.reused, each.reused + each.encoded), count(each.sampled), count(each.all),
+    each.first === undefined ? "-" : seconds(each.first), each.calls ? seconds(each.seconds) : "-", ...(priced ? [each.price === undefined ? "-" : String(Number(each.price.toPrecision(4)))] : [])];
+  return { title: "Cost by agent", words: 1, rows: costs.map(row),
+    columns: ["agent", "calls", "prompt tokens", "reused", "encoded", "reused %", "generated", "encoded in all", "first token", "time", ...(priced ? ["price"] : [])] };
+}
+
+/** How to read the table. @param {Talk} talk */
+function notes({ costs }) {
+  return ["“Encoded in all” also counts generated tokens, encodings for other readers, and messages of others that were encoded with a call. Over all agents it adds up to what the game encoded.",
+    "“First token” is the median time to the first token. “Time” sums the calls from request to end, waiting included; calls that ran at once overlap.",
+    ...(costs.some((row) => row.untold) ? ["A dash: a server did not report how much of a prompt it had cached."] : [])];
+}
