@@ -10,7 +10,7 @@ class Detail {
 
   refresh() {
     const { talk, chosen } = state;
-    this.aside.hidden = chosen === null || !talk || state.view === "figures";
+    this.aside.hidden = chosen === null || !talk || state.view === "figures" || state.view === "beside";
     document.body.classList.toggle("detailed", !this.aside.hidden);
     if (this.aside.hidden || !talk || chosen === null) return;
     const message = talk.messages[chosen];

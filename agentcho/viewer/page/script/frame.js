@@ -38,18 +38,18 @@ class Frame {
 
   refresh() {
     const { talk, view, eyes, query, fold, head } = state;
-    for (const each of ["figures", "talk", "graph", "timeline", "costs"]) the(`tab-${each}`).hidden = !has(each);
+    for (const each of ["figures", "talk", "graph", "timeline", "costs", "beside"]) the(`tab-${each}`).hidden = !has(each);
     for (const tab of tabs()) {
       tab.setAttribute("aria-selected", String(tab.dataset.view === view));
       tab.tabIndex = tab.dataset.view === view ? 0 : -1;
     }
     the("pane").setAttribute("aria-labelledby", `tab-${view}`);
     the("fold").setAttribute("aria-pressed", String(fold));
-    the("fold").hidden = !["talk", "graph"].includes(view);
-    the("search").hidden = view === "figures";
+    the("fold").hidden = !["talk", "graph", "beside"].includes(view);
+    the("search").hidden = view === "figures" || view === "beside";
     the("seen").hidden = view === "figures";
     const found = hits();
-    the("hits").textContent = query && view !== "figures" ? `${found.length} found` : "";
+    the("hits").textContent = query && !the("search").hidden ? `${found.length} found` : "";
     if (!talk) return;
     const only = head.eyes !== null;
     const roles = new Set(talk.agents.map((agent) => agent.role)).size;

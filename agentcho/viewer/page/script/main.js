@@ -1,6 +1,6 @@
 // Puts it together, and hears keys and clicks.
 
-const VIEWS = { figures: FiguresView, talk: TalkView, graph: GraphView, timeline: TimelineView, costs: CostsView };
+const VIEWS = { figures: FiguresView, talk: TalkView, graph: GraphView, timeline: TimelineView, costs: CostsView, beside: BesideView };
 const frame = new Frame();
 const detail = new Detail(the("detail"));
 /** @type {any} */ let shown = null;
@@ -25,7 +25,7 @@ listeners.push((changed) => {
   if (changed.has("game")) {
     open();
     if (!has(state.view)) state.view = "talk";
-    Object.assign(state, { chosen: null, open: new Set(), eyes: state.talk && (state.eyes ?? -1) < state.talk.agents.length ? state.eyes : null });
+    Object.assign(state, { chosen: null, other: null, open: new Set(), eyes: state.talk && (state.eyes ?? -1) < state.talk.agents.length ? state.eyes : null });
   }
   frame.refresh();
   if (changed.has("game")) frame.heads();
@@ -87,7 +87,7 @@ const KEYS = {
   Enter: () => (state.chosen === null ? null : detail.focus()),
   Escape: () => { const { chosen } = state; look({ chosen: null }); if (chosen !== null) shown?.show(chosen); },
   "/": () => the("search").focus(), n: () => seek(1), N: () => seek(-1),
-  0: () => (state.head.figures ? look({ view: "figures" }) : null), 1: () => look({ view: "talk" }), 2: () => look({ view: "graph" }), 3: () => look({ view: "timeline" }), 4: () => (has("costs") ? look({ view: "costs" }) : null),
+  0: () => (state.head.figures ? look({ view: "figures" }) : null), 1: () => look({ view: "talk" }), 2: () => look({ view: "graph" }), 3: () => look({ view: "timeline" }), 4: () => (has("costs") ? look({ view: "costs" }) : null), 5: () => (has("beside") ? look({ view: "beside" }) : null),
   e: () => turn(1), E: () => turn(-1), f: () => the("fold").click(), t: theme, "?": () => the("keys").showModal(),
   "[": () => play(state.game - 1), "]": () => play(state.game + 1),
 };
@@ -155,7 +155,8 @@ else {
   open();
   const seat = state.talk?.agents.findIndex((agent) => agent.name === asked.get("eyes")) ?? -1;
   if (seat >= 0) state.eyes = seat;
-  const view = asked.get("view") ?? (["game", "message", "search", "eyes"].some((each) => asked.has(each)) ? "talk" : "figures");
+  const view = asked.get("view") ?? (["game", "message", "search", "eyes"].some((each) => asked.has(each)) ? "talk" : state.head.beside ? "beside" : "figures");
+  if (asked.get("with")) state.other = Math.min(Math.max(0, Number(asked.get("with")) || 0), Math.max(0, state.head.talks.length - 1));
   if (Object.hasOwn(VIEWS, view) && has(view)) state.view = view;
   if (asked.get("theme")) document.documentElement.dataset.theme = /** @type {string} */ (asked.get("theme"));
   if (asked.get("message")) state.chosen = state.talk?.ids.get(asked.get("message") ?? "") ?? null;

@@ -5,6 +5,7 @@ const state = {
   /** @type {Talk|null} */ talk: null,
   game: 0,
   view: "talk",
+  /** @type {number|null} */ other: null,
   /** @type {number|null} */ eyes: null,
   /** @type {number|null} */ chosen: null,
   query: "",
@@ -39,6 +40,7 @@ function hit(number) {
 function has(view) {
   if (view === "figures") return Boolean(state.head.figures);
   if (view === "costs") return Boolean(state.talk?.costs.length);
+  if (view === "beside") return state.head.talks.length > 1 && !document.body.hasAttribute("data-live");
   return state.head.talks.length > 0 || !state.head.figures;
 }
 
