@@ -25,11 +25,21 @@ DEEP = 2
 """So many levels below a folder its records are: a sweep has them in the folders of its cells."""
 
 
+class GameAttempt(NamedTuple):
+    """Where an attempt at a game is on record."""
+
+    run: Path
+    game: int
+    attempt: int
+
+
 class ShownGame(NamedTuple):
-    """One attempt at a game: what the list of games says of it, and its data, made when it is asked for."""
+    """One attempt at a game: what the list of games says of it, its data, made when it is asked for, and where it is on
+    record, if it is."""
 
     head: Json
     data: Callable[[], Json]
+    of: GameAttempt | None = None
 
 
 class PageContent(NamedTuple):
@@ -180,7 +190,8 @@ def _talks(run: SavedRun, chosen: PageSelection, head: Json) -> Iterator[ShownGa
         for said in attempts:
             title = f"game {game}" if said is attempts[-1] else f"game {game}, attempt {said[0].attempt}"
             over = finished.get(game) if said is attempts[-1] else None
-            yield _talk(run, said, head | {"title": title}, over=over, reader=chosen.eyes)
+            shown = _talk(run, said, head | {"title": title}, over=over, reader=chosen.eyes)
+            yield shown._replace(of=GameAttempt(run.path, game, said[0].attempt if said else 1))
 
 
 def _talk(

@@ -35,8 +35,11 @@ def changed() -> Talk:
 
 @pytest.fixture
 def two(tmp_path: Path) -> tuple[SavedRun, SavedRun]:
-    roles = {"alice": "agent", "bob": "agent"}
-    return recorded(tmp_path / "a", islands().entries, **roles), recorded(tmp_path / "b", changed().entries, **roles)
+    one, other = (
+        recorded(tmp_path / name, talk.entries, alice="agent", bob="agent")
+        for name, talk in (("a", islands()), ("b", changed()))
+    )
+    return one, other
 
 
 def args(two: tuple[SavedRun, SavedRun], **changes: Any) -> ViewArgs:

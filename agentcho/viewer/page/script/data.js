@@ -26,6 +26,22 @@ class Talk {
     this.ids = new Map(this.messages.map((message, number) => [message.id, number]));
   }
 
+  /** Take the words so far of a message that is under way. Returns its number; null: nothing is new, or it is of agents that are not known yet.
+   * @param {any} said @returns {number|null} */
+  hear({ by, to, ...said }) {
+    const at = this.ids.get(said.id);
+    const message = at === undefined ? null : this.messages[at];
+    if (message && (message.ended !== "died" || message.text === said.text)) return null;
+    if (message) message.text = said.text;
+    const seat = (/** @type {string} */ name) => this.agents.findIndex((agent) => agent.name === name);
+    const [author, readers] = [by === null ? null : seat(by), to === null ? null : to.map(seat)];
+    if (at !== undefined) return at;
+    if (author === -1 || readers?.includes(-1)) return null;
+    this.ids.set(said.id, this.length);
+    this.messages.push({ ...said, by: author, to: readers, ended: "died" });
+    return this.length++;
+  }
+
   /** Whether an agent may read a message: that it is whole, or its own. @param {number} number @param {number|null} eyes */
   readable(number, eyes) {
     const message = this.messages[number];

@@ -28,6 +28,12 @@ class Detail {
     this.aside.scrollTop = 0;
   }
 
+  /** Show more words of a message that is under way. @param {number} number */
+  hear(number) {
+    const message = /** @type {Talk} */ (state.talk).messages[number];
+    this.aside.querySelector("pre.said bdi:last-child")?.replaceWith(words(message.text));
+  }
+
   focus() {
     this.aside.querySelector("h2")?.focus();
   }

@@ -138,8 +138,10 @@ function take(answer) {
   if (!has(state.view)) state.view = "talk";
   frame.heads();
   frame.refresh();
-  if (first || !shown) enter();
-  else {
+  if (first || !shown) {
+    enter();
+    if (state.view === "talk" && state.head.status === "running") shown?.show((state.talk?.length ?? 0) - 1, false);
+  } else {
     shown.refresh(new Set(["talk"]));
     the("pane").scrollTop = end ? the("pane").scrollHeight : scrollTop;
   }
@@ -147,7 +149,20 @@ function take(answer) {
   told();
 }
 
-if (document.body.hasAttribute("data-live")) new Live().follow(take);
+/** Take the words of messages that are under way. @param {any[]} said */
+function hear(said) {
+  const { talk, view, chosen } = state;
+  if (!talk) return;
+  const heard = said.flatMap((each) => talk.hear(each) ?? []);
+  if (view !== "talk" || !shown || !heard.length) return;
+  const { scrollTop, scrollHeight, clientHeight } = the("pane");
+  shown.hear(heard);
+  if (scrollTop + clientHeight > scrollHeight - 60) the("pane").scrollTop = the("pane").scrollHeight;
+  if (chosen !== null && heard.includes(chosen)) detail.hear(chosen);
+  told();
+}
+
+if (document.body.hasAttribute("data-live")) new Live().follow(take, hear);
 else {
   state.head = data("head");
   const asked = new URLSearchParams(location.hash.slice(1));

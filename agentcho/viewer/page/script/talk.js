@@ -33,6 +33,15 @@ class TalkView {
     if (first !== null && (changed.has("fold") || changed.has("eyes"))) this.show(state.chosen ?? first, false);
   }
 
+  /** Draw messages anew that are under way, and those that have begun. @param {number[]} numbers */
+  hear(numbers) {
+    const known = this.rows?.length ?? 0;
+    this.rows = rows();
+    this.list.grow(this.rows.length);
+    if (this.rows.length < known) this.list.set(this.rows.length);
+    for (const number of numbers) this.list.redraw(this.rows.findIndex((row) => row.from === number));
+  }
+
   /** @param {number} number @param {boolean} [focus] */
   show(number, focus = true) {
     this.list.show(this.rows?.findIndex((row) => row.from <= number && number <= row.to) ?? -1, focus);
