@@ -19,12 +19,14 @@ from agentcho.viewer.compact_lists import Json
 
 class CallPrompt(NamedTuple):
     """The prompt of one call. `runs` are numbers of tokens in prompt order: reused, encoded, reused, and so on.
-    `placed`: the record says where in the prompt the reused tokens stand. `told`: it says how many there are."""
+    `placed`: the record says where in the prompt the reused tokens stand. `reported`: it says how many there are.
+    `repaired`: some encodings were repaired. They count as encoded, although they kept tokens of others."""
 
     runs: tuple[int, ...]
     sampled: int
     placed: bool = True
-    told: bool = True
+    reported: bool = True
+    repaired: bool = False
 
     @property
     def reused(self) -> int:
@@ -38,8 +40,8 @@ class CallPrompt(NamedTuple):
 
     def json(self) -> Json:
         """As the page reads it."""
-        unknown = ({} if self.placed else {"unplaced": True}) | ({} if self.told else {"untold": True})
-        return {"prompt": self.runs} | unknown
+        marks = {"unplaced": not self.placed, "unreported": not self.reported, "repaired": self.repaired}
+        return {"prompt": self.runs} | {name: True for name, marked in marks.items() if marked}
 
 
 def prompts(entries: Sequence[TranscriptEntry]) -> dict[str, CallPrompt]:
@@ -63,7 +65,11 @@ def _prompt(entry: TranscriptEntry, twins: frozenset[int]) -> CallPrompt | None:
     context = own.receipt.context
     fresh = _fresh(entry, context, twins)
     pieces = [(piece.length, piece.id in fresh) for piece in context] if fresh is not None else _summed(entry, context)
-    return CallPrompt(_runs([*pieces, (start, True)]), stop - start, placed=fresh is not None)
+    read = {piece.id for piece in context}
+    repaired = any(record.receipt.base is not None and record.id in read for record in entry.made)
+    return CallPrompt(
+        _runs([*pieces, (start, True)]), stop - start, placed=fresh is not None, reported=True, repaired=repaired
+    )
 
 
 def _reported(prompt: int | None, cached: int | None, completion: int | None) -> CallPrompt | None:
@@ -71,7 +77,7 @@ def _reported(prompt: int | None, cached: int | None, completion: int | None) ->
     if prompt is None:
         return None
     runs = _runs([(min(cached or 0, prompt), False), (prompt - min(cached or 0, prompt), True)])
-    return CallPrompt(runs, completion or 0, told=cached is not None)
+    return CallPrompt(runs, completion or 0, reported=cached is not None)
 
 
 def _summed(entry: TranscriptEntry, context: Sequence[ContextEntry]) -> list[tuple[int, bool]]:
@@ -145,7 +151,7 @@ def _cost(entries: Sequence[TranscriptEntry], known: Mapping[str, CallPrompt]) -
         "calls": len(calls),
         "reused": sum(prompt.reused for _, prompt in calls),
         "encoded": sum(prompt.encoded for _, prompt in calls),
-        "untold": sum(not prompt.told for _, prompt in calls),
+        "unreported": sum(not prompt.reported for _, prompt in calls),
         "sampled": sum(prompt.sampled for _, prompt in calls),
         "all": sum(entry.usage.encoded for entry in entries),
         "seconds": round(sum(entry.usage.seconds for entry, _ in calls), 5),

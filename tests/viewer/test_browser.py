@@ -279,32 +279,32 @@ def test_the_details_say_what_a_message_came_of_what_it_attended_to_and_what_it_
     script = (DRIVEN / "details.js").read_text()
     entries = called().entries
     found = driven(page_of(recorded(tmp_path, entries, raced=True)), script, tmp_path, "--window-size=1280,800")
-    own, said = "E, as its author spoke it", {entry.encoding: entry.message.id for entry in entries}
+    own, said = "E, in the context of its author", {entry.encoding: entry.message.id for entry in entries}
     for entry in entries:
         assert entry.own is not None
         rows = [[said[id], str(offset), f"+{length}"] for id, offset, length in entry.own.receipt.context]
-        name = own if entry.own.recipe == "author" else "X, for all who may read it"
+        name = own if entry.own.recipe == "author" else "X, for all of its readers"
         assert found[entry.message.id]["lists"][name] == rows
     third = found["bob.1"]["facts"]
-    assert (third["tokens"], third["asked at"], third["first token after"], third["took"]) == (
+    assert (third["tokens"], third["requested at"], third["first token after"], third["took"]) == (
         "3",
         "4.0 s",
         "2.0 s",
         "3.0 s",
     )
     assert (third["steps"], third["encoded in all"]) == (
-        "asked in 21, spoke from 29 to 40",
+        "requested at 21, generated from 29 to 40",
         "8 tokens",
     )
     result = found["scenario.0"]
     assert result["lists"]["Result of"] == ["alice.2"]
-    assert result["facts"]["tool"] == "post: tells bob; changes something outside; results untrusted"
-    assert result["facts"]["let pass"].startswith("release")
+    assert result["facts"]["tool"] == "post: arguments reach bob; has side effects; results untrusted"
+    assert result["facts"]["release"].startswith("the code allows the call")
     assert found["alice.2"]["lists"]["Called"] == ["scenario.0"]
-    assert found["bob.2"]["facts"]["charged"] == "at most 1 bit of carol to alice, bob (one of so many choices)"
+    assert found["bob.2"]["facts"]["charged"] == "at most 1 bit of carol to alice, bob (one of a fixed set of choices)"
     assert found["bob.2"]["lists"]["Shown before"] == ["alice.1"]
-    assert found["alice.3"]["lists"]["Says again"] == ["carol.0"]
-    assert all("whichever of several ended first" in each["facts"]["race"] for each in found.values())
+    assert found["alice.3"]["lists"]["Repeats"] == ["carol.0"]
+    assert all("whichever of several calls ended first" in each["facts"]["race"] for each in found.values())
 
 
 def test_of_two_thousand_messages_of_twenty_agents_what_can_be_seen_is_made(tmp_path: Path) -> None:

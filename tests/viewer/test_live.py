@@ -234,4 +234,4 @@ def test_a_browser_shows_what_is_being_said(tmp_path: Path) -> None:
     assert shown.console == []
     assert shown.told("messages") == 4
     assert "forbob7" in shown.dom
-    assert 'aria-label="speaking"' in shown.dom
+    assert 'aria-label="being generated"' in shown.dom

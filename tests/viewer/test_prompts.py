@@ -73,11 +73,20 @@ def test_counts_that_do_not_fit_the_receipts_are_kept_without_a_place() -> None:
     assert found.json()["unplaced"]
 
 
+def test_a_repaired_encoding_counts_as_encoded_and_is_marked() -> None:
+    talk = islands()
+    note, own = talk.entries[-1].made
+    base = talk.entries[0].encoding
+    talk.change("bob.1", made=(note._replace(receipt=note.receipt._replace(base=base)), own))
+    found = prompts(talk.entries)["bob.1"]
+    assert (found.runs, found.repaired) == ((LENGTH, LENGTH, LENGTH, OPENING), True)
+
+
 @pytest.mark.parametrize(
     ("spent", "prompt"),
     [
         (TokensSpent(100, 60, 7), CallPrompt((60, 40), 7)),
-        (TokensSpent(100, None, 7), CallPrompt((0, 100), 7, told=False)),
+        (TokensSpent(100, None, 7), CallPrompt((0, 100), 7, reported=False)),
         (TokensSpent(None, None, 7), None),
     ],
 )

@@ -161,7 +161,7 @@ function cost(talk) {
   if (!sum) return [];
   const share = { text: percent(sum.reused, sum.reused + sum.encoded) };
   return [["calls", counted(sum.calls)], ["prompt tokens", counted(sum.reused + sum.encoded)],
-    .../** @type {[string, Described][]} */ (sum.untold ? [] : [["prompt tokens reused", counted(sum.reused)], ["prompt tokens encoded", counted(sum.encoded)], ["share reused", share]]),
+    .../** @type {[string, Described][]} */ (sum.unreported ? [] : [["prompt tokens reused", counted(sum.reused)], ["prompt tokens encoded", counted(sum.encoded)], ["share reused", share]]),
     ["generated tokens", counted(sum.sampled)], ["encoded in all", counted(sum.all)],
     .../** @type {[string, Described][]} */ (sum.first === undefined ? [] : [["first token, median", timed(sum.first)]]), ["time of all calls", timed(sum.seconds)],
     .../** @type {[string, Described][]} */ (sum.price === undefined ? [] : [["price", { text: String(Number(sum.price.toPrecision(4))), amount: sum.price }]])];

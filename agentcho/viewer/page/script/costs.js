@@ -43,7 +43,7 @@ class CostsView {
     const names = [by.class, "row call", number === state.chosen && "chosen", state.query && (hit(number) ? "hit" : "nohit")];
     return make("article", { ...by, class: names.filter(Boolean).join(" "), tabindex: 0, "data-number": number, "aria-label": `${message.id}: ${sentence(used)}`, "aria-current": number === state.chosen ? "true" : null, title: sentence(used) },
       make("span", { class: "id" }, words(message.id)), make("span", { class: "gauge" }, bar(used, longest(talk))),
-      make("span", { class: "n" }, used.untold ? "?" : percent(used.reused, used.reused + used.encoded)), make("span", { class: "n" }, (used.reused + used.encoded).toLocaleString("en")));
+      make("span", { class: "n" }, used.unreported ? "?" : percent(used.reused, used.reused + used.encoded)), make("span", { class: "n" }, (used.reused + used.encoded).toLocaleString("en")));
   }
 }
 
@@ -52,7 +52,7 @@ function table({ costs, agents }) {
   const priced = costs.some((row) => row.price !== undefined);
   const count = (/** @type {number} */ value) => value.toLocaleString("en");
   const row = (/** @type {any} */ each) => [each.by === undefined ? "whole game" : each.by === null ? "scenario" : agents[each.by].name, count(each.calls), count(each.reused + each.encoded),
-    each.untold ? "-" : count(each.reused), each.untold ? "-" : count(each.encoded), each.untold ? "-" : percent(each.reused, each.reused + each.encoded), count(each.sampled), count(each.all),
+    each.unreported ? "-" : count(each.reused), each.unreported ? "-" : count(each.encoded), each.unreported ? "-" : percent(each.reused, each.reused + each.encoded), count(each.sampled), count(each.all),
     each.first === undefined ? "-" : seconds(each.first), each.calls ? seconds(each.seconds) : "-", ...(priced ? [each.price === undefined ? "-" : String(Number(each.price.toPrecision(4)))] : [])];
   return { title: "Cost by agent", words: 1, rows: costs.map(row),
     columns: ["agent", "calls", "prompt tokens", "reused", "encoded", "reused %", "generated", "encoded in all", "first token", "time", ...(priced ? ["price"] : [])] };
@@ -62,5 +62,5 @@ function table({ costs, agents }) {
 function notes({ costs }) {
   return ["“Encoded in all” also counts generated tokens, encodings for other readers, and messages of others that were encoded with a call. Over all agents it adds up to what the game encoded.",
     "“First token” is the median time to the first token. “Time” sums the calls from request to end, waiting included; calls that ran at once overlap.",
-    ...(costs.some((row) => row.untold) ? ["A dash: a server did not report how much of a prompt it had cached."] : [])];
+    ...(costs.some((row) => row.unreported) ? ["A dash: a server did not report how much of a prompt it had cached."] : [])];
 }

@@ -3,7 +3,7 @@
 /** @typedef {{id: string, by: number|null, to: number[]|null, role: string, kind: string, text: string, header?: string,
  * tokens?: number, sampled?: number, stopped?: string, ended?: string, origin?: string, where?: string,
  * choices?: string[], thought?: boolean, at?: number, first?: number, took?: number, steps?: number[], encoded?: number, reused?: number,
- * spent?: any, prompt?: number[], unplaced?: boolean, untold?: boolean, own?: number, reads?: number[], engine?: string, direct?: number[], shown?: number[], call?: string,
+ * spent?: any, prompt?: number[], unplaced?: boolean, unreported?: boolean, repaired?: boolean, own?: number, reads?: number[], engine?: string, direct?: number[], shown?: number[], call?: string,
  * use?: {name: string, audience: string|string[], effect: boolean, trusted: boolean, client?: string}, release?: boolean,
  * released?: string, charge?: {by: string, bits: number|null, owed: Object<string, string[]>}}} Message */
 /** @typedef {{of: number, recipe: string, start: number, bos: number, context: number[], by?: number, base?: number,

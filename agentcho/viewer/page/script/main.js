@@ -17,7 +17,7 @@ function enter() {
   the("pane").className = state.view;
   the("pane").scrollTop = 0;
   shown = state.talk || state.view === "figures" ? new VIEWS[/** @type {keyof typeof VIEWS} */ (state.view)](the("pane")) : null;
-  if (!shown) the("pane").replaceChildren(make("p", { class: "empty soft" }, "Nobody has said anything yet."));
+  if (!shown) the("pane").replaceChildren(make("p", { class: "empty soft" }, "No messages yet."));
   if (shown && state.chosen !== null) shown.show(state.chosen, false);
 }
 

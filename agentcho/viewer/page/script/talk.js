@@ -93,9 +93,9 @@ class TalkView {
     const most = thought ? 0 : kind(number).endsWith("setting") ? SHORT : LONG;
     const long = text.length > 1.3 * most && !this.wide.has(number);
     const shown = !long ? text : thought ? "" : `${text.slice(0, Math.max(most / 2, text.lastIndexOf(" ", most)))} …`;
-    const more = text.length > 1.3 * most ? make("button", { class: "more", "data-more": number, "aria-expanded": String(!long) }, long ? `all ${many(text.length, "letter")}` : "less") : null;
+    const more = text.length > 1.3 * most ? make("button", { class: "more", "data-more": number, "aria-expanded": String(!long) }, long ? `show all ${many(text.length, "character")}` : "show less") : null;
     const running = ended === "died" && state.head.status === "running";
-    return make("div", { class: "text" }, header ? make("span", { class: "header" }, words(header, state.query)) : null, words(shown, state.query), running ? make("span", { class: "caret", "aria-label": "speaking" }) : null, more);
+    return make("div", { class: "text" }, header ? make("span", { class: "header" }, words(header, state.query)) : null, words(shown, state.query), running ? make("span", { class: "caret", "aria-label": "being generated" }) : null, more);
   }
 
   /** Show all of a long message, or less of it. @param {number} number */
@@ -178,8 +178,8 @@ function brought(number, how) {
   const talk = /** @type {Talk} */ (state.talk);
   const name = talk.agents[/** @type {number} */ (state.eyes)].name;
   const call = talk.messages[how.call].id;
-  const by = how.verdict === "direct" || how.through < 0 ? "read by" : `came with ${talk.messages[how.through].id} to`;
-  return make("p", { class: "brought", title: `Not for ${name}: ${MEANING[/** @type {keyof typeof MEANING} */ (how.verdict)]}` }, make("b", {}, how.verdict), ` · not for ${name}; it ${by} ${call}`);
+  const way = how.verdict === "direct" || how.through < 0 ? `${call} read it` : `it came with ${talk.messages[how.through].id} to ${call}`;
+  return make("p", { class: "brought", title: `Not for ${name}: ${MEANING[/** @type {keyof typeof MEANING} */ (how.verdict)]}` }, make("b", {}, how.verdict), ` · not for ${name}; ${way}`);
 }
 
 /** A row for messages that are folded away. @param {Row} row */

@@ -1,13 +1,13 @@
 // What a prompt was made of, as a bar and in words: tokens reused, tokens encoded, tokens generated.
 
-/** @typedef {{reused: number, encoded: number, sampled: number, runs: number[], unplaced: boolean, untold: boolean}} Usage */
+/** @typedef {{reused: number, encoded: number, sampled: number, runs: number[], unplaced: boolean, unreported: boolean}} Usage */
 
 /** What the call of a message took; null: it is no call, or that is not known. @param {Message} message @returns {Usage|null} */
 function usage(message) {
-  const { prompt: runs, sampled = 0, spent, unplaced = false, untold = false } = message;
+  const { prompt: runs, sampled = 0, spent, unplaced = false, unreported = false } = message;
   if (!runs) return null;
   const sum = (/** @type {number} */ odd) => runs.reduce((all, run, at) => all + (at % 2 === odd ? run : 0), 0);
-  return { runs, reused: sum(0), encoded: sum(1), sampled: sampled || spent?.completion || 0, unplaced, untold };
+  return { runs, reused: sum(0), encoded: sum(1), sampled: sampled || spent?.completion || 0, unplaced, unreported };
 }
 
 /** A share of a whole; never 100 where something is missing, or 0 where something is there. @param {number} part @param {number} whole */
@@ -36,14 +36,14 @@ function longest(talk) {
 }
 
 /** The same in a line. @param {Usage} used */
-function sentence({ reused, encoded, sampled, untold }) {
+function sentence({ reused, encoded, sampled, unreported }) {
   const all = reused + encoded;
-  const prompt = untold ? `${many(all, "prompt token")}, reuse not reported` : `${percent(reused, all)} of ${many(all, "prompt token")} reused, ${encoded.toLocaleString("en")} encoded`;
+  const prompt = unreported ? `${many(all, "prompt token")}, reuse not reported` : `${percent(reused, all)} of ${many(all, "prompt token")} reused, ${encoded.toLocaleString("en")} encoded`;
   return `${prompt}; ${sampled.toLocaleString("en")} generated`;
 }
 
 /** What the colours of bars mean. */
-const legend = () => make("p", { class: "soft legend" }, make("i", { class: "swatch reused" }), " reused ", make("i", { class: "swatch encoded" }), " encoded ", make("i", { class: "swatch sampled" }), " generated");
+const legend = () => make("p", { class: "soft legend" }, make("i", { class: "swatch reused" }), " reused ", make("i", { class: "swatch encoded" }), " encoded ", make("i", { class: "swatch sampled" }), " generated, in the colour of the agent");
 
 /** The prompt of a message, for its panel. @param {number} number */
 function prompt(number) {
@@ -52,8 +52,9 @@ function prompt(number) {
   if (!used) return [];
   const all = used.reused + used.encoded;
   const row = (/** @type {string} */ kind, /** @type {string} */ name, /** @type {string} */ value) => [make("dt", {}, make("i", { class: `swatch ${kind}` }), ` ${name}`), make("dd", {}, value)];
-  const of = (/** @type {number} */ tokens) => (used.untold ? "not reported" : `${many(tokens, "token")}, ${percent(tokens, all)}`);
+  const of = (/** @type {number} */ tokens) => (used.unreported ? "not reported" : `${many(tokens, "token")}, ${percent(tokens, all)}`);
   return [make("section", { class: own(messages[number].by).class, "--hue": hue(messages[number].by) }, make("h3", {}, `Prompt of ${many(all, "token")}`), bar(used, all + used.sampled),
     make("dl", { class: "facts" }, ...row("reused", "reused", of(used.reused)), ...row("encoded", "encoded", of(used.encoded)), ...row("sampled", "generated", many(used.sampled, "token"))),
-    used.unplaced ? make("p", { class: "soft" }, "The record does not say where in the prompt the reused tokens stand.") : null)];
+    used.unplaced ? make("p", { class: "soft" }, "The record does not say where in the prompt the reused tokens stand.") : null,
+    messages[number].repaired ? make("p", { class: "soft" }, "Repaired encodings count as encoded, although some of their tokens are kept from other encodings.") : null)];
 }
