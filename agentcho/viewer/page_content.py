@@ -21,6 +21,8 @@ from agentcho.viewer.reader_view import readable, reader_view
 from agentcho.viewer.talk import agents_of, talk
 
 FORMAT = "agentcho-view/1"
+TOLD = ("running", "done")
+"""What a reader is told of how a run stands. How it failed may say what others did."""
 DEEP = 2
 """So many levels below a folder its records are: a sweep has them in the folders of its cells."""
 
@@ -144,7 +146,8 @@ def page_head(runs: Sequence[SavedRun], figures: PageFigures | None, reader: str
     run = runs[0]
     head: Json = {"format": FORMAT, "title": run.info.scenario, "run": "", "eyes": reader, "facts": []}
     if reader is not None:
-        return head | {"status": "done" if run.status == "done" else "", "started": ""}
+        status = _status(runs)
+        return head | {"status": status if status in TOLD else "", "started": ""}
     known = [_facts(each) for each in runs]
     facts = {name: value for name, value in known[0].items() if all(each.get(name) == value for each in known)}
     several = {"mode": "several"} if any(each["mode"] != known[0]["mode"] for each in known) else {}

@@ -17,12 +17,13 @@ from agentcho.audit.wording import many
 from agentcho.message import Audience
 from agentcho.provenance.views import Act, Charge, ToolUse
 from agentcho.records.transcript import MessageUsage
+from agentcho.viewer.page import live_page
 
 from ..audit.browser import opened
 from ..audit.test_reach import anyhow
 from ..audit.transcripts import Talk, anchored, audited, chain
 from ..clients.environment import python_of
-from .pages import page_of, policy_of, recorded
+from .pages import blocks, page_of, policy_of, recorded
 from .test_page import hostile
 
 pytestmark = pytest.mark.browser
@@ -257,6 +258,21 @@ def test_the_timeline_says_who_waited_what_was_encoded_and_who_spoke(tmp_path: P
         for span, (asked, spoke, end) in zip(spans, three, strict=True):
             assert span["waits"] == pytest.approx([8 + asked * scale, (spoke - asked) * scale], abs=0.01)
             assert span["speaks"] == pytest.approx([8 + spoke * scale, (end - spoke) * scale - 1], abs=0.01)
+
+
+def test_words_that_come_are_added_and_messages_that_begin_are_shown(tmp_path: Path) -> None:
+    talk = timed()
+    talk.say("alice.2", "everyone", text="so")
+    talk.change("alice.2", ended="died")
+    text = page_of(recorded(tmp_path, talk.entries))
+    server = (DRIVEN / "fetch.js").read_text().replace("DATA", json.dumps(blocks(text)).replace("</", "<\\/"))
+    page = live_page({"title": "talk"}).replace("<head>", f"<head><script>{server}</script>", 1)
+    left = driven(page, (DRIVEN / "heard.js").read_text(), tmp_path, "--window-size=1280,900")
+    assert left["words"] == ["so", "so far", "so far, so good"]
+    assert left["rows"] == [5, 6, 6]
+    assert left["new"] == "bob.2 begun"
+    assert left["whole"] == "the words of bob.1", "a message that is whole stays as it is"
+    assert left["detail"] == "so far, so good"
 
 
 def called() -> Talk:

@@ -227,11 +227,12 @@ def test_a_browser_shows_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.browser
-def test_a_browser_shows_what_is_being_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("eyes", [(), ("--eyes", "bob")])
+def test_a_browser_shows_what_is_being_said(tmp_path: Path, eyes: tuple[str, ...]) -> None:
     record, _ = speaking(tmp_path)
-    with record, served(str(record.path)) as address:
+    with record, served(str(record.path), *eyes) as address:
         shown = visited(address, tmp_path, "--window-size=1280,2000")
     assert shown.console == []
-    assert shown.told("messages") == 4
+    assert shown.told("messages") == (2 if eyes else 4)
     assert "forbob7" in shown.dom
     assert 'aria-label="being generated"' in shown.dom

@@ -125,7 +125,7 @@ function cell(talk, number, game, parts, differs) {
   const used = usage(message);
   const shorter = differs ? parts : whole(parts.map((part) => part.text).join("").replace(new RegExp(`^([^]{${EQUAL}})[^]{20,}$`), "$1 …"));
   return make("div", { ...own(message.by), class: `cell ${own(message.by).class}` },
-    make("div", { class: "title" }, make("b", { class: "who" }, words(talk.who(number))), make("span", { class: "soft" }, `${talk.what(number)}${message.to === null ? "" : ` to ${talk.whom(number)}`}`), make("button", { class: "id", onclick: go, title: "Go to it in the talk" }, words(message.id))),
+    make("div", { class: "title" }, make("b", { class: "who" }, words(talk.who(number))), make("span", { class: "soft" }, `${talk.what(number)}${message.to === null ? "" : ` to ${talk.whom(number)}`}`), make("button", { class: "id", onclick: go, title: "Go to this message" }, words(message.id))),
     away ? make("p", { class: "soft" }, "not for this agent") : make("div", { class: "text" }, make("bdi", { dir: "auto" }, ...shorter.map((part) => (part.differs ? make("mark", {}, part.text) : part.text)))),
     used ? make("div", { class: "spent", title: sentence(used) }, make("span", { class: "gauge" }, bar(used, longest(talk)))) : null);
 }

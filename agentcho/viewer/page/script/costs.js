@@ -7,7 +7,7 @@ class CostsView {
   constructor(pane) {
     this.pane = pane;
     this.top = make("div", { class: "found" });
-    this.list = new Rows(pane, { draw: (n) => this.row(n), guess: () => CALL, label: "The prompts" });
+    this.list = new Rows(pane, { draw: (n) => this.row(n), guess: () => CALL, label: "Prompts" });
     pane.replaceChildren(this.top, this.list.shelf);
     this.refresh();
   }

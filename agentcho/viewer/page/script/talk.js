@@ -8,7 +8,7 @@ class TalkView {
   constructor(pane) {
     this.pane = pane;
     this.wide = new Set();
-    this.list = new Rows(pane, { draw: (n) => this.row(n), guess: (n) => this.guess(n), label: "The talk" });
+    this.list = new Rows(pane, { draw: (n) => this.row(n), guess: (n) => this.guess(n), label: "Messages" });
     pane.replaceChildren(this.heads(), this.list.shelf);
     this.refresh();
   }
