@@ -18,12 +18,14 @@ from agentcho.records.calls import use_line
 from agentcho.records.models import LOCAL, RecordedModels
 from agentcho.records.transcript import TranscriptEntry
 from agentcho.viewer.compact_lists import Contexts, Json, runs
-from agentcho.viewer.prompts import costs, prompts
+from agentcho.viewer.prompts import CallPrompt, costs, prompts
 
 
-def talk(entries: Sequence[TranscriptEntry], cast: Mapping[str, str], models: RecordedModels = LOCAL) -> Json:
-    """The data of one attempt at a game; `cast` is role by agent."""
-    return _Talk(entries, cast, models).json()
+def talk(
+    entries: Sequence[TranscriptEntry], cast: Mapping[str, str], models: RecordedModels = LOCAL, measured: bool = True
+) -> Json:
+    """The data of one attempt at a game; `cast` is role by agent. Without `measured` nothing is known of its costs."""
+    return _Talk(entries, cast, models, prompts(entries) if measured else {}).json()
 
 
 def agents_of(entries: Iterable[TranscriptEntry]) -> list[str]:
@@ -37,7 +39,14 @@ def agents_of(entries: Iterable[TranscriptEntry]) -> list[str]:
 
 
 class _Talk:
-    def __init__(self, entries: Sequence[TranscriptEntry], cast: Mapping[str, str], models: RecordedModels) -> None:
+    def __init__(
+        self,
+        entries: Sequence[TranscriptEntry],
+        cast: Mapping[str, str],
+        models: RecordedModels,
+        known: Mapping[str, CallPrompt],
+    ) -> None:
+        self._prompts = known
         self._entries = entries
         self._cast = cast
         self._verdict = GameVerdict(entries[0].message.game if entries else 0, entries, models=models)
@@ -47,7 +56,6 @@ class _Talk:
         records = [record for record in self._verdict.cones.records.values() if record.message in self._place]
         self._records = {record.id: number for number, record in enumerate(records)}
         self._contexts = Contexts()
-        self._prompts = prompts(entries)
 
     def json(self) -> Json:
         found = reach(self._verdict)
