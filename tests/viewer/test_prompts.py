@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -151,9 +152,35 @@ def test_bars_stand_under_messages_in_their_panel_and_among_the_costs(tmp_path: 
     assert found["facts"] == ["6 tokens, 60%", "4 tokens, 40%", "2 tokens"]
     assert found["tab"] == "tab-costs"
     assert found["costs"][2] == ["bob", "1", "10", "6", "4", "60%", "2", "6", "500 ms", "2.0 s"]
-    assert found["costs"][-1][:4] == ["whole game", "2", "14", "9"]
+    assert found["costs"][-1][:4] == ["all", "2", "14", "9"]
     assert found["calls"] == [["alice.0", None], ["bob.1", "true"]]
     assert found["chosen"] == "alice.0"
+
+
+@pytest.mark.browser
+def test_costs_of_several_games_are_summed(tmp_path: Path) -> None:
+    script = """
+    press("4");
+    left.titles = all(".sheet caption").map((each) => each.textContent);
+    left.rows = all("#figures-1 tbody tr").map((row) => [...row.children].map((cell) => cell.textContent));
+    """
+    entries = islands().entries
+    again = [entry._replace(message=replace(entry.message, game=1)) for entry in entries]
+    page = page_of(recorded(tmp_path, [*entries, *again]))
+    left = driven(page, script, tmp_path, "--window-size=1280,900")
+    assert left["titles"] == ["Cost by agent", "Cost by agent, all 2 games"]
+    assert [row[:4] for row in left["rows"]] == [
+        ["scenario", "0", "0", "0"],
+        ["alice", "2", "8", "6"],
+        ["bob", "2", "20", "12"],
+        ["all", "4", "28", "18"],
+    ]
+    assert [row[-2:] for row in left["rows"]] == [
+        ["-", "-"],
+        ["250 ms", "2.0 s"],
+        ["500 ms", "4.0 s"],
+        ["375 ms", "6.0 s"],
+    ]
 
 
 @pytest.mark.browser
