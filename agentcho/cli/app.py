@@ -21,6 +21,7 @@ from agentcho.cli.serve import key, serve
 from agentcho.cli.shared_options import (
     AGENTS,
     AUDITED,
+    BESIDE,
     CALL,
     CHANGED,
     EARLIER,
@@ -293,6 +294,7 @@ def view(
     target: Annotated[str, typer.Argument(metavar="[RUN|FOLDER|FILE]", help=VIEWED)] = "last",
     eyes: Annotated[str | None, typer.Option(metavar="NAME", help=EYES, show_default=False)] = None,
     game: Annotated[int | None, typer.Option(help="Show only this game.", show_default=False)] = None,
+    beside: Annotated[str | None, typer.Option(metavar="RUN", help=BESIDE, show_default=False)] = None,
     html: Annotated[
         Path | None,
         typer.Option(metavar=FILE, help=VIEW, show_default=False),
@@ -302,7 +304,7 @@ def view(
     browse: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
     out: Runs = Path("runs"),
 ) -> None:
-    """Show a run as one page: the messages, who could read them, and what reached whom.
+    """Show a run as one page: the messages, who could read them, what reached whom, and what it cost.
 
     The page holds all messages, private ones included; with --eyes only those that one agent may read. `agentcho show`
     prints to the terminal instead.
@@ -310,7 +312,7 @@ def view(
     from agentcho.cli.view import ViewArgs
     from agentcho.cli.view import view as view_target
 
-    view_target(ViewArgs(target, eyes, game, html, serve, port, browse, out))
+    view_target(ViewArgs(target, eyes, game, html, serve, port, browse, out, beside))
 
 
 def doctor(

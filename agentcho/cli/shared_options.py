@@ -55,6 +55,7 @@ CHANGED = "With --resume: what to do if the scenario's source has changed since.
 VIEWED = "A run (id, path, 'last'), a folder of `compare` or `sweep`, traces, or the JSON of audit, compare or sweep."
 VIEW = "Write the page to this file.  [default: view.html in the folder of the run]"
 EYES = "Include only what this agent may read. The file contains nothing else, so it can be shared."
+BESIDE = "Show a second run, or folder of runs, side by side with the first: words, costs and verdicts."
 LIVE = "Serve the page on this machine and follow the run while it is being played."
 CALL = "GAME:CALL"
 REDO = "With --resume: repeat this tool call, which was started but has no result."

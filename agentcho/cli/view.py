@@ -35,6 +35,7 @@ class ViewArgs(NamedTuple):
     port: int
     browse: bool
     out: Path
+    beside: str | None = None
 
 
 def view(asked: ViewArgs) -> None:
@@ -42,6 +43,8 @@ def view(asked: ViewArgs) -> None:
     if asked.serve:
         if asked.html is not None or asked.game is not None:
             raise typer.BadParameter("--serve writes no file, and shows all games", param_hint="--html or --game")
+        if asked.beside is not None:
+            raise typer.BadParameter("--serve shows one run; compare two without it", param_hint="--beside")
         _serve(asked)
     else:
         _write(asked)
@@ -53,8 +56,11 @@ def _write(asked: ViewArgs) -> None:
 
     file, chosen = writable(asked.html), PageSelection(asked.eyes, asked.game)
     given = Path(asked.target)
-    found, folder = _of_file(given, chosen) if given.is_file() else _of_runs(asked.target, asked.out, chosen)
-    file = file or _beside(folder, asked.eyes)
+    if asked.beside is not None:
+        found, folder = _of_two(asked, asked.beside, chosen)
+    else:
+        found, folder = _of_file(given, chosen) if given.is_file() else _of_runs(asked.target, asked.out, chosen)
+    file = file or _default_file(folder, asked)
     replace_whole(file, page(found))
     typer.echo(inline(str(file)))
     if asked.browse:
@@ -70,6 +76,18 @@ def _of_runs(named: str, out: Path, chosen: PageSelection) -> tuple[PageContent,
     return page_content(runs, chosen, figures=figures), folder or runs[0].path
 
 
+def _of_two(asked: ViewArgs, other: str, chosen: PageSelection) -> tuple[PageContent, Path]:
+    """Return what two runs hold, or the runs of two folders, and where their page goes."""
+    from agentcho.viewer.beside import beside
+    from agentcho.viewer.page_content import folder_of_runs, target
+
+    for name in (asked.target, other):
+        if Path(name).is_file():
+            raise typer.BadParameter(f"{name} is a file; give two runs or two folders of runs", param_hint="--beside")
+    first, second = target(asked.target, asked.out), target(other, asked.out)
+    return beside(first, second, chosen), folder_of_runs(asked.target) or first[0].path
+
+
 def _of_file(file: Path, chosen: PageSelection) -> tuple[PageContent, Path]:
     """Return what a file holds, and where its page goes."""
     from agentcho.viewer.audit_pages import of_file
@@ -77,10 +95,12 @@ def _of_file(file: Path, chosen: PageSelection) -> tuple[PageContent, Path]:
     return lab().result(file, chosen) or of_file(file, chosen), file.parent
 
 
-def _beside(folder: Path, eyes: str | None) -> Path:
+def _default_file(folder: Path, asked: ViewArgs) -> Path:
     """Return the path of a record's page, in its folder."""
-    name = "" if eyes is None else "-" + "".join("_" if char in NO_FILE else char for char in eyes)
-    return folder / f"view{name}.html"
+    eyes = [] if asked.eyes is None else [asked.eyes]
+    other = [] if asked.beside is None else ["beside", Path(asked.beside).name]
+    words = ("".join("_" if char in NO_FILE else char for char in word) for word in (*eyes, *other))
+    return folder / f"{'-'.join(('view', *words))}.html"
 
 
 def _serve(asked: ViewArgs) -> None:

@@ -19,12 +19,15 @@ from agentcho.errors import ConfigError, RecordBroken
 from agentcho.message import natural
 from agentcho.records.names import INFO, LINES
 from agentcho.records.trace import read_traces
+from agentcho.records.transcript import MessageUsage
 from agentcho.viewer.compact_lists import Json
 from agentcho.viewer.page_content import FORMAT, PageContent, PageSelection, ShownGame
 from agentcho.viewer.reader_view import readable, reader_view
 from agentcho.viewer.talk import talk
 
 KINDS = "a run, a folder of runs, the .json of a comparison, a sweep or an audit, or a file of traces (.jsonl)"
+UNMEASURED = MessageUsage(0, 0, 0.0, 0.0)
+"""Of a planned message: what its plan took is nothing that its run took."""
 WHOLE = (INFO, "request.json")
 """A folder with one of them is a record, or that of a comparison or a sweep."""
 
@@ -49,9 +52,9 @@ def of_traces(file: Path, chosen: PageSelection) -> PageContent:
     for game, trace in enumerate(read_traces(file)):
         ended = {message.id: message.ended for message in trace.messages}
         planned = plan(trace, "choreographed", "audit").entries
-        entries = [entry._replace(ended=ended[entry.message.id]) for entry in planned]
+        entries = [entry._replace(ended=ended[entry.message.id], usage=UNMEASURED) for entry in planned]
         head: Json = {"title": f"game {game} {trace.id}", "group": "", "messages": len(entries)}
-        data = partial(talk, entries, {})
+        data = partial(talk, entries, {}, measured=False)
         if chosen.eyes is not None:
             head |= {"title": f"game {game}", "messages": len(readable(entries, chosen.eyes))}
             data = partial(reader_view, entries, chosen.eyes, {})

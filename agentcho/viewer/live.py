@@ -32,6 +32,7 @@ from agentcho.records.record import SavedRun
 from agentcho.viewer.figures import PageFigures
 from agentcho.viewer.page import live_page, parts, policy
 from agentcho.viewer.page_content import PageContent, PageSelection, folder_of_runs, page_content, records_in, target
+from agentcho.viewer.under_way import UnderWay
 
 HOST = "127.0.0.1"
 NAMES = frozenset({HOST, "localhost"})
@@ -53,6 +54,10 @@ class PageState(NamedTuple):
     body: bytes
 
 
+State = Callable[[str, int], PageState | None]
+"""What there is of a game beyond the version that a page has; None: nothing."""
+
+
 class LiveRecords:
     """The records that are shown, read again when they have changed. `RecordNotFound`: there is none."""
 
@@ -64,6 +69,7 @@ class LiveRecords:
         self._lock = Lock()
         self._read: tuple[str, PageContent] | None = None
         self._next = 0.0
+        self._under_way: dict[Path, UnderWay] = {}
         self.title = self._shown(self._stamp()).head["title"]
 
     def state(self, version: str, game: int) -> PageState | None:
@@ -73,18 +79,29 @@ class LiveRecords:
             now = f"{stamp}-{game}"
             if now == version or (version.endswith(f"-{game}") and perf_counter() < self._next):
                 return None
+            began = perf_counter()
             found = self._shown(stamp)
             talk = found.talks[game].data() if game < len(found.talks) else None
             body = json.dumps({"version": now, "head": found.heads(), "talk": talk})
+            self._next = perf_counter() + AGAIN * (perf_counter() - began)
             return PageState(now, body.encode())
+
+    def words(self, version: str, game: int) -> PageState | None:
+        """The words of messages of a game that are under way; None: the page has them. Reads what was appended and
+        nothing else, so it can be asked for often."""
+        read = self._read
+        of = None if read is None or game >= len(read[1].talks) else read[1].talks[game].of
+        if of is None:
+            return None
+        count, said = self._under_way.setdefault(of.run, UnderWay(of.run, self._eyes)).words(of.game, of.attempt)
+        now = f"{count}-{game}"
+        return None if now == version else PageState(now, json.dumps({"version": now, "words": said}).encode())
 
     def _shown(self, stamp: str) -> PageContent:
         if self._read is None or self._read[0] != stamp:
-            began = perf_counter()
             runs = [SavedRun(path) for path in self._paths()]
             found = None if self._folder is None else self._find(self._folder)
             self._read = stamp, page_content(runs, PageSelection(self._eyes), live=True, figures=found)
-            self._next = perf_counter() + AGAIN * (perf_counter() - began)
         return self._read[1]
 
     def _paths(self) -> list[Path]:
@@ -120,7 +137,8 @@ class LocalHostOnly:
 
 
 def application(source: LiveRecords, token: str, port: int) -> ASGIApp:
-    """Two addresses behind the token: the page, and the data that it asks for. Nothing else is there."""
+    """Three addresses behind the token: the page, the data that it asks for, and the words of messages that are under
+    way. Nothing else is there."""
 
     async def page(request: Request) -> Response:
         return HTMLResponse(
@@ -128,18 +146,27 @@ def application(source: LiveRecords, token: str, port: int) -> ASGIApp:
         )
 
     async def data(request: Request) -> Response:
+        return await answer(source.state, request)
+
+    async def words(request: Request) -> Response:
+        return await answer(source.words, request)
+
+    async def answer(state: State, request: Request) -> Response:
         version = request.query_params.get("version", "")
         game = request.query_params.get("game", "0")
         number = int(game) if game.isdecimal() and len(game) < 10 else 0
         try:
-            found = await anyio.to_thread.run_sync(partial(source.state, version, number))
+            found = await anyio.to_thread.run_sync(partial(state, version, number))
         except (RecordError, OSError):  # it is being written, or was deleted
             return Response(status_code=HTTPStatus.SERVICE_UNAVAILABLE, headers=HEADERS)
         if found is None:
             return Response(status_code=HTTPStatus.NO_CONTENT, headers=HEADERS)
         return Response(found.body, media_type="application/json", headers=HEADERS)
 
-    routes = [Route(f"/{token}/", page, methods=["GET"]), Route(f"/{token}/data", data, methods=["GET"])]
+    routes = [
+        Route(f"/{token}/{name}", endpoint, methods=["GET"])
+        for name, endpoint in (("", page), ("data", data), ("words", words))
+    ]
     return LocalHostOnly(Starlette(routes=routes), port)
 
 

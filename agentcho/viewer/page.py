@@ -21,8 +21,8 @@ from agentcho.audit import formats
 from agentcho.viewer.page_content import PageContent
 
 PAGE = Path(__file__).parent / "page"
-STYLES = ("frame", "figures", "talk", "graph", "timeline", "detail")
-FIRST = ("dom", "data", "colours", "list", "state", "figures")
+STYLES = ("frame", "figures", "talk", "graph", "timeline", "detail", "usage", "beside")
+FIRST = ("dom", "data", "colours", "list", "state", "usage", "figures", "costs", "words", "beside")
 SCRIPTS = (*FIRST, "talk", "graph", "timeline", "detail", "frame", "live", "main")
 COLOURS = Path(formats.__file__).parent / "page" / "colours.css"
 UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff\ufeff]")

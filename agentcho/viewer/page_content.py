@@ -21,15 +21,27 @@ from agentcho.viewer.reader_view import readable, reader_view
 from agentcho.viewer.talk import agents_of, talk
 
 FORMAT = "agentcho-view/1"
+TOLD = ("running", "done")
+"""What a reader is told of how a run stands. How it failed may say what others did."""
 DEEP = 2
 """So many levels below a folder its records are: a sweep has them in the folders of its cells."""
 
 
+class GameAttempt(NamedTuple):
+    """Where an attempt at a game is on record."""
+
+    run: Path
+    game: int
+    attempt: int
+
+
 class ShownGame(NamedTuple):
-    """One attempt at a game: what the list of games says of it, and its data, made when it is asked for."""
+    """One attempt at a game: what the list of games says of it, its data, made when it is asked for, and where it is on
+    record, if it is."""
 
     head: Json
     data: Callable[[], Json]
+    of: GameAttempt | None = None
 
 
 class PageContent(NamedTuple):
@@ -91,10 +103,13 @@ def page_content(
     if chosen.eyes is not None and not live:
         _check(runs, chosen.eyes)
     groups = _groups(runs, names, chosen.eyes)
-    found = [talk for run, group in zip(runs, groups, strict=True) for talk in _talks(run, chosen, group)]
+    heads: list[Json] = [{"group": group} for group in groups]
+    if chosen.eyes is None:
+        heads = [head | {"run": number} for number, head in enumerate(heads)]
+    found = [talk for run, head in zip(runs, heads, strict=True) for talk in _talks(run, chosen, head)]
     if not found and chosen.game is not None:
         raise ConfigError(f"no game {chosen.game} in {', '.join(run.info.id for run in runs)}")
-    return PageContent(_head(runs, figures, chosen.eyes), tuple(found))
+    return PageContent(page_head(runs, figures, chosen.eyes), tuple(found))
 
 
 def figures_page(figures: PageFigures) -> PageContent:
@@ -126,22 +141,29 @@ def _groups(runs: Sequence[SavedRun], names: Mapping[Path, str], reader: str | N
     ]
 
 
-def _head(runs: Sequence[SavedRun], figures: PageFigures | None, reader: str | None) -> Json:
+def page_head(runs: Sequence[SavedRun], figures: PageFigures | None, reader: str | None) -> Json:
+    """What is known of all these runs before any game is looked at; for a reader, next to nothing."""
     run = runs[0]
     head: Json = {"format": FORMAT, "title": run.info.scenario, "run": "", "eyes": reader, "facts": []}
     if reader is not None:
-        return head | {"status": "done" if run.status == "done" else "", "started": ""}
+        status = _status(runs)
+        return head | {"status": status if status in TOLD else "", "started": ""}
     known = [_facts(each) for each in runs]
     facts = {name: value for name, value in known[0].items() if all(each.get(name) == value for each in known)}
     several = {"mode": "several"} if any(each["mode"] != known[0]["mode"] for each in known) else {}
-    return head | {
-        "run": run.info.id if len(runs) == 1 else run.path.parent.parent.name if figures is None else figures.kind,
-        "started": run.info.started,
-        "status": _status(runs),
-        "ended": run.info.ended,
-        "facts": [[name, value] for name, value in (facts | several).items() if value],
-        "figures": None if figures is None else figures.json(),
-    }
+    each = [(run.info.id, run.status, list(facts.items())) for run, facts in zip(runs, known, strict=True)]
+    return (
+        head
+        | ({"runs": each} if len(runs) > 1 else {})
+        | {
+            "run": run.info.id if len(runs) == 1 else run.path.parent.parent.name if figures is None else figures.kind,
+            "started": run.info.started,
+            "status": _status(runs),
+            "ended": run.info.ended,
+            "facts": [[name, value] for name, value in (facts | several).items() if value],
+            "figures": None if figures is None else figures.json(),
+        }
+    )
 
 
 def _facts(run: SavedRun) -> dict[str, str | None]:
@@ -162,7 +184,7 @@ def _status(runs: Iterable[SavedRun]) -> str:
     return min((run.status for run in runs), key=order.index)
 
 
-def _talks(run: SavedRun, chosen: PageSelection, group: str) -> Iterator[ShownGame]:
+def _talks(run: SavedRun, chosen: PageSelection, head: Json) -> Iterator[ShownGame]:
     finished = run.finished()
     for game, entries in run.attempts().items():
         if chosen.game not in (None, game):
@@ -171,7 +193,8 @@ def _talks(run: SavedRun, chosen: PageSelection, group: str) -> Iterator[ShownGa
         for said in attempts:
             title = f"game {game}" if said is attempts[-1] else f"game {game}, attempt {said[0].attempt}"
             over = finished.get(game) if said is attempts[-1] else None
-            yield _talk(run, said, {"title": title, "group": group}, over=over, reader=chosen.eyes)
+            shown = _talk(run, said, head | {"title": title}, over=over, reader=chosen.eyes)
+            yield shown._replace(of=GameAttempt(run.path, game, said[0].attempt if said else 1))
 
 
 def _talk(

@@ -33,4 +33,7 @@ def _message(entry: TranscriptEntry, reader: str, seat: Mapping[str, int]) -> Js
     message = entry.message
     line = said(message, seat) | ({"header": message.header} if message.header else {})
     own = message.author == reader
-    return line | ({"tokens": len(message.tokens)} if own and message.tokens else {})
+    if not own:
+        return line
+    under_way = {"ended": entry.ended} if entry.ended == "died" else {}
+    return line | under_way | ({"tokens": len(message.tokens)} if message.tokens else {})

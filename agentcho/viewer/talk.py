@@ -18,11 +18,14 @@ from agentcho.records.calls import use_line
 from agentcho.records.models import LOCAL, RecordedModels
 from agentcho.records.transcript import TranscriptEntry
 from agentcho.viewer.compact_lists import Contexts, Json, runs
+from agentcho.viewer.prompts import CallPrompt, costs, prompts
 
 
-def talk(entries: Sequence[TranscriptEntry], cast: Mapping[str, str], models: RecordedModels = LOCAL) -> Json:
-    """The data of one attempt at a game; `cast` is role by agent."""
-    return _Talk(entries, cast, models).json()
+def talk(
+    entries: Sequence[TranscriptEntry], cast: Mapping[str, str], models: RecordedModels = LOCAL, measured: bool = True
+) -> Json:
+    """The data of one attempt at a game; `cast` is role by agent. Without `measured` nothing is known of its costs."""
+    return _Talk(entries, cast, models, prompts(entries) if measured else {}).json()
 
 
 def agents_of(entries: Iterable[TranscriptEntry]) -> list[str]:
@@ -36,7 +39,14 @@ def agents_of(entries: Iterable[TranscriptEntry]) -> list[str]:
 
 
 class _Talk:
-    def __init__(self, entries: Sequence[TranscriptEntry], cast: Mapping[str, str], models: RecordedModels) -> None:
+    def __init__(
+        self,
+        entries: Sequence[TranscriptEntry],
+        cast: Mapping[str, str],
+        models: RecordedModels,
+        known: Mapping[str, CallPrompt],
+    ) -> None:
+        self._prompts = known
         self._entries = entries
         self._cast = cast
         self._verdict = GameVerdict(entries[0].message.game if entries else 0, entries, models=models)
@@ -53,6 +63,7 @@ class _Talk:
             "agents": [self._agent(name, found.get(name, Reach())) for name in self._agents],
             "messages": [self._message(entry) for entry in self._entries],
             "encodings": [self._encoding(self._verdict.cones.records[id]) for id in self._records],
+            "costs": costs(self._entries, self._prompts, self._seat),
         }
 
     def _agent(self, name: str, own: Reach) -> Json:
@@ -101,8 +112,12 @@ class _Talk:
             "engine": entry.engine,
             "direct": [self._place[id] for id in entry.direct if id in self._place],
             "shown": [self._place[id] for id in act.shown if id in self._place],
+            **self._prompt(message.id),
         }
         return said(message, self._seat) | {name: value for name, value in more.items() if value}
+
+    def _prompt(self, id: str) -> Json:
+        return self._prompts[id].json() if id in self._prompts else {}
 
     def _own(self, entry: TranscriptEntry) -> int | None:
         """The number of its own encoding, by one more than that, for 0 is left out."""

@@ -17,12 +17,13 @@ from agentcho.audit.wording import many
 from agentcho.message import Audience
 from agentcho.provenance.views import Act, Charge, ToolUse
 from agentcho.records.transcript import MessageUsage
+from agentcho.viewer.page import live_page
 
 from ..audit.browser import opened
 from ..audit.test_reach import anyhow
 from ..audit.transcripts import Talk, anchored, audited, chain
 from ..clients.environment import python_of
-from .pages import page_of, policy_of, recorded
+from .pages import blocks, page_of, policy_of, recorded
 from .test_page import hostile
 
 pytestmark = pytest.mark.browser
@@ -77,6 +78,18 @@ def test_it_draws_under_its_policy_and_logs_nothing(tmp_path: Path, count: int, 
         assert f'id="tab-{view}" aria-controls="pane" data-view="{view}" aria-selected="true"' in shown.dom
         if view != "timeline":
             assert 3 <= shown.told("rows") <= min(count, 60)
+
+
+@pytest.mark.parametrize("view", ["talk", "graph", "timeline"])
+def test_what_one_agent_may_read_is_drawn_too(tmp_path: Path, view: str) -> None:
+    run = recorded(tmp_path, crowd(20, 3).entries, agent1="agent")
+    page = tmp_path / "view.html"
+    page.write_text(page_of(run, "agent1"), encoding="utf-8")
+    heard = sum(each.message.audience.includes("agent1") for each in crowd(20, 3).entries)
+    shown = opened(page, tmp_path, "--window-size=1280,4000", at=f"#view={view}&message=agent1.1")
+    assert shown.console == []
+    assert shown.told("messages") == heard
+    assert view == "timeline" or shown.told("rows") == heard
 
 
 def test_no_text_of_a_record_does_anything(tmp_path: Path) -> None:
@@ -247,6 +260,21 @@ def test_the_timeline_says_who_waited_what_was_encoded_and_who_spoke(tmp_path: P
             assert span["speaks"] == pytest.approx([8 + spoke * scale, (end - spoke) * scale - 1], abs=0.01)
 
 
+def test_words_that_come_are_added_and_messages_that_begin_are_shown(tmp_path: Path) -> None:
+    talk = timed()
+    talk.say("alice.2", "everyone", text="so")
+    talk.change("alice.2", ended="died")
+    text = page_of(recorded(tmp_path, talk.entries))
+    server = (DRIVEN / "fetch.js").read_text().replace("DATA", json.dumps(blocks(text)).replace("</", "<\\/"))
+    page = live_page({"title": "talk"}).replace("<head>", f"<head><script>{server}</script>", 1)
+    left = driven(page, (DRIVEN / "heard.js").read_text(), tmp_path, "--window-size=1280,900")
+    assert left["words"] == ["so", "so far", "so far, so good"]
+    assert left["rows"] == [5, 6, 6]
+    assert left["new"] == "bob.2 begun"
+    assert left["whole"] == "the words of bob.1", "a message that is whole stays as it is"
+    assert left["detail"] == "so far, so good"
+
+
 def called() -> Talk:
     """Alice calls a tool that tells Bob, which is let pass; Bob, a person, says what came of it before everyone."""
     talk = timed()
@@ -267,33 +295,32 @@ def test_the_details_say_what_a_message_came_of_what_it_attended_to_and_what_it_
     script = (DRIVEN / "details.js").read_text()
     entries = called().entries
     found = driven(page_of(recorded(tmp_path, entries, raced=True)), script, tmp_path, "--window-size=1280,800")
-    own, said = "E, as its author spoke it", {entry.encoding: entry.message.id for entry in entries}
+    own, said = "E, in the context of its author", {entry.encoding: entry.message.id for entry in entries}
     for entry in entries:
         assert entry.own is not None
         rows = [[said[id], str(offset), f"+{length}"] for id, offset, length in entry.own.receipt.context]
-        name = own if entry.own.recipe == "author" else "X, for all who may read it"
+        name = own if entry.own.recipe == "author" else "X, for all of its readers"
         assert found[entry.message.id]["lists"][name] == rows
     third = found["bob.1"]["facts"]
-    assert (third["tokens"], third["asked at"], third["first token after"], third["took"]) == (
+    assert (third["tokens"], third["requested at"], third["first token after"], third["took"]) == (
         "3",
         "4.0 s",
         "2.0 s",
         "3.0 s",
     )
-    assert (third["steps"], third["encoded"], third["reused"]) == (
-        "asked in 21, spoke from 29 to 40",
+    assert (third["steps"], third["encoded in all"]) == (
+        "requested at 21, generated from 29 to 40",
         "8 tokens",
-        "22 tokens",
     )
     result = found["scenario.0"]
     assert result["lists"]["Result of"] == ["alice.2"]
-    assert result["facts"]["tool"] == "post: tells bob; changes something outside; results untrusted"
-    assert result["facts"]["let pass"].startswith("release")
+    assert result["facts"]["tool"] == "post: arguments reach bob; has side effects; results untrusted"
+    assert result["facts"]["release"].startswith("the code allows the call")
     assert found["alice.2"]["lists"]["Called"] == ["scenario.0"]
-    assert found["bob.2"]["facts"]["charged"] == "at most 1 bit of carol to alice, bob (one of so many choices)"
+    assert found["bob.2"]["facts"]["charged"] == "at most 1 bit of carol to alice, bob (one of a fixed set of choices)"
     assert found["bob.2"]["lists"]["Shown before"] == ["alice.1"]
-    assert found["alice.3"]["lists"]["Says again"] == ["carol.0"]
-    assert all("whichever of several ended first" in each["facts"]["race"] for each in found.values())
+    assert found["alice.3"]["lists"]["Repeats"] == ["carol.0"]
+    assert all("whichever of several calls ended first" in each["facts"]["race"] for each in found.values())
 
 
 def test_of_two_thousand_messages_of_twenty_agents_what_can_be_seen_is_made(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import socket
 import subprocess
@@ -19,6 +20,7 @@ import pytest
 from agentcho.errors import ConfigError, RecordNotFound
 from agentcho.records.record import RunRecord
 from agentcho.viewer.live import LiveRecords, application, serve
+from agentcho.viewer.under_way import UnderWay
 
 from ..audit.browser import visited
 from .pages import recorded
@@ -94,6 +96,72 @@ def test_it_tells_what_is_new_and_else_nothing(tmp_path: Path) -> None:
     assert asked(source, "/token/data")[0].status_code == 503
 
 
+def speaking(folder: Path) -> tuple[RunRecord, LiveRecords]:
+    """A run that goes on: Bob has said a word of his, and Alice one that is hers alone."""
+    run = recorded(folder, canaries().entries[:2], over=False, alice="agent", bob="agent")
+    talk = canaries()
+    record = RunRecord.go_on(run, {})
+    for id, text in (("bob.0", "forbob7"), ("alice.1", "canary77")):
+        entry = next(entry for entry in talk.entries if entry.message.id == id)
+        record.begun(entry._replace(message=entry.message.saying(text="", tokens=(), content=(0, 0))))
+        record.heard(0, id, 1, text)
+    record.flush()
+    return record, LiveRecords(str(run.path), folder)
+
+
+def test_words_come_while_they_are_said_and_without_reading_the_record_again(tmp_path: Path) -> None:
+    record, source = speaking(tmp_path)
+    with record:
+        read = source._read
+        first = asked(source, "/token/words?game=0")[0].json()
+        assert [(each["id"], each["by"], each["text"]) for each in first["words"]] == [
+            ("bob.0", "bob", "forbob7"),
+            ("alice.1", "alice", "canary77"),
+        ]
+        again = f"/token/words?game=0&version={first['version']}"
+        assert asked(source, again, "/token/words?game=7")[0].status_code == 204
+        record.heard(0, "bob.0", 2, " and more")
+        record.flush()
+        assert asked(source, again)[0].json()["words"][0]["text"] == "forbob7 and more"
+        record.said(next(entry for entry in canaries().entries if entry.message.id == "bob.0"))
+        assert [each["id"] for each in asked(source, again)[0].json()["words"]] == ["alice.1"]
+        assert source._read is read
+
+
+def test_words_that_are_being_said_are_shown_to_their_author_alone(tmp_path: Path) -> None:
+    record, whole = speaking(tmp_path)
+    with record:
+        (run,) = tmp_path.glob("*/run.json")
+        shown = {
+            name: asked(LiveRecords(str(run.parent), tmp_path, name), "/token/words?game=0")[0]
+            for name in ("bob", "alice")
+        }
+        assert [each["id"] for each in shown["bob"].json()["words"]] == ["bob.0"]
+        assert "canary" not in shown["bob"].text
+        assert [each["id"] for each in shown["alice"].json()["words"]] == ["alice.1"]
+        version = shown["bob"].json()["version"]
+        source = LiveRecords(str(run.parent), tmp_path, "bob")
+        record.heard(0, "alice.1", 3, " canary78")
+        record.flush()
+        assert asked(source, f"/token/words?game=0&version={version}")[0].status_code == 204, "not even a count"
+        assert len(asked(whole, "/token/words?game=0")[0].json()["words"]) == 2
+
+
+def test_lines_that_are_torn_or_of_no_message_are_passed_over(tmp_path: Path) -> None:
+    file = tmp_path / "heard.jsonl"
+    begun = {"game": 0, "id": "a.0", "kind": "decode", "role": "assistant", "author": "a", "audience": "everyone"}
+    lines = [json.dumps(begun), "no json", "[1]", '{"game": 0}', '{"game": 0, "id": "b.0", "text": "late"}']
+    file.write_text("\n".join([*lines, '{"game": 0, "id": "a.0", "text": "so"}', '{"game": 0, "id"']))
+    under_way = UnderWay(tmp_path)
+    assert [each["text"] for each in under_way.words(0, 1)[1]] == ["so"]
+    with file.open("a") as more:
+        more.write(': "a.0", "text": " far"}\n')
+    assert [each["text"] for each in under_way.words(0, 1)[1]] == ["so far"]
+    (tmp_path / "transcript.jsonl").write_text('{"game": 0, "encodings": []}\n{"game": 0, "id": "a.0"}\n')
+    file.write_text(file.read_text() + '{"game": 0, "id": "a.0", "text": "!"}\n')
+    assert under_way.words(0, 1)[1] == []
+
+
 def test_it_serves_what_one_agent_may_read(tmp_path: Path) -> None:
     run = recorded(tmp_path, canaries().entries, alice="rolecanary", bob="forbobrole")
     page, data = asked(LiveRecords(str(run.path), tmp_path, "bob"), "/token/", "/token/data")
@@ -156,3 +224,15 @@ def test_a_browser_shows_it(tmp_path: Path) -> None:
     assert shown.console == []
     assert shown.told("rows") == shown.told("messages") == len(canaries().entries)
     assert 'class="status died"' in shown.dom
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("eyes", [(), ("--eyes", "bob")])
+def test_a_browser_shows_what_is_being_said(tmp_path: Path, eyes: tuple[str, ...]) -> None:
+    record, _ = speaking(tmp_path)
+    with record, served(str(record.path), *eyes) as address:
+        shown = visited(address, tmp_path, "--window-size=1280,2000")
+    assert shown.console == []
+    assert shown.told("messages") == (2 if eyes else 4)
+    assert "forbob7" in shown.dom
+    assert 'aria-label="being generated"' in shown.dom

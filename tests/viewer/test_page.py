@@ -184,6 +184,9 @@ def test_traces_are_planned_and_reports_are_drawn_without_words(tmp_path: Path) 
     ids = [message["id"] for message in data["messages"]]
     reached = {agent["name"]: {ids[each[0]] for each in agent["reached"]} for agent in data["agents"]}
     assert reached["bob"] == {"alice.0"}
+    times = {"at", "first", "took", "steps", "encoded", "reused", "prompt"}
+    assert data["costs"] == [], "those of the plan are not those of the run"
+    assert not times & {name for message in data["messages"] for name in message}
     assert "canary" not in page(of_traces(traces, PageSelection("bob")))
     found = audit_run(run)
     report.write_text(found.model_dump_json())

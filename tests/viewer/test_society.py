@@ -26,6 +26,8 @@ def test_a_society_of_a_server_is_a_page_and_each_sees_its_own(tmp_path: Path) -
     whole = page_of(run)
     talk = blocks(whole)["talk-0"]
     assert {"ann", "bob"} <= {each["name"] for each in talk["agents"]}
+    assert talk["costs"][-1]["calls"] == 2
+    assert all(sum(each["prompt"]) > 0 for each in talk["messages"] if "prompt" in each)
     assert CANARY in whole
     assert CANARY in page_of(run, "ann")
     assert CANARY not in page_of(run, "bob")

@@ -8,9 +8,9 @@ const own = (seat) => ({ class: seat === null ? "nobody" : "agent", "--hue": hue
 
 /** The signs of verdicts. */
 const MEANING = {
-  direct: "read it itself",
-  transitive: "came with what it read",
-  positional: "a place told of it",
-  unlabelled: "nobody can account for it",
+  direct: "the agent read it",
+  transitive: "an encoding that the agent read carries it",
+  positional: "a position depends on it",
+  unlabelled: "its provenance is unknown",
   clean: "",
 };

@@ -1,9 +1,9 @@
-// One attempt at a game, read from its block: see the package's `talk.py` and `indexed.py`.
+// One attempt at a game, read from its block: see the package's `talk.py` and `compact_lists.py`.
 
 /** @typedef {{id: string, by: number|null, to: number[]|null, role: string, kind: string, text: string, header?: string,
  * tokens?: number, sampled?: number, stopped?: string, ended?: string, origin?: string, where?: string,
  * choices?: string[], thought?: boolean, at?: number, first?: number, took?: number, steps?: number[], encoded?: number, reused?: number,
- * spent?: any, own?: number, reads?: number[], engine?: string, direct?: number[], shown?: number[], call?: string,
+ * spent?: any, prompt?: number[], unplaced?: boolean, unreported?: boolean, repaired?: boolean, own?: number, reads?: number[], engine?: string, direct?: number[], shown?: number[], call?: string,
  * use?: {name: string, audience: string|string[], effect: boolean, trusted: boolean, client?: string}, release?: boolean,
  * released?: string, charge?: {by: string, bits: number|null, owed: Object<string, string[]>}}} Message */
 /** @typedef {{of: number, recipe: string, start: number, bos: number, context: number[], by?: number, base?: number,
@@ -15,6 +15,7 @@ class Talk {
     /** @type {any[]} */ this.agents = data.agents;
     /** @type {Message[]} */ this.messages = data.messages;
     /** @type {Encoding[]} */ this.encodings = data.encodings;
+    /** @type {any[]} */ this.costs = data.costs ?? [];
     /** @type {Map<number, number[]>} */ this.made = new Map();
     this.encodings.forEach((encoding, number) => {
       const known = this.made.get(encoding.of);
@@ -23,6 +24,22 @@ class Talk {
     });
     this.length = this.messages.length;
     this.ids = new Map(this.messages.map((message, number) => [message.id, number]));
+  }
+
+  /** Take the words so far of a message that is under way. Returns its number; null: nothing is new, or it is of agents that are not known yet.
+   * @param {any} said @returns {number|null} */
+  hear({ by, to, ...said }) {
+    const at = this.ids.get(said.id);
+    const message = at === undefined ? null : this.messages[at];
+    if (message && (message.ended !== "died" || message.text === said.text)) return null;
+    if (message) message.text = said.text;
+    const seat = (/** @type {string} */ name) => this.agents.findIndex((agent) => agent.name === name);
+    const [author, readers] = [by === null ? null : seat(by), to === null ? null : to.map(seat)];
+    if (at !== undefined) return at;
+    if (author === -1 || readers?.includes(-1)) return null;
+    this.ids.set(said.id, this.length);
+    this.messages.push({ ...said, by: author, to: readers, ended: "died" });
+    return this.length++;
   }
 
   /** Whether an agent may read a message: that it is whole, or its own. @param {number} number @param {number|null} eyes */

@@ -10,7 +10,7 @@ class Detail {
 
   refresh() {
     const { talk, chosen } = state;
-    this.aside.hidden = chosen === null || !talk || state.view === "figures";
+    this.aside.hidden = chosen === null || !talk || state.view === "figures" || state.view === "beside";
     document.body.classList.toggle("detailed", !this.aside.hidden);
     if (this.aside.hidden || !talk || chosen === null) return;
     const message = talk.messages[chosen];
@@ -22,10 +22,16 @@ class Detail {
       make("p", { class: "soft" }, `${talk.who(chosen)} ${talk.what(chosen)} · for ${talk.whom(chosen)}`),
       make("pre", { class: "said" }, message.header ? make("span", { class: "header" }, words(message.header)) : null, words(message.text)),
       ...(away ? [make("p", { class: "soft" }, `${talk.agents[/** @type {number} */ (state.eyes)].name} may not read this message.`)] : []),
-      facts(chosen), ...came(chosen), ...leaks(chosen), ...list("Read", "messages that its author asked to read", talk.reads(chosen)),
-      ...list("Shown before", "messages that the person who says this was shown, and that it is not said over", message.shown ?? []), ...receipts(chosen), ...cone(chosen),
-      ...list("Read by", "messages whose authors read it, by whichever encoding", talk.readers(chosen)));
+      facts(chosen), ...prompt(chosen), ...came(chosen), ...leaks(chosen), ...list("Read", "messages that its author asked to read", talk.reads(chosen)),
+      ...list("Shown before", "messages that the person had been shown, outside the context of this one", message.shown ?? []), ...receipts(chosen), ...cone(chosen),
+      ...list("Read by", "messages whose authors read it, through any encoding", talk.readers(chosen)));
     this.aside.scrollTop = 0;
+  }
+
+  /** Show more words of a message that is under way. @param {number} number */
+  hear(number) {
+    const message = /** @type {Talk} */ (state.talk).messages[number];
+    this.aside.querySelector("pre.said bdi:last-child")?.replaceWith(words(message.text));
   }
 
   focus() {
@@ -39,16 +45,16 @@ function facts(number) {
   const [asked, spoke, last] = message.steps ?? [];
   const spent = message.spent ? Object.entries(message.spent).filter(([, value]) => value !== null).map(([name, value]) => `${name} ${value}`).join(", ") : "";
   const found = [
-    ["tokens", message.tokens ? `${message.tokens}${message.sampled ? `, of them ${message.sampled} sampled` : ""}` : ""],
-    ["origin", message.origin], ["ended by", message.stopped], ["not whole", message.ended],
-    ["asked at", message.at === undefined ? "" : seconds(message.at)],
+    ["tokens", message.tokens ? `${message.tokens}${message.sampled ? `, ${message.sampled} of them sampled` : ""}` : ""],
+    ["origin", message.origin], ["ended by", message.stopped], ["incomplete", message.ended],
+    ["requested at", message.at === undefined ? "" : seconds(message.at)],
     ["first token after", message.first ? seconds(message.first) : ""],
     ["took", message.took ? seconds(message.took) : ""],
-    ["steps", message.steps ? `asked in ${asked}, spoke from ${spoke} to ${last}` : ""],
-    ["encoded", message.encoded ? many(message.encoded, "token") : ""], ["reused", message.reused ? many(message.reused, "token") : ""],
-    ["tool", message.use ? declared(message.use) : ""], ["let pass", message.release ? (message.call || message.use ? "release: whatever the arguments of the call were made from" : "release: the rules of the game tell it") : ""],
-    ["charged", message.charge ? charged(message.charge) : ""], ["race", state.head.talks[state.game]?.raced ? "this game took whichever of several ended first" : ""],
-    ["model", message.engine], ["server says", spent], ["choices", message.choices?.map(visible).join(" · ")], ["asked for in", message.where],
+    ["steps", message.steps ? `requested at ${asked}, generated from ${spoke} to ${last}` : ""],
+    ["encoded in all", message.encoded ? many(message.encoded, "token") : ""],
+    ["tool", message.use ? declared(message.use) : ""], ["release", message.release ? (message.call || message.use ? "the code allows the call, whatever its arguments were made from" : "the rules of the game reveal it") : ""],
+    ["charged", message.charge ? charged(message.charge) : ""], ["race", state.head.talks[state.game]?.raced ? "the game used whichever of several calls ended first" : ""],
+    ["model", message.engine], ["server reports", spent], ["choices", message.choices?.map(visible).join(" · ")], ["called from", message.where],
   ].filter(([, value]) => value);
   if (!found.length) return make("span");
   return make("dl", { class: "facts" }, ...found.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, words(String(value)))]));
@@ -57,11 +63,11 @@ function facts(number) {
 /** What a tool declares: who learns of the arguments of its calls, whether it changes something outside, and whether
  * its results are trusted. @param {any} use */
 function declared({ name, audience, effect, trusted, client }) {
-  const told = audience === "everyone" ? "the world" : audience.length ? audience.join(", ") : "nobody";
-  return `${name}: tells ${told}; ${effect ? "changes something outside" : "changes nothing outside"}; results ${trusted ? "trusted" : "untrusted"}${client ? `; over the connection ${client}` : ""}`;
+  const told = audience === "everyone" ? "anyone" : audience.length ? audience.join(", ") : "nobody";
+  return `${name}: arguments reach ${told}; ${effect ? "has side effects" : "no side effects"}; results ${trusted ? "trusted" : "untrusted"}${client ? `; through the client ${client}` : ""}`;
 }
 
-const BY = { choices: "one of so many choices", schema: "a value of so many", release: "released by the code", words: "words that could be anything" };
+const BY = { choices: "one of a fixed set of choices", schema: "a value of a schema", release: "released by the code", words: "free text" };
 
 /** What words can tell of secrets, and whom. @param {any} charge */
 function charged({ by, bits, owed }) {
@@ -75,8 +81,8 @@ function came(number) {
   const talk = /** @type {Talk} */ (state.talk);
   const { call, released } = talk.messages[number];
   const one = (/** @type {string|undefined} */ id) => { const at = id === undefined ? undefined : talk.ids.get(id); return at === undefined ? [] : [at]; };
-  return [...list("Result of", "the message that called its tool", one(call)), ...list("Called", "results of the tool that it called", talk.results(number)),
-    ...list("Says again", "the message whose words it puts before another audience", one(released))];
+  return [...list("Result of", "the message that called the tool", one(call)), ...list("Called", "results of the tool call", talk.results(number)),
+    ...list("Repeats", "the message whose words it repeats to another audience", one(released))];
 }
 
 /** A message that can be gone to. @param {number} number @param {...(string|Node)} more */
@@ -108,7 +114,7 @@ function leaks(number) {
   const { by } = talk.messages[number];
   const brought = by === null ? [] : (talk.agents[by].reached ?? []).filter((/** @type {any[]} */ each) => each[2] === number && each[0] !== number);
   for (const [secret, verdict, , through] of brought.slice(0, LISTED)) {
-    found.push(leak(`Brought ${talk.who(number)} what is not for it: ${MEANING[/** @type {keyof typeof MEANING} */ (verdict)]}`, verdict, [...talk.way(number, through < 0 ? secret : through, secret).reverse(), number]));
+    found.push(leak(`Brought ${talk.who(number)} a message that it may not read: ${MEANING[/** @type {keyof typeof MEANING} */ (verdict)]}`, verdict, [...talk.way(number, through < 0 ? secret : through, secret).reverse(), number]));
   }
   return found.length ? [make("h3", {}, "Leaks"), ...found] : [];
 }
@@ -119,7 +125,7 @@ function leak(text, verdict, way) {
   return make("div", { class: `leak ${verdict}` }, make("p", {}, make("b", {}, verdict), ` ${text}`), make("ol", { class: "way" }, ...steps));
 }
 
-const RECIPES = { author: "E, as its author spoke it", audience: "X, for all who may read it", baseline: "in the prompt of", repaired: "repaired, in the prompt of" };
+const RECIPES = { author: "E, in the context of its author", audience: "X, for all of its readers", baseline: "in the prompt of", repaired: "repaired, in the prompt of" };
 
 /** The encodings of a message, each with what it really attended to. @param {number} number */
 function receipts(number) {
@@ -141,17 +147,17 @@ function receipt(id) {
     const bad = reader === null || recipe === "audience" ? new Map() : talk.brought(reader);
     const pieces = talk.context(id);
     const row = ([each, offset, length]) => make("tr", { class: bad.get(each) ?? null },
-      make("td", {}, each < 0 ? "of no record" : link(talk.encodings[each].of)), make("td", { class: "n" }, String(offset)), make("td", { class: "n" }, `+${length}`), make("td", {}, bad.get(each) ?? (each < 0 ? "" : talk.encodings[each].recipe)));
+      make("td", {}, each < 0 ? "not in the record" : link(talk.encodings[each].of)), make("td", { class: "n" }, String(offset)), make("td", { class: "n" }, `+${length}`), make("td", {}, bad.get(each) ?? (each < 0 ? "" : talk.encodings[each].recipe)));
     const rows = make("tbody", {}, ...pieces.slice(0, LISTED).map(row));
     const rest = pieces.slice(LISTED);
     const more = rest.length ? make("button", { class: "more", onclick: () => { rows.append(...rest.map(row)); more?.remove(); } }, `and ${rest.length} more`) : null;
     body.append(make("table", {}, make("thead", {}, make("tr", {}, ...["attended to", "at", "tokens", "as"].map((each) => make("th", { scope: "col" }, each)))), rows));
     if (more) body.append(more);
-    const kept = anchors.length ? "; it is another encoding of the same words, with the offsets below added" : "; some of its tokens are kept from another encoding";
-    body.append(make("p", { class: "soft" }, `Its own tokens begin at position ${start}${bos ? ", after the beginning of the sequence at 0" : ""}${base ? kept : ""}${engine ? `; on the model ${engine}` : ""}.`));
+    const kept = anchors.length ? " It is another encoding of the same words with the offsets below added." : " It keeps some tokens of another encoding.";
+    body.append(make("p", { class: "soft" }, `Its tokens begin at position ${start}${bos ? ", after the start token at 0" : ""}.${base ? kept : ""}${engine ? ` Encoded by the model ${engine}.` : ""}`));
   };
   const details = make("details", { ontoggle: fill }, make("summary", {}, name, " ", make("span", { class: "soft" }, `over ${many(talk.size(id), "piece")}`)), fault ? make("p", { class: "leak unlabelled" }, `Unknown: ${fault}`) : null, body,
-    ...list("Offsets from", "messages by whose encodings, in its prompt and as they were reused, it was corrected", anchors));
+    ...list("Offsets from", "messages whose encodings gave the correction, in this prompt and as they were reused", anchors));
   return details;
 }
 

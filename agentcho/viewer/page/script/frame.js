@@ -38,19 +38,18 @@ class Frame {
 
   refresh() {
     const { talk, view, eyes, query, fold, head } = state;
-    the("tab-figures").hidden = !head.figures;
-    for (const each of ["talk", "graph", "timeline"]) the(`tab-${each}`).hidden = !head.talks.length && Boolean(head.figures);
+    for (const each of ["figures", "talk", "graph", "timeline", "costs", "beside"]) the(`tab-${each}`).hidden = !has(each);
     for (const tab of tabs()) {
       tab.setAttribute("aria-selected", String(tab.dataset.view === view));
       tab.tabIndex = tab.dataset.view === view ? 0 : -1;
     }
     the("pane").setAttribute("aria-labelledby", `tab-${view}`);
     the("fold").setAttribute("aria-pressed", String(fold));
-    the("fold").hidden = view === "timeline" || view === "figures";
-    the("search").hidden = view === "figures";
+    the("fold").hidden = !["talk", "graph", "beside"].includes(view);
+    the("search").hidden = view === "figures" || view === "beside";
     the("seen").hidden = view === "figures";
     const found = hits();
-    the("hits").textContent = query && view !== "figures" ? `${found.length} found` : "";
+    the("hits").textContent = query && !the("search").hidden ? `${found.length} found` : "";
     if (!talk) return;
     const only = head.eyes !== null;
     const roles = new Set(talk.agents.map((agent) => agent.role)).size;
@@ -59,11 +58,11 @@ class Frame {
       const bad = agent && agent.verdict !== "clean";
       const about = agent?.role && agent.role !== "agent" ? `, ${agent.role}` : "";
       return make("button", { ...(seat === null ? {} : own(seat)), class: `chip${seat === null ? "" : " agent"}${bad ? ` bad ${agent.verdict}` : ""}`, "data-eyes": seat === null ? "" : seat, "aria-pressed": String(eyes === seat),
-        title: agent ? `${name}${about}: ${bad ? `${agent.unclean} of ${many(agent.readings, "reading")} not clean (${agent.verdict})` : `${many(agent.readings, "reading")}, all clean`}` : "All that was said" },
+        title: agent ? `${name}${about}: ${bad ? `${agent.unclean} of ${many(agent.readings, "reading")} not clean (${agent.verdict})` : `${many(agent.readings, "reading")}, all clean`}` : "Every message" },
         seat === null ? null : make("i", { class: "dot" }), words(name), agent && roles > 1 ? make("span", { class: "role" }, words(agent.role)) : null, bad ? make("span", { class: "sign", "aria-label": agent.verdict }, "!") : null);
     };
     const focused = /** @type {any} */ (document.activeElement)?.dataset?.eyes;
-    the("eyes").replaceChildren(make("span", { class: "soft label" }, "Through the eyes of"), chip("everyone", null, null), ...talk.agents.map((agent, seat) => chip(agent.name, seat, agent)));
+    the("eyes").replaceChildren(...(only ? [] : [make("span", { class: "soft label" }, "Through the eyes of"), chip("everyone", null, null), ...talk.agents.map((agent, seat) => chip(agent.name, seat, agent))]));
     the("seen").textContent = seen();
     if (focused !== undefined) the("eyes").querySelector(`[data-eyes="${focused}"]`)?.focus();
   }
@@ -76,7 +75,7 @@ function seen() {
   const agent = talk.agents[eyes];
   const could = talk.messages.reduce((sum, _, number) => sum + Number(talk.readable(number, eyes)), 0);
   const reached = (agent.reached ?? []).length;
-  return `could read ${could.toLocaleString("en")} of ${many(talk.length, "message")}; ${reached ? `${many(reached, "other")} reached it through encodings` : agent.verdict === "unlabelled" ? "of some encodings that it read nobody knows what is in them" : "no other reached it"}`;
+  return `could read ${could.toLocaleString("en")} of ${many(talk.length, "message")}; ${reached ? `${many(reached, "other message")} reached it through encodings` : agent.verdict === "unlabelled" ? "the provenance of some encodings that it read is unknown" : "no other message reached it"}`;
 }
 
 /** Of which run the game is, where there are several, and how it came out. */
@@ -90,10 +89,10 @@ function ending() {
 
 /** What to know before one hands the page on. @param {any} head */
 function notice(head) {
-  if (head.eyes !== null) return [make("b", {}, `What ${visible(head.eyes)} may read`), ", and nothing else: this page can be handed to whoever plays or owns that agent."];
-  if (!head.talks.length && head.figures) return [make("b", {}, "Figures alone: "), "no game is beside this file. ", make("span", { class: "how" }, "With the games: ", make("code", {}, "agentcho view FOLDER"))];
-  if (head.wordless) return [make("b", {}, "Without words: "), "an audit's report has who read what, and digests in place of texts."];
-  return [make("b", {}, "This page holds every word that was said, the private ones too. "), make("span", { class: "how" }, "What one agent may read, and nothing else: ", make("code", {}, "agentcho view --eyes NAME"))];
+  if (head.eyes !== null) return [make("b", {}, `What ${visible(head.eyes)} may read`), ", and nothing else. You can give this page to whoever plays or owns that agent."];
+  if (!head.talks.length && head.figures) return [make("b", {}, "Figures only: "), "the games are not next to this file. ", make("span", { class: "how" }, "With the games: ", make("code", {}, "agentcho view FOLDER"))];
+  if (head.wordless) return [make("b", {}, "No text: "), "an audit report says who read what, with digests instead of text."];
+  return [make("b", {}, "This page holds every message, private ones included. "), make("span", { class: "how" }, "For a page of what one agent may read: ", make("code", {}, "agentcho view --eyes NAME"))];
 }
 
 /** @returns {any[]} */

@@ -45,7 +45,7 @@ class GraphView {
     if (!talk) return "";
     if (chosen !== null) return `${many(talk.reads(chosen).length, "message")} read by ${talk.messages[chosen].id}, which ${many(talk.readers(chosen).length, "message")} read`;
     const told = this.counted(eyes === null ? talk.agents : [talk.agents[eyes]]);
-    return told || (this.known?.length ? "what was read by whom" : "choose a message to see what it read, and who read it");
+    return told || (this.known?.length ? "lines show who read what" : "choose a message to see what it read and who read it");
   }
 
   /** How many readings are not clean, as an audit counts them; of one agent also that none is. @param {any[]} agents */

@@ -35,6 +35,15 @@ class Rows {
     this.fill();
   }
 
+  /** Show more rows behind those that are there. @param {number} count */
+  grow(count) {
+    if (count <= this.count) return;
+    this.heights = Float64Array.from({ length: count }, (_, n) => this.heights[n] ?? this.how.guess(n));
+    this.count = count;
+    this.place();
+    this.fill();
+  }
+
   /** The same rows where the page has another width. */
   again() {
     if (this.scroller.clientWidth !== this.wide) this.set(this.count);

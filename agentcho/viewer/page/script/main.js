@@ -1,6 +1,6 @@
 // Puts it together, and hears keys and clicks.
 
-const VIEWS = { figures: FiguresView, talk: TalkView, graph: GraphView, timeline: TimelineView };
+const VIEWS = { figures: FiguresView, talk: TalkView, graph: GraphView, timeline: TimelineView, costs: CostsView, beside: BesideView };
 const frame = new Frame();
 const detail = new Detail(the("detail"));
 /** @type {any} */ let shown = null;
@@ -17,14 +17,15 @@ function enter() {
   the("pane").className = state.view;
   the("pane").scrollTop = 0;
   shown = state.talk || state.view === "figures" ? new VIEWS[/** @type {keyof typeof VIEWS} */ (state.view)](the("pane")) : null;
-  if (!shown) the("pane").replaceChildren(make("p", { class: "empty soft" }, "Nobody has said anything yet."));
+  if (!shown) the("pane").replaceChildren(make("p", { class: "empty soft" }, "No messages yet."));
   if (shown && state.chosen !== null) shown.show(state.chosen, false);
 }
 
 listeners.push((changed) => {
   if (changed.has("game")) {
     open();
-    Object.assign(state, { chosen: null, open: new Set(), eyes: state.talk && (state.eyes ?? -1) < state.talk.agents.length ? state.eyes : null });
+    if (!has(state.view)) state.view = "talk";
+    Object.assign(state, { chosen: null, other: null, open: new Set(), eyes: state.talk && (state.eyes ?? -1) < state.talk.agents.length ? state.eyes : null });
   }
   frame.refresh();
   if (changed.has("game")) frame.heads();
@@ -86,7 +87,7 @@ const KEYS = {
   Enter: () => (state.chosen === null ? null : detail.focus()),
   Escape: () => { const { chosen } = state; look({ chosen: null }); if (chosen !== null) shown?.show(chosen); },
   "/": () => the("search").focus(), n: () => seek(1), N: () => seek(-1),
-  0: () => (state.head.figures ? look({ view: "figures" }) : null), 1: () => look({ view: "talk" }), 2: () => look({ view: "graph" }), 3: () => look({ view: "timeline" }),
+  0: () => (state.head.figures ? look({ view: "figures" }) : null), 1: () => look({ view: "talk" }), 2: () => look({ view: "graph" }), 3: () => look({ view: "timeline" }), 4: () => (has("costs") ? look({ view: "costs" }) : null), 5: () => (has("beside") ? look({ view: "beside" }) : null),
   e: () => turn(1), E: () => turn(-1), f: () => the("fold").click(), t: theme, "?": () => the("keys").showModal(),
   "[": () => play(state.game - 1), "]": () => play(state.game + 1),
 };
@@ -134,11 +135,13 @@ function take(answer) {
   state.head = answer.head;
   state.talk = answer.talk ? new Talk(answer.talk) : null;
   if (first && state.head.figures && state.chosen === null) state.view = "figures";
-  if (!state.head.figures && state.view === "figures") state.view = "talk";
+  if (!has(state.view)) state.view = "talk";
   frame.heads();
   frame.refresh();
-  if (first || !shown) enter();
-  else {
+  if (first || !shown) {
+    enter();
+    if (state.view === "talk" && state.head.status === "running") shown?.show((state.talk?.length ?? 0) - 1, false);
+  } else {
     shown.refresh(new Set(["talk"]));
     the("pane").scrollTop = end ? the("pane").scrollHeight : scrollTop;
   }
@@ -146,7 +149,20 @@ function take(answer) {
   told();
 }
 
-if (document.body.hasAttribute("data-live")) new Live().follow(take);
+/** Take the words of messages that are under way. @param {any[]} said */
+function hear(said) {
+  const { talk, view, chosen } = state;
+  if (!talk) return;
+  const heard = said.flatMap((each) => talk.hear(each) ?? []);
+  if (view !== "talk" || !shown || !heard.length) return;
+  const { scrollTop, scrollHeight, clientHeight } = the("pane");
+  shown.hear(heard);
+  if (scrollTop + clientHeight > scrollHeight - 60) the("pane").scrollTop = the("pane").scrollHeight;
+  if (chosen !== null && heard.includes(chosen)) detail.hear(chosen);
+  told();
+}
+
+if (document.body.hasAttribute("data-live")) new Live().follow(take, hear);
 else {
   state.head = data("head");
   const asked = new URLSearchParams(location.hash.slice(1));
@@ -154,8 +170,9 @@ else {
   open();
   const seat = state.talk?.agents.findIndex((agent) => agent.name === asked.get("eyes")) ?? -1;
   if (seat >= 0) state.eyes = seat;
-  const view = asked.get("view") ?? (["game", "message", "search", "eyes"].some((each) => asked.has(each)) ? "talk" : "figures");
-  if (Object.hasOwn(VIEWS, view) && (view !== "figures" || state.head.figures)) state.view = view;
+  const view = asked.get("view") ?? (["game", "message", "search", "eyes"].some((each) => asked.has(each)) ? "talk" : state.head.beside ? "beside" : "figures");
+  if (asked.get("with")) state.other = Math.min(Math.max(0, Number(asked.get("with")) || 0), Math.max(0, state.head.talks.length - 1));
+  if (Object.hasOwn(VIEWS, view) && has(view)) state.view = view;
   if (asked.get("theme")) document.documentElement.dataset.theme = /** @type {string} */ (asked.get("theme"));
   if (asked.get("message")) state.chosen = state.talk?.ids.get(asked.get("message") ?? "") ?? null;
   if (asked.get("search")) { the("search").value = asked.get("search"); state.query = visible(asked.get("search") ?? "").toLowerCase(); }

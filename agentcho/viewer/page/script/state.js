@@ -5,6 +5,7 @@ const state = {
   /** @type {Talk|null} */ talk: null,
   game: 0,
   view: "talk",
+  /** @type {number|null} */ other: null,
   /** @type {number|null} */ eyes: null,
   /** @type {number|null} */ chosen: null,
   query: "",
@@ -33,6 +34,14 @@ function hit(number) {
   const message = talk.messages[number];
   if (state.eyes !== null && !talk.readable(number, state.eyes) && !talk.reached(number, state.eyes)) return false;
   return `${message.id}\n${talk.who(number)}\n${visible(message.header ?? "")}${visible(message.text)}`.toLowerCase().includes(query);
+}
+
+/** Whether there is anything to see in a view. @param {string} view */
+function has(view) {
+  if (view === "figures") return Boolean(state.head.figures);
+  if (view === "costs") return Boolean(state.talk?.costs.length);
+  if (view === "beside") return state.head.talks.length > 1 && !document.body.hasAttribute("data-live");
+  return state.head.talks.length > 0 || !state.head.figures;
 }
 
 /** The messages that have what is searched for. @returns {number[]} */

@@ -8,7 +8,7 @@ class TalkView {
   constructor(pane) {
     this.pane = pane;
     this.wide = new Set();
-    this.list = new Rows(pane, { draw: (n) => this.row(n), guess: (n) => this.guess(n), label: "The talk" });
+    this.list = new Rows(pane, { draw: (n) => this.row(n), guess: (n) => this.guess(n), label: "Messages" });
     pane.replaceChildren(this.heads(), this.list.shelf);
     this.refresh();
   }
@@ -33,6 +33,15 @@ class TalkView {
     if (first !== null && (changed.has("fold") || changed.has("eyes"))) this.show(state.chosen ?? first, false);
   }
 
+  /** Draw messages anew that are under way, and those that have begun. @param {number[]} numbers */
+  hear(numbers) {
+    const known = this.rows?.length ?? 0;
+    this.rows = rows();
+    this.list.grow(this.rows.length);
+    if (this.rows.length < known) this.list.set(this.rows.length);
+    for (const number of numbers) this.list.redraw(this.rows.findIndex((row) => row.from === number));
+  }
+
   /** @param {number} number @param {boolean} [focus] */
   show(number, focus = true) {
     this.list.show(this.rows?.findIndex((row) => row.from <= number && number <= row.to) ?? -1, focus);
@@ -52,7 +61,7 @@ class TalkView {
     if (state.eyes !== null && !talk.readable(row.from, state.eyes) && !talk.reached(row.from, state.eyes)) return 34;
     const message = talk.messages[row.from];
     const most = message.thought ? 0 : kind(row.from).endsWith("setting") ? SHORT : LONG;
-    return 62 + 21 * Math.ceil(Math.min(most, message.text.length + (message.header ?? "").length) / 90);
+    return 62 + (message.prompt ? 20 : 0) + 21 * Math.ceil(Math.min(most, message.text.length + (message.header ?? "").length) / 90);
   }
 
   /** @param {number} n */
@@ -73,7 +82,7 @@ class TalkView {
     const article = make("article", {
       ...by, class: [by.class, ...names].filter(Boolean).join(" "), tabindex: 0, "data-number": number, "aria-label": label(number),
       "aria-current": number === state.chosen ? "true" : null,
-    }, lanes(number), make("div", { class: "body" }, title(number, hidden), hidden ? null : this.text(number), ...(reached ? [brought(number, reached)] : [])));
+    }, lanes(number), make("div", { class: "body" }, title(number, hidden), hidden ? null : this.text(number), hidden ? null : spent(number), ...(reached ? [brought(number, reached)] : [])));
     return article;
   }
 
@@ -84,9 +93,9 @@ class TalkView {
     const most = thought ? 0 : kind(number).endsWith("setting") ? SHORT : LONG;
     const long = text.length > 1.3 * most && !this.wide.has(number);
     const shown = !long ? text : thought ? "" : `${text.slice(0, Math.max(most / 2, text.lastIndexOf(" ", most)))} …`;
-    const more = text.length > 1.3 * most ? make("button", { class: "more", "data-more": number, "aria-expanded": String(!long) }, long ? `all ${many(text.length, "letter")}` : "less") : null;
+    const more = text.length > 1.3 * most ? make("button", { class: "more", "data-more": number, "aria-expanded": String(!long) }, long ? `show all ${many(text.length, "character")}` : "show less") : null;
     const running = ended === "died" && state.head.status === "running";
-    return make("div", { class: "text" }, header ? make("span", { class: "header" }, words(header, state.query)) : null, words(shown, state.query), running ? make("span", { class: "caret", "aria-label": "speaking" }) : null, more);
+    return make("div", { class: "text" }, header ? make("span", { class: "header" }, words(header, state.query)) : null, words(shown, state.query), running ? make("span", { class: "caret", "aria-label": "being generated" }) : null, more);
   }
 
   /** Show all of a long message, or less of it. @param {number} number */
@@ -94,6 +103,13 @@ class TalkView {
     if (!this.wide.delete(number)) this.wide.add(number);
     this.list.redraw(this.rows?.findIndex((row) => row.from === number) ?? -1);
   }
+}
+
+/** What its prompt was made of. @param {number} number */
+function spent(number) {
+  const talk = /** @type {Talk} */ (state.talk);
+  const used = usage(talk.messages[number]);
+  return used ? make("div", { class: "spent", title: sentence(used) }, make("span", { class: "gauge" }, bar(used, longest(talk))), make("span", { class: "told" }, sentence(used))) : null;
 }
 
 /** What a row looks like. @param {number} number */
@@ -162,8 +178,8 @@ function brought(number, how) {
   const talk = /** @type {Talk} */ (state.talk);
   const name = talk.agents[/** @type {number} */ (state.eyes)].name;
   const call = talk.messages[how.call].id;
-  const by = how.verdict === "direct" || how.through < 0 ? "read by" : `came with ${talk.messages[how.through].id} to`;
-  return make("p", { class: "brought", title: `Not for ${name}: ${MEANING[/** @type {keyof typeof MEANING} */ (how.verdict)]}` }, make("b", {}, how.verdict), ` · not for ${name}; it ${by} ${call}`);
+  const way = how.verdict === "direct" || how.through < 0 ? `${call} read it` : `it came with ${talk.messages[how.through].id} to ${call}`;
+  return make("p", { class: "brought", title: `Not for ${name}: ${MEANING[/** @type {keyof typeof MEANING} */ (how.verdict)]}` }, make("b", {}, how.verdict), ` · not for ${name}; ${way}`);
 }
 
 /** A row for messages that are folded away. @param {Row} row */

@@ -47,14 +47,14 @@ class TimelineView {
       make("button", { class: "plain", onclick: () => { act(); this.refresh(new Set()); }, "aria-pressed": pressed === null ? null : String(pressed), "aria-label": name || null }, text);
     const units = (this.units ?? []).length > 1 ? this.units ?? [] : [];
     this.bar.replaceChildren(...units.map((unit) => button(unit, () => { this.unit = unit; this.zoom = 1; }, unit === this.unit, "")),
-      button("−", () => { this.zoom = Math.max(1, this.zoom / 2); }, null, "Show more of it"), button("+", () => { this.zoom = Math.min(512, this.zoom * 2); }, null, "Show less of it, larger"),
+      button("−", () => { this.zoom = Math.max(1, this.zoom / 2); }, null, "Zoom out"), button("+", () => { this.zoom = Math.min(512, this.zoom * 2); }, null, "Zoom in"),
       make("span", { class: "soft" }, this.sentence()));
     const legend = this.pane.querySelector(".legend");
-    legend?.replaceChildren(make("i", { class: "swatch waits" }), " waits, and what it reads is encoded  ", make("i", { class: "swatch speaks" }), " speaks, a token a step  ", make("i", { class: "swatch told" }), " is told, or tells, what was known");
+    legend?.replaceChildren(make("i", { class: "swatch waits" }), " waiting and encoding  ", make("i", { class: "swatch speaks" }), " generating  ", make("i", { class: "swatch told" }), " known text");
   }
 
   sentence() {
-    if (this.unit === "order") return "The record does not say when anything was said; this is the order.";
+    if (this.unit === "order") return "The record has no times; this shows the order.";
     const span = (this.end ?? 0) - (this.begin ?? 0);
     return this.unit === "steps" ? `${many(Math.round(span), "step")} of the engine` : seconds(span);
   }

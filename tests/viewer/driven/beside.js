@@ -1,0 +1,10 @@
+const marked = (cell) => [...cell.querySelectorAll("mark")].map((mark) => mark.textContent);
+const pair = (row) => [...row.children].map((cell) => cell.querySelector(".id")?.textContent ?? null);
+left.tab = document.querySelector('[aria-selected="true"]').dataset.view;
+left.pairs = all("#pane .pair").map(pair);
+left.marks = all("#pane .pair").map((row) => [...row.children].flatMap(marked));
+left.table = Object.fromEntries(all(".sheet tbody tr").map((row) => [...row.children].map((cell) => cell.textContent)).map(([name, ...values]) => [name, values]));
+left.count = document.querySelector(".count").textContent;
+document.querySelector("#fold").click(); left.folded = all("#pane .pair").map(pair);
+all("#pane .pair .id").at(-1).click();
+left.gone = [document.querySelector("#detail h2").textContent, document.querySelector("#games").value, document.querySelector('[aria-selected="true"]').dataset.view];

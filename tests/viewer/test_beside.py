@@ -1,0 +1,105 @@
+"""Two games side by side: which games, how messages are paired, which words are marked, and what stands above."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer import BadParameter
+
+from agentcho.cli.view import ViewArgs, view
+from agentcho.errors import AudienceError, RecordNotFound
+from agentcho.records.record import SavedRun
+from agentcho.viewer.beside import beside
+from agentcho.viewer.page import page
+from agentcho.viewer.page_content import PageSelection
+
+from ..audit.transcripts import Talk
+from .pages import blocks, recorded
+from .test_browser import DRIVEN, driven
+from .test_page import canaries
+from .test_prompts import islands, used
+
+
+def changed() -> Talk:
+    """As `islands`, with other words of Bob's, more of Alice's, and nothing said before."""
+    talk = islands()
+    talk.drop("alice.0")
+    talk.say("alice.1", "everyone", text="one more")
+    last = next(entry for entry in talk.entries if entry.message.id == "bob.1")
+    words = last.message.words._replace(text="the very words of bob.2")
+    talk.change("bob.1", message=last.message.saying(**words._asdict()), usage=used(9, 0, 1.0, 4.0))
+    return talk
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[SavedRun, SavedRun]:
+    one, other = (
+        recorded(tmp_path / name, talk.entries, alice="agent", bob="agent")
+        for name, talk in (("a", islands()), ("b", changed()))
+    )
+    return one, other
+
+
+def args(two: tuple[SavedRun, SavedRun], **changes: Any) -> ViewArgs:
+    first, second = two
+    asked = ViewArgs(str(first.path), None, None, None, False, 0, False, first.path.parent, str(second.path))
+    return asked._replace(**changes)
+
+
+def test_both_runs_are_on_the_page_each_under_its_name(two: tuple[SavedRun, SavedRun]) -> None:
+    first, second = two
+    head = blocks(page(beside([first], [second], PageSelection())))["head"]
+    assert head["beside"]
+    assert [(talk["group"], talk["run"]) for talk in head["talks"]] == [(first.info.id, 0), (second.info.id, 1)]
+    assert [run[0] for run in head["runs"]] == [first.info.id, second.info.id]
+
+
+def test_what_one_agent_may_read_of_both_has_nothing_else(tmp_path: Path) -> None:
+    runs = [recorded(tmp_path / each, canaries().entries, alice="rolecanary", bob="role") for each in "ab"]
+    found = page(beside(runs[:1], runs[1:], PageSelection("bob")))
+    head = blocks(found)["head"]
+    assert "canary" not in found
+    assert [talk["group"] for talk in head["talks"]] == ["first run", "second run"]
+    assert runs[0].info.id not in found
+    assert not {"runs"} & head.keys()
+    with pytest.raises(AudienceError):
+        beside(runs[:1], runs[1:], PageSelection("bert"))
+
+
+def test_the_command_writes_it_beside_the_first_run(
+    two: tuple[SavedRun, SavedRun], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = two
+    view(args(two))
+    file = first.path / f"view-beside-{second.path.name}.html"
+    assert capsys.readouterr().out == f"{file}\n"
+    assert len(blocks(file.read_text())) == 3
+
+
+def test_bad_input_is_one_clear_error(two: tuple[SavedRun, SavedRun]) -> None:
+    with pytest.raises(BadParameter, match="--serve shows one run"):
+        view(args(two, serve=True))
+    with pytest.raises(BadParameter, match="is a file; give two runs"):
+        view(args(two, beside=str(two[1].path / "run.json")))
+    with pytest.raises(RecordNotFound):
+        view(args(two, beside="nowhere"))
+
+
+@pytest.mark.browser
+def test_messages_are_paired_and_words_that_differ_are_marked(two: tuple[SavedRun, SavedRun], tmp_path: Path) -> None:
+    script = (DRIVEN / "beside.js").read_text()
+    whole = page(beside([two[0]], [two[1]], PageSelection()))
+    found = driven(whole, script, tmp_path, "--window-size=1280,3000")
+    assert found["tab"] == "beside"
+    same = [["scenario.0"] * 2, ["bob.0"] * 2]
+    other = [["alice.0", None], ["bob.1"] * 2, [None, "alice.1"]]
+    assert found["pairs"] == [same[0], other[0], same[1], *other[1:]]
+    assert found["marks"] == [[], [], [], ["1", "very ", "2"], []]
+    assert found["folded"] == other
+    assert found["count"].startswith("3 messages in both, 1 with other words; 1 only on the left, 1 only on the right")
+    assert found["table"]["status"][:2] == ["done", "done"]
+    assert found["table"]["time of all calls"] == ["3.0 s", "4.0 s", "+33%"]
+    assert found["table"]["readings"][0] == "all 5 readings clean"
+    assert found["gone"] == ["alice.1", "1", "talk"]
