@@ -50,7 +50,7 @@ class Twin(Eve):
 
 
 def rename(eve: Agent) -> None:
-    with pytest.raises(ScenarioError, match="eve cannot be called 'alice'"):
+    with pytest.raises(ScenarioError, match="cannot rename eve to 'alice'"):
         eve.name = "alice"
 
 

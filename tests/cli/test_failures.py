@@ -88,7 +88,7 @@ def test_one_game_that_raises_leaves_eleven(agentcho: Command, here: Path, what:
     ran = agentcho("run", odd(here, what), "--model", "fake", "--games", "12", "--at-once", "2")
     assert ran.code == 1
     lines = ran.err.splitlines()
-    assert lines[0] == "error: 1 of 12 games ended by an error"
+    assert lines[0] == "error: 1 of 12 games ended with an error"
     at = 12 + what.count("\n")
     assert lines[1].startswith(f"  game 5: odd.py:{at}: {told}")
     assert "Traceback" not in ran.err
@@ -218,7 +218,7 @@ def test_a_comparison_and_traces_tell_of_games_that_failed(agentcho: Command, he
     odd(here, "1 / 0")
     compare = ("compare", path, "--model", "fake", "-n", "7", "--out", "c", "--modes", "baseline,choreographed:audit")
     ran = agentcho(*compare)
-    assert (ran.code, ran.err.splitlines()[0]) == (1, "error: 1 of 7 games ended by an error")
+    assert (ran.code, ran.err.splitlines()[0]) == (1, "error: 1 of 7 games ended with an error")
     odd(here, "pass")
     assert agentcho(*compare).code == 0
 

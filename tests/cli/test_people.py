@@ -46,7 +46,9 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
 def test_a_name_that_nobody_has_is_told_with_the_cast(agentcho: Command, typed: Typed) -> None:
     typed("")
     told = one_line(agentcho(*PLAY, "--as", "bbo", "--display", "plain"))
-    assert told.endswith("nobody is called bbo, to be played by a person; the cast is: alice, bob. Names are exact\n")
+    assert told.endswith(
+        "nobody is called bbo, to be played by a person; the cast is: alice, bob. Names must match exactly\n"
+    )
 
 
 def test_a_game_through_a_pipe_and_the_rest_of_it_later(agentcho: Command, typed: Typed) -> None:

@@ -153,7 +153,7 @@ def test_a_bug_of_a_scenario_is_told_with_its_line_and_the_record_is_kept(agentc
 def test_an_error_in_one_game_leaves_the_others_alone(agentcho: Command, here: Path) -> None:
     ran = agentcho("run", chain(here, "await ada.say(to='nobody')", when=1), "--model", "fake", "--games", "3")
     assert ran.code == 1
-    assert "1 of 3 games ended by an error\n  game 1: chain.py:13: AudienceError: no agent named 'nobody'" in ran.err
+    assert "1 of 3 games ended with an error\n  game 1: chain.py:13: AudienceError: no agent named 'nobody'" in ran.err
     ends = {game: finished.ended for game, finished in last().finished().items()}
     assert (ends[0], ends[2]) == (None, None)
     assert ends[1] is not None

@@ -114,7 +114,7 @@ def test_a_key_is_printed_once_and_its_hash_is_kept(agentcho: Command) -> None:
 def test_a_key_that_cannot_be_kept_is_not_made(agentcho: Command) -> None:
     told = agentcho("key", "nowhere/keys.toml", "--tenant", "lab")
     assert (told.code, told.out) == (2, "")
-    assert "keys.toml: there is no folder nowhere; give another place" in one_line(told)
+    assert "keys.toml: there is no folder nowhere; give another path" in one_line(told)
 
 
 def test_old_records_of_societies_are_deleted_and_no_others(tmp_path: Path) -> None:

@@ -197,7 +197,8 @@ def test_a_folder_of_another_sweep_is_refused_with_what_differs(agentcho: Comman
     assert agentcho(*SWEEP, "--grid", "seed=1", "-n", "1", "--out", "s").code == 0
     other = agentcho(*SWEEP, "--grid", "seed=1", "-n", "1", "--out", "s", "--temperature", "0")
     assert one_line(other) == (
-        "error: s holds another sweep: temperature (0.7, not 0.0) differ. Give another --out, or ask as before\n"
+        "error: s holds another sweep: temperature (0.7, not 0.0) differ. "
+        "Give another --out, or the same options as before\n"
     )
     compared = here / "c"
     compared.mkdir()

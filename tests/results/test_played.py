@@ -269,7 +269,7 @@ def test_an_interrupt_that_ends_the_event_loop_leaves_no_thread_that_the_process
 def test_a_scenario_may_be_named() -> None:
     played = agentcho.run("prisoners-dilemma", engine=FakeEngine(), display="none", given={"rounds": 1})
     assert played.options["rounds"] == 1
-    with pytest.raises(TypeError, match="given is for a scenario that is named"):
+    with pytest.raises(TypeError, match="`given` needs a scenario given by its name"):
         agentcho.run(Talk(), engine=FakeEngine(), given={"fails": 1})
 
 
