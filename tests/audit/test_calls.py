@@ -136,7 +136,7 @@ def test_a_call_that_was_cancelled_may_have_been_a_release() -> None:
 def test_a_call_that_was_begun_by_no_message_cannot_be_accounted_for() -> None:
     report = cut(LOOK, call="alice.7")
     assert [call.verdict for call in report.calls] == ["unlabelled"]
-    assert "the call alice.7 does not say which call it came of" in found(report, "AC014")[0].message
+    assert "the call alice.7 does not say which call it came from" in found(report, "AC014")[0].message
 
 
 def test_a_call_with_a_result_is_judged_once() -> None:
@@ -220,7 +220,7 @@ def test_words_that_stand_before_their_sources_are_never_trusted() -> None:
     talk.change("bob.0", act=Act(released="bob.7"), message=message)
     report = audited(talk)
     assert report.conclusion == "inconclusive"
-    assert "it cannot be told whose words" in found(report, "AC014")[0].message
+    assert "it is not known whose words" in found(report, "AC014")[0].message
 
 
 # -- servers -------------------------------------------------------------------------------------------------

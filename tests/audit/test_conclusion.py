@@ -140,7 +140,7 @@ def test_a_suppression_without_names_matches_a_finding_without_names(tmp_path: P
         (ENTRY | BOB | {"reason": " "}, "suppression 2: reason"),
         ({k: v for k, v in (ENTRY | BOB).items() if k != "expires"}, "expires Field required"),
         (ENTRY | BOB | {"expires": "soon"}, "expires"),
-        (ENTRY, "names no finding"),
+        (ENTRY, "neither a fingerprint nor a rule"),
         (ENTRY | BOB | {"fingerprint": "0" * 32}, "leave rule"),
         (ENTRY | {"fingerprint": "xyz"}, "fingerprint"),
         (ENTRY | BOB | {"rule": "AC099"}, "rule"),

@@ -134,7 +134,7 @@ def test_a_trace_without_a_model_cannot_say_what_it_would_do(tmp_path: Path) -> 
     path = tmp_path / "trace.jsonl"
     path.write_text(trace.model_dump_json() + "\n")
     assert audit_traces(path, leakage="enforce", repair="full")
-    with pytest.raises(ConfigError, match="goes by a model's embeddings"):
+    with pytest.raises(ConfigError, match="by a model's embeddings"):
         audit_traces(path, repair="kvcomm")
 
 

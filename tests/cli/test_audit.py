@@ -175,7 +175,10 @@ def test_files_are_checked_before_anything_is_played(
         (("last", "--seed", "3"), "--seed: a run needs it for --measure alone"),
         (("t.jsonl", "--set", "first=bob"), "--set: says nothing about a trace"),
         (("t.jsonl", "--model", "fake"), "--model: a trace needs it for --measure alone"),
-        (("nothing",), "TARGET: neither a run in runs nor a trace (.jsonl), and no 'nothing' here; known: agentleak"),
+        (
+            ("nothing",),
+            "TARGET: neither a run in runs nor a trace (.jsonl), and no scenario or agent named 'nothing'; known:",
+        ),
     ],
 )
 def test_an_option_that_would_do_nothing_is_refused(agentcho: Command, words: tuple[str, ...], told: str) -> None:

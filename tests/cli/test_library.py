@@ -136,7 +136,7 @@ def test_one_is_told_with_its_options_from_its_source(agentcho: Command, here: P
     assert ["strategy", "'none'", "Alice's", "private", "instruction"] in rows
     assert ["S", "0", "points", "for", "cooperating", "with", "a", "defector"] in rows
     assert "options" not in agentcho("ls", "prisoner").out
-    assert "no 'nobody' here" in agentcho("ls", "nobody").err
+    assert "no scenario or agent named 'nobody'" in agentcho("ls", "nobody").err
 
 
 def test_in_a_clone_a_copy_goes_beside_the_originals(

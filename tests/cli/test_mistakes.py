@@ -21,7 +21,7 @@ NAMING = {
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("run", "nothing"), "no 'nothing' here; known: .*debate"),
+        (("run", "nothing"), "no scenario or agent named 'nothing'; known: .*debate"),
         ((*PLAY, "--set", "colour=red"), "colour: .*its options: strategy .*first"),
         ((*PLAY, "--set", "strategy=sometimes"), "strategy: .*'always-defect'"),
         ((*PLAY, "--set", "rounds=9"), "rounds"),

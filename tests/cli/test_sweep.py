@@ -170,7 +170,7 @@ def test_what_is_wrong_with_options_is_said_before_anything_is_loaded(agentcho: 
         ("games: 2", "temperature: hot", "f.yaml:2: temperature: Input should be a valid number"),
         ("games: 2", "1: 2", "f.yaml:2: a key is a word"),
         ("scenario: prisoners-dilemma", "seed: 1", "f.yaml:1: says no scenario"),
-        ("prisoners-dilemma", "none-such", "f.yaml:1: no 'none-such' here"),
+        ("prisoners-dilemma", "none-such", "f.yaml:1: no scenario or agent named 'none-such'"),
         ("[0, 0.7]", "0.7", "f.yaml:6: grid temperature is a list of values"),
         ("[0, 0.7]", "[0, hot]", "f.yaml:6: grid temperature: hot does not fit"),
         ("[0, 0.7]", "[]", "f.yaml:6: grid temperature: a value is empty"),

@@ -91,10 +91,10 @@ def test_a_single_step_says_what_a_workflow_ended_on(agentcho: Command, here: Pa
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("trace", "nothing", "--out", "t.jsonl"), "no 'nothing' here"),
+        (("trace", "nothing", "--out", "t.jsonl"), "no scenario or agent named 'nothing'"),
         (("trace", "multi-qa", "--tasks", "no.jsonl", "--out", "t.jsonl"), "tasks no.jsonl: cannot be read"),
         (("trace", "direct", "--final-of", "no.jsonl", "--out", "t.jsonl"), "no run 'no.jsonl'"),
-        (("tune", "nothing", "--traces", "t.jsonl", "--out", "a"), "no 'nothing' here"),
+        (("tune", "nothing", "--traces", "t.jsonl", "--out", "a"), "no scenario or agent named 'nothing'"),
         (
             ("tune", "multi-qa", "--traces", "t.jsonl", "--out", "a"),
             "t.jsonl: there is no such file; write it with `agentcho trace`",

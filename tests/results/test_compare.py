@@ -88,7 +88,7 @@ def test_it_finds_what_the_command_finds(
 @pytest.mark.parametrize(
     ("how", "error", "told"),
     [
-        ({"scenario": "nothing"}, ScenarioNotFound, "no 'nothing' here"),
+        ({"scenario": "nothing"}, ScenarioNotFound, "no scenario or agent named 'nothing'"),
         ({"modes": "fast"}, ConfigError, "'fast' is no mode"),
         ({"given": {"colour": 1}}, ConfigError, "given is for a scenario that is named"),
         ({"scenario": "prisoners-dilemma", "given": {"colour": 1}}, ConfigError, "colour: Extra inputs"),

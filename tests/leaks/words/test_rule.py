@@ -228,15 +228,15 @@ def test_charges_add_up_until_what_is_left_is_too_little() -> None:
         await alice.choose(["yes", "no"], to="everyone", view=secret)
         await alice.choose(COLOURS, to="carol", view=secret)
         await alice.choose(["only"], to="bob", view=secret)
-        with pytest.raises(LeakageError, match=r"of the 4\.2 bits of leak_budget 0\.03007 are"):
+        with pytest.raises(LeakageError, match=r"only 0\.03007 of the 4\.2 bits of leak_budget are"):
             await alice.choose(["yes", "no"], to="bob", view=secret)
         await bob.choose(COLOURS, to="carol", view=View(()))
         return str(refused.value)
 
     said = rehearse(script, budget=4.2).over.outcome["value"]
     assert said == (
-        "alice may not say this: it can tell bob 1.585 bits about secrets of alice, and of the 4.2 bits of leak_budget "
-        "1.03 are left for that. Offer fewer choices, or raise leak_budget"
+        "alice may not say this: it can tell bob 1.585 bits about secrets of alice, but only 1.03 of the 4.2 bits of "
+        "leak_budget are left. Offer fewer choices, or raise leak_budget"
     )
     assert len(charges(rehearse(script, budget=4.2))) == 5
 
