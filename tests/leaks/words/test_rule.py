@@ -256,7 +256,7 @@ def test_who_comes_late_has_heard_what_everyone_has() -> None:
         await alice.choose(["yes", "no"], to="everyone", view=secret)
         game.cast(Agent, "dora")
         await alice.choose(["yes", "no"], to="dora", view=secret)
-        with pytest.raises(LeakageError, match=r"tell dora .* 0 are left"):
+        with pytest.raises(LeakageError, match=r"tell dora .* only 0 of the"):
             await alice.choose(["yes", "no"], to="dora", view=secret)
         await alice.choose(["yes", "no"], to="bob", view=secret)
         with pytest.raises(LeakageError, match="tell bob"):
