@@ -385,8 +385,8 @@ class ExtraMissing(AgentchoError, ImportError):
     """Libraries that only some users need are not installed."""
 
     def __init__(self, libraries: Sequence[str], extras: Sequence[str], what: str) -> None:
-        needed = f"{', '.join(libraries)} {'is' if len(libraries) == 1 else 'are'} required {what}"
-        super().__init__(f"{needed}; run: pip install 'agentcho[{','.join(extras)}]'")
+        needed = f"{', '.join(libraries)} {'is' if len(libraries) == 1 else 'are'} needed {what}"
+        super().__init__(f"{needed}: pip install 'agentcho[{','.join(extras)}]'")
 
 
 class TuneError(AgentchoError, ValueError):

@@ -123,7 +123,7 @@ def test_it_is_a_repair_like_the_others() -> None:
             parsed_repair(text)
     names = [column.name for column in columns("baseline,choreographed:audit", "kvcomm,kvcomm:0.5")]
     assert names == ["baseline", "choreographed:audit", "choreographed:audit+kvcomm", "choreographed:audit+kvcomm:0.5"]
-    with pytest.raises(ValueError, match="not with in_place"):
+    with pytest.raises(ValueError, match="repair needs choreographed mode with reuse=rotate"):
         RunConfig(repair="kvcomm", in_place=True)
 
 

@@ -447,15 +447,18 @@ def test_its_engine_encodes_nothing() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"model": "openai:m"}, "base_url does not say where"),
-        ({"model": "openai:", "base_url": "http://h/v1"}, "says no name"),
-        ({"base_url": "http://h/v1"}, "base_url is of a model behind an API"),
-        ({"server": "vllm"}, "server is of a model behind an API"),
-        ({"key_env": "KEY"}, "key_env is of a model behind an API"),
-        ({"model": "openai:m", "base_url": "http://h/v1", "device": "cpu"}, "device is of a model that is loaded here"),
-        ({"model": "openai:m", "base_url": "http://h/v1", "deterministic": True}, "nobody promises"),
-        ({"model": "openai:m", "base_url": "http://h/v1", "repair": "full"}, "repair says nothing"),
-        ({"model": "openai:m", "base_url": "http://h/v1", "key_env": "A", "key_file": "b"}, "not both"),
+        ({"model": "openai:m"}, "is a model behind an API and needs base_url"),
+        ({"model": "openai:", "base_url": "http://h/v1"}, "the name after openai: is missing"),
+        ({"base_url": "http://h/v1"}, "base_url applies to models behind an API"),
+        ({"server": "vllm"}, "server applies to models behind an API"),
+        ({"key_env": "KEY"}, "key_env applies to models behind an API"),
+        (
+            {"model": "openai:m", "base_url": "http://h/v1", "device": "cpu"},
+            "device applies to models that are loaded here",
+        ),
+        ({"model": "openai:m", "base_url": "http://h/v1", "deterministic": True}, "nothing ensures"),
+        ({"model": "openai:m", "base_url": "http://h/v1", "repair": "full"}, "repair has no effect"),
+        ({"model": "openai:m", "base_url": "http://h/v1", "key_env": "A", "key_file": "b"}, "contradict each other"),
     ],
 )
 def test_options_that_contradict_each_other_are_told_apart(options: dict[str, Any], told: str) -> None:

@@ -94,7 +94,7 @@ def test_a_comparison_on_a_cluster_finds_what_one_here_finds(
     [
         (("--on", "slurm"), "'slurm' is none of ray, ray:auto and ray:HOST:PORT"),
         (("--on", "ray:host"), "ray:HOST:PORT"),
-        (("--workers", "2"), "says nothing without --on"),
+        (("--workers", "2"), "has no effect without --on"),
         (("--on", "ray", "--workers", "0"), "greater than or equal to 1"),
         (("--on", "ray", "--gpus-per-worker", "nan"), "finite"),
         (("--on", "ray", "--as", "alice"), "alice is played by a person"),

@@ -145,7 +145,7 @@ def test_in_a_clone_a_copy_goes_beside_the_originals(
     (here / "scenarios").symlink_to(discovery.shipped("scenarios"))
     assert agentcho("cp", "debate").out == "mine/debate.py\n"
     assert agentcho("run", "mine/debate.py", "--model", "fake", "--display", "none").code == 0
-    assert "exists already" in agentcho("cp", "debate").err
+    assert "already exists" in agentcho("cp", "debate").err
 
 
 def test_copying_never_overwrites_and_the_copy_comes_first(agentcho: Command, here: Path) -> None:
@@ -153,7 +153,7 @@ def test_copying_never_overwrites_and_the_copy_comes_first(agentcho: Command, he
     assert discovery.find("scenarios", "debate").path == Path("scenarios/debate.py")
     ran = agentcho("cp", "debate")
     assert (ran.code, ran.err.count("\n")) == (2, 1)
-    assert "exists already" in ran.err
+    assert "already exists" in ran.err
     assert agentcho("cp", "moderator", "elsewhere").out == "elsewhere/moderator.py\n"
     assert "known: " in agentcho("cp", "nobody").err
     with pytest.raises(ScenarioError):

@@ -59,7 +59,7 @@ def test_a_run_of_two_models_is_played_shown_audited_and_goes_on(agentcho: Comma
     assert outcomes.read_text()
     (talk / "models.toml").write_text('[small]\nmodel = "fake"\n')
     assert "models" in one_line(agentcho("run", "--resume", "last", "--models", "models.toml"))
-    assert "was played on 2 models" in agentcho("audit", "last", "--measure").err
+    assert "used 2 models" in agentcho("audit", "last", "--measure").err
 
 
 WRONG = {
@@ -70,13 +70,13 @@ WRONG = {
     "[small\n": "models.toml is no TOML",
     f"small = {'[' * 9999}": "models.toml is no TOML: maximum recursion",
     "[default]\nmodel = 'fake'": "[default] is the run's own model, and --model says another",
-    "['a b']\nmodel = 'fake'": "'a b' names no model",
-    "[small]\nmodel = 'fake'\nbase_url = 'http://127.0.0.1:1'": "models small: base_url is of a model behind",
+    "['a b']\nmodel = 'fake'": "'a b' cannot name a model",
+    "[small]\nmodel = 'fake'\nbase_url = 'http://127.0.0.1:1'": "models small: base_url applies to models behind",
     "[small]\nmodel = 'openai:x'": "models small: openai:x is a model behind an API",
     "[small]\nmodel = 'fake'\nadapter = 'a'": "models small: adapter needs a model with weights",
-    "[small]\nmodel = 'no/such/model'": "the model 'small': no model 'no/such/model'",
-    "[small]\nmodel = 'understudy'\ndevice = 'abacus'": "the model 'small': unknown device 'abacus'",
-    "[small]\nmodel = 'understudy'\ndtype = 'int3'": "the model 'small': unknown dtype 'int3'",
+    "[small]\nmodel = 'no/such/model'": "model 'small': no model 'no/such/model'",
+    "[small]\nmodel = 'understudy'\ndevice = 'abacus'": "model 'small': unknown device 'abacus'",
+    "[small]\nmodel = 'understudy'\ndtype = 'int3'": "model 'small': unknown dtype 'int3'",
     "[other]\nmodel = 'fake'": "bob is to speak through the model 'small', and the run has default, other",
 }
 

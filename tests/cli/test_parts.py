@@ -126,7 +126,7 @@ def test_what_is_missing_is_refused_or_left_to_resume(agentcho: Command, mortal:
     assert not (here / "runs").exists()
     told = agentcho("merge", paths[0], paths[2], "--missing", "accept")
     assert told.out.startswith("3 of 5 games, from 2 parts")
-    assert "not whole: `agentcho run --resume" in told.out
+    assert "incomplete: `agentcho run --resume" in told.out
     assert agentcho("audit", "last").code == 3, "inconclusive"
     assert agentcho("run", "--resume", "last", "--display", "none").code == 0
     assert agentcho("merge", *paths, "--out", "whole").code == 0
@@ -259,7 +259,7 @@ def test_a_part_that_goes_on_while_it_is_merged_is_no_part_of_the_whole(
 @pytest.mark.parametrize("part", ["0/2", "3/2", "1", "1/2/3", "-1/2", "a/b", "1/0", "", "6/6"])
 def test_what_is_no_part_is_told_before_anything_is_loaded(agentcho: Command, no_model: None, part: str) -> None:
     told = one_line(agentcho(*WORDS, "--part", part))
-    assert ("K/N" in told) or (part == "6/6" and "part 6/6 has no game, for there are 5" in told)
+    assert ("K/N" in told) or (part == "6/6" and "part 6/6 has no games, because the run has only 5" in told)
 
 
 @pytest.mark.parametrize(("total", "parts"), [(1, 1), (5, 2), (7, 7), (1000, 9)])

@@ -56,7 +56,7 @@ def test_a_game_through_a_pipe_and_the_rest_of_it_later(agentcho: Command, typed
     ran = agentcho(*PLAY, "--as", "bob", "--display", "plain")
     assert ran.code == 1
     assert "error: PersonLeft: who plays bob has left" in ran.err
-    assert "people play them" in ran.out
+    assert "people play in games that are not over" in ran.out
     assert "alice (private" not in ran.out
     typed("second\n2\n")
     ran = agentcho("run", "--resume", "last", "--display", "plain")

@@ -181,7 +181,7 @@ def test_ctrl_c_stops_cleanly_with_the_record_whole(here: Path) -> None:
     assert "interrupted" in ended.stdout
     run = last()
     assert run.info.status == "interrupted"
-    assert ended.stdout.splitlines()[-1] == f"go on with: agentcho run --resume {run.path.name}"
+    assert ended.stdout.splitlines()[-1] == f"to continue: agentcho run --resume {run.path.name}"
     headers = [entry.message.header for entry in run.entries() if entry.message.kind == "decode"]
     assert headers.count("one ") >= 1
     assert not [m for m in messages(run) if m["header"] == "two "]

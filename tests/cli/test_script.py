@@ -93,9 +93,9 @@ def test_errors_come_out_as_they_are() -> None:
         (
             {"heat": 1},
             ConfigError,
-            "heat: there is no such option; there are model, engine, tensor_parallel, pipeline_parallel,",
+            "heat: there is no such option; the options are model, engine, tensor_parallel, pipeline_parallel,",
         ),
-        ({"limits": {"heat": 1}}, ConfigError, "limits heat: there is no such limit; there are agent_tokens"),
+        ({"limits": {"heat": 1}}, ConfigError, "limits heat: there is no such limit; the limits are agent_tokens"),
         ({"deterministic": True, "speculate": True}, ConfigError, "speculate contradicts deterministic"),
         ({"given": {"heat": 1}}, ArgumentError, "`given` needs a scenario given by its name"),
         ({"lockstep": True}, ArgumentError, "lockstep applies to agents only"),

@@ -112,7 +112,7 @@ def test_a_sweep_of_a_file_is_that_of_the_command_line_and_what_is_typed_wins(ag
         (("agent_tokens=0",), "grid agent_tokens: 0 does not fit"),
         (("first=bob", "--set", "first=alice"), "first is in the grid, and said for all cells too"),
         (("seed=1,2", "--seed", "3"), "seed is in the grid, and said for all cells too"),
-        (("mode=baseline", "--grid", "repair=null,full"), "mode=baseline repair=full: repair goes with choreographed"),
+        (("mode=baseline", "--grid", "repair=null,full"), "mode=baseline repair=full: repair needs choreographed"),
         (("max-tokens=1", "--grid", "max_tokens=2"), "max_tokens is in the grid twice"),
         (("seed=1,2", "--filter", "seed=3"), "--filter seed=3: the grid has 1, 2"),
         (("seed=1,2", "--filter", "lead=3"), "--filter lead=3: give OPTION=VALUE,VALUE or OPTION!=VALUE; axes: seed"),
@@ -149,10 +149,10 @@ def test_what_is_wrong_with_options_is_said_before_anything_is_loaded(agentcho: 
 
     assert "a sweep varies something: give --grid" in told("--out", "s")
     assert "strategy is given twice" in told("--grid", "strategy=a", "--grid", "strategy=b", "--out", "s")
-    assert "'strategy' is not KEY=VALUE" in told("--grid", "strategy", "--out", "s")
+    assert "'strategy' is not of the form KEY=VALUE" in told("--grid", "strategy", "--out", "s")
     assert "no model 'none/such/place'" in told("--models", "fake,none/such/place", "--out", "s")
     assert "grid model: fake stands twice" in told("--models", "fake,fake", "--out", "s")
-    assert "base_url does not say where" in told("--models", "fake,openai:large", "--out", "s")
+    assert "is a model behind an API and needs base_url" in told("--models", "fake,openai:large", "--out", "s")
     (here / "full").write_text("")
     assert "it is a file" in told("--models", "fake", "--out", "full")
     assert [path.name for path in here.iterdir()] == ["full"]

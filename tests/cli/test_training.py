@@ -103,7 +103,7 @@ def test_a_single_step_says_what_a_workflow_ended_on(agentcho: Command, here: Pa
         (("compare", "multi-qa", "--modes", "baseline,choreographed@no"), "no adapter in no: there is no such folder"),
         (("compare", "multi-qa", "--adapter", "no"), "no adapter in no: there is no such folder"),
         (("run", "multi-qa", "--model", "fake", "--adapter", "no"), "adapter needs a model with weights"),
-        (("run", "multi-qa", "--merge"), "merge says nothing without an adapter"),
+        (("run", "multi-qa", "--merge"), "merge has no effect without an adapter"),
     ],
 )
 def test_what_is_wrong_is_said_before_a_model_is_loaded(agentcho: Command, words: tuple[str, ...], told: str) -> None:

@@ -104,9 +104,9 @@ def test_it_finds_what_the_command_finds(
         (
             {"heat": 1},
             ConfigError,
-            "heat: there is no such option; there are model, engine, tensor_parallel, pipeline_parallel,",
+            "heat: there is no such option; the options are model, engine, tensor_parallel, pipeline_parallel,",
         ),
-        ({"limits": {"heat": 1}}, ConfigError, "limits heat: there is no such limit; there are agent_tokens"),
+        ({"limits": {"heat": 1}}, ConfigError, "limits heat: there is no such limit; the limits are agent_tokens"),
         ({"json": "/proc/nowhere/r.json"}, CannotWrite, "nothing can be written"),
     ],
 )

@@ -230,7 +230,7 @@ def copy(found: Found, folder: Path) -> Path:
     """Copy the file of a scenario or agent into `folder`, made when missing. `ScenarioError`: never overwrites."""
     target = folder / found.path.name
     if target.exists():
-        raise ScenarioError(f"{target} exists already; move it away, or copy to another folder")
+        raise ScenarioError(f"{target} already exists; move it away, or copy to another folder")
     folder.mkdir(parents=True, exist_ok=True)
     target.write_bytes(found.path.read_bytes())
     return target
