@@ -134,7 +134,7 @@ def test_tokens_win_where_the_tokenizer_is_the_engines() -> None:
 
 
 def test_a_bad_trace_never_reaches_the_engine() -> None:
-    with pytest.raises(RecordBroken, match="parents must stand earlier"):
+    with pytest.raises(RecordBroken, match="parents must come earlier"):
         replay(trace(decode("x", "y")), FakeEngine())
 
 

@@ -59,7 +59,7 @@ def effects(found: Iterable[Effect]) -> list[TextTable]:
     ordered = sorted(pairs.items(), key=lambda item: (-_leak(item[1]), *map(natural, item[0])))
     sheets = [_pair(reader, owner, arms) for (reader, owner), arms in ordered[:PAIRS]]
     more = TextTable(
-        f"and {len(ordered) - PAIRS} more pairs, which leak no more: see --json or --html", ("",), (("",),)
+        f"and {len(ordered) - PAIRS} more pairs, none of which leaks more: see --json or --html", ("",), (("",),)
     )
     return [*sheets, *([more] if len(ordered) > PAIRS else [])]
 

@@ -93,7 +93,7 @@ def page_content(
     groups = _groups(runs, names, chosen.eyes)
     found = [talk for run, group in zip(runs, groups, strict=True) for talk in _talks(run, chosen, group)]
     if not found and chosen.game is not None:
-        raise ConfigError(f"no game {chosen.game} in {', '.join(run.info.id for run in runs)}")
+        raise ConfigError(f"there is no game {chosen.game} in {', '.join(run.info.id for run in runs)}")
     return PageContent(_head(runs, figures, chosen.eyes), tuple(found))
 
 

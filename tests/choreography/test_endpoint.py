@@ -343,7 +343,7 @@ class Changes(FakeEndpoint):
 
 def test_what_was_shown_is_what_is_said() -> None:
     async def script(game: Game) -> Any:
-        with pytest.raises(AnswerInvalid, match="other words than it had shown"):
+        with pytest.raises(AnswerInvalid, match="differs from the text that it streamed"):
             await game.cast(Talker, "ann").say()
 
     rehearse(script, endpoint=Changes())

@@ -78,7 +78,7 @@ def last() -> SavedRun:
             "            raise asyncio.CancelledError",
             "CancelledError",
         ),
-        ("raise type('Mute', (Exception,), {'__str__': lambda me: 1 / 0})", "Mute: (what it says cannot be told: Zero"),
+        ("raise type('Mute', (Exception,), {'__str__': lambda me: 1 / 0})", "Mute: (its message cannot be shown: Zero"),
         ("raise ValueError('half a \\ud800 pair')", "ValueError: half a \\ud800 pair"),
         ("game.cast(agentcho.Agent, name='eve', role=5)", "RequestError: the role of eve is of type int"),
     ],
@@ -292,7 +292,7 @@ def test_a_play_that_is_no_coroutine_is_told_what_to_be(agentcho: Command, here:
         "import agentcho\n\n\nclass Odd(agentcho.Scenario):\n    def play(self, game):\n        return self.Outcome()\n"
     )
     ran = agentcho("run", "odd.py", "--model", "fake")
-    assert (ran.code, "ScenarioError: play of odd is no coroutine; write `async def play" in ran.err) == (1, True)
+    assert (ran.code, "ScenarioError: `play` of odd is not a coroutine; write `async def play" in ran.err) == (1, True)
 
 
 def test_the_users_own_frames_of_an_error_are_told_once(agentcho: Command, here: Path) -> None:
@@ -318,4 +318,4 @@ def test_frames_of_endless_recursion_are_the_deepest_ones(agentcho: Command, her
     frames = [line for line in ran.err.splitlines() if ", in " in line]
     assert 2 < len(frames) < 20
     assert all(line.startswith("    odd.py:12, in ") for line in frames)
-    assert ran.err.count("frames before") == 1
+    assert ran.err.count("earlier frames") == 1

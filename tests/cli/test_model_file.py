@@ -77,7 +77,7 @@ WRONG = {
     "[small]\nmodel = 'no/such/model'": "model 'small': no model 'no/such/model'",
     "[small]\nmodel = 'understudy'\ndevice = 'abacus'": "model 'small': unknown device 'abacus'",
     "[small]\nmodel = 'understudy'\ndtype = 'int3'": "model 'small': unknown dtype 'int3'",
-    "[other]\nmodel = 'fake'": "bob is to speak through the model 'small', and the run has default, other",
+    "[other]\nmodel = 'fake'": "bob names the model 'small', but the run's models are default, other",
 }
 
 

@@ -155,7 +155,7 @@ def test_another_source_is_refused_unless_accepted(agentcho: Command, here: Path
         ('["red", "green"]', '["red", "blue"]', "bob.1 differs in choices"),
         ('system="You are Ann."', 'system="You are Anne."', "ann.0 differs in text"),
         ("vote = await bob.choose(", "vote = await ann.choose(", "ann.2 differs in choices"),
-        ("range(2)", "range(1)", "did not come"),
+        ("range(2)", "range(1)", "was not said again"),
         ("await ann.say(stop=", "await ann.think(stop=", "ann.1 differs in audience"),
     ],
 )

@@ -195,7 +195,10 @@ def test_a_reader_that_goes_away_ends_it_quietly(here: Path) -> None:
     words = [sys.executable, "-c", code, *PLAY]
     ended = subprocess.run(words, stdout=write, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
     os.close(write)
-    assert (ended.returncode, ended.stderr) == (1, "error: whoever read the output has gone; nothing was begun\n")
+    assert (ended.returncode, ended.stderr) == (
+        1,
+        "error: the reader of standard output has closed it; nothing was started\n",
+    )
 
 
 def test_an_engine_that_fails_ends_the_run_with_its_error(agentcho: Command, monkeypatch: pytest.MonkeyPatch) -> None:

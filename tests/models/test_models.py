@@ -71,7 +71,7 @@ def test_the_own_engine_says_what_it_says_alone() -> None:
 
 @pytest.mark.parametrize(
     ("model", "told"),
-    [("large", "the run has default, small; add it to the run's models"), (7, "of type int"), ("", "''")],
+    [("large", "the run's models are default, small; add it to them"), (7, "of type int"), ("", "''")],
 )
 def test_a_model_that_the_run_has_not_is_refused_when_it_is_given(model: Any, told: str) -> None:
     async def script(game: Game) -> None:

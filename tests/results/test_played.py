@@ -287,7 +287,7 @@ def change(record: Path, **fields: Any) -> None:
 
 def test_a_record_of_a_newer_version_says_what_wrote_it(record: Path) -> None:
     change(record, format="agentcho-run/3", versions={"agentcho": "0.9.1"}, config={"colour": "red"})
-    wrote = r"written by agentcho '0\.9\.1', in the format agentcho-run/3; this is agentcho .*: install that version"
+    wrote = r"written by agentcho '0\.9\.1', in the format agentcho-run/3; this is agentcho .*; install the version"
     with pytest.raises(RecordError, match=wrote) as told:
         agentcho.load(record)
     assert not isinstance(told.value, RecordBroken)

@@ -129,7 +129,7 @@ class Rounds:
         is whole by then comes out, move by move in the order given. Who was first depends on how long each message
         became, so that the code has looked at all of them."""
         if not moves:
-            raise ScenarioError("a race of no moves; give game.first at least one, such as ann.say()")
+            raise ScenarioError("game.first was given no moves; give at least one, such as ann.say()")
         self.raced = True
         async with self.act():
             with self._moves(moves, race=True) as (branches, running):

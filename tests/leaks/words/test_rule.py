@@ -147,7 +147,7 @@ def test_an_answer_without_bounds_is_refused_and_says_why() -> None:
 def test_an_answer_that_does_not_fit_is_told_to_nobody() -> None:
     async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
         await whispered(game)
-        with pytest.raises(AnswerInvalid, match="nobody was told"):
+        with pytest.raises(AnswerInvalid, match="it was not delivered"):
             await alice.answer(Vote, to="everyone")
         assert all(message.audience.to_json() == ["alice"] for message in game.said)
 
