@@ -84,7 +84,7 @@ def test_a_package_that_is_installed_while_the_process_runs_is_found(
 
 def test_a_path_names_a_class_where_there_are_several(here: Path) -> None:
     path = write(here / "coin.py")
-    with pytest.raises(ScenarioError, match=r"several: name one as .*coin\.py:Coin"):
+    with pytest.raises(ScenarioError, match=r"several classes; choose one, such as .*coin\.py:Coin"):
         library.scenario(str(path))
     assert library.scenario(f"{path}:FairCoin").__name__ == "FairCoin"
     assert discovery.find("scenarios", "coin.py:Coin").summary == "Calls a coin."
@@ -109,10 +109,10 @@ def test_listing_executes_nothing_and_shows_what_is_broken(agentcho: Command, he
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("class Half(Scenario:\n", r"odd\.py:1: does not parse"),
+        ("class Half(Scenario:\n", r"odd\.py:1: is not valid Python"),
         ("\n\nimport nothing_of_that_name\n" + COIN, r"odd\.py:3: does not import: ModuleNotFoundError"),
         (COIN + "\nraise SystemExit\n", r"odd\.py:\d+: does not import: SystemExit"),
-        ("class Scenario: pass\nclass Coin(Scenario): pass\n", "Coin is no agentcho.Scenario"),
+        ("class Scenario: pass\nclass Coin(Scenario): pass\n", "Coin is not a subclass of agentcho.Scenario"),
         ("x = 1\n", "defines no scenario"),
     ],
 )

@@ -122,7 +122,7 @@ def mortal(here: Path) -> tuple[str, ...]:
 
 def test_what_is_missing_is_refused_or_left_to_resume(agentcho: Command, mortal: tuple[str, ...], here: Path) -> None:
     paths = played(agentcho, 3, *mortal)
-    assert "games 1, 4 of 5 are over in no part" in one_line(agentcho("merge", paths[0], paths[2]))
+    assert "no part has finished games 1, 4 of 5" in one_line(agentcho("merge", paths[0], paths[2]))
     assert not (here / "runs").exists()
     told = agentcho("merge", paths[0], paths[2], "--missing", "accept")
     assert told.out.startswith("3 of 5 games, from 2 parts")
@@ -205,7 +205,7 @@ def foreign(path: str) -> None:
         (lambda path: edited(path, versions={"torch": "1"}), "the version of torch"),
         (lambda path: edited(path, scenario="debate"), "the scenario (prisoners-dilemma, not debate)"),
         (torn, "outcomes.jsonl: its last line is torn"),
-        (foreign, "game 2 there, and not of its part 2/2"),
+        (foreign, "it contains game 2, outside its part 2/2"),
         (lambda path: (Path(path) / "heard.jsonl").unlink(), "heard.jsonl: it is not there"),
         (lambda path: (Path(path) / "run.json").unlink(), "no run "),
     ],
@@ -252,7 +252,7 @@ def test_a_part_that_goes_on_while_it_is_merged_is_no_part_of_the_whole(
             pass
 
     monkeypatch.setattr("agentcho.games.runs.run_shards.write_info", written)
-    assert "went on while it was merged" in one_line(agentcho("merge", *paths))
+    assert "continued while it was being merged" in one_line(agentcho("merge", *paths))
     assert not [*(here / "runs").glob("*")]
 
 

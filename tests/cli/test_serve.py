@@ -50,13 +50,13 @@ def test_it_has_every_option_that_errors_advise_who_can_reach_its_users(agentcho
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--host", "0.0.0.0"), "anybody who reaches this address could ask; give --keys FILE"),
+        (("--host", "0.0.0.0"), "anyone who can reach this address could send requests; give --keys FILE"),
         (("--host", "no.such.host.invalid"), "give an address of this machine"),
         (("--keys", "none.toml"), "keys none.toml: No such file.*`agentcho key none.toml --tenant NAME`"),
-        (("--record", "none", "--keep-days", "3"), "keep_days says nothing with record=none"),
+        (("--record", "none", "--keep-days", "3"), "keep_days has no effect with record=none"),
         (("--model", "fake", "--adapter", "mild=folder"), "an adapter needs a model with weights"),
         (("--adapter", "a@b=folder"), "adapter 'a@b'"),
-        (("--name", "a@enforce"), "the model's name 'a@enforce' says where a request goes"),
+        (("--name", "a@enforce"), "the model's name 'a@enforce' contains a mode or a society"),
         (("--record", "taken"), "nothing can be written to taken"),
     ],
 )

@@ -231,7 +231,7 @@ def test_more_messages_than_are_kept_are_not_passed_over_in_silence(monkeypatch:
     monkeypatch.setattr("agentcho.api.LiveMessages", lambda: LiveMessages(most=6))
     played = play()
     assert played.games[0].scores
-    with pytest.raises(RecordError, match="15 messages and no record, and only the first 6 are kept: give out="):
+    with pytest.raises(RecordError, match="15 messages and no record, so only the first 6 are kept; give out="):
         played.messages()
 
 

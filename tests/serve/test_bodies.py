@@ -123,7 +123,7 @@ def test_a_body_of_too_many_parts_is_not_read() -> None:
     few = LIMITS._replace(parts=20)
     much: list[Any] = [[{}] * 12, [[]] * 12, {str(number): 0 for number in range(12)}]
     for more in much:
-        with pytest.raises(ApiError, match="names in it; this server takes 20"):
+        with pytest.raises(ApiError, match="names; this server takes at most 20"):
             chat.parsed(json.dumps(said(metadata=more)).encode(), few)
     chat.parsed(json.dumps(said(metadata=[{}] * 3)).encode(), few)
 
