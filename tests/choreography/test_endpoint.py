@@ -437,9 +437,9 @@ def test_games_are_let_in_side_by_side(tmp_path: Path) -> None:
 def test_its_engine_encodes_nothing() -> None:
     engine = TextEngine(FakeEndpoint(context=100))
     assert (engine.context, engine.idle, engine.frame("user", None, "Hi.").tokens) == (100, True, ())
-    with pytest.raises(RequestError, match="encodes nothing here"):
+    with pytest.raises(RequestError, match="cannot encode messages here"):
         engine.submit([])
-    with pytest.raises(RequestError, match="takes texts alone"):
+    with pytest.raises(RequestError, match="takes only text"):
         engine.framing.content.check([1])
     assert engine.framing.content.decode(engine.framing.content.encode("Grüße")) == "Grüße"
 

@@ -94,7 +94,7 @@ def test_it_finds_what_the_command_finds(
         ({"scenario": "prisoners-dilemma", "given": {"colour": 1}}, ConfigError, "colour: Extra inputs"),
         ({"judge": "understudy"}, ConfigError, "the understudy is no judge"),
         ({"judge": "a/model"}, ConfigError, "no text that could be judged"),
-        ({"workers": 2}, ConfigError, "workers say nothing without on"),
+        ({"workers": 2}, ConfigError, "workers have no effect without on"),
         ({"fidelity_games": -1}, ConfigError, "fidelity_games is -1"),
         ({"timed_games": 1.5}, ConfigError, "timed_games is 1.5"),
         ({"on": "ray"}, ConfigError, "by its name or path"),
