@@ -106,7 +106,7 @@ def test_a_run_in_python_names_it_where_it_would_give_an_engine(monkeypatch: pyt
 @pytest.mark.parametrize(("found", "told"), [("0.31.9", "0.31.9"), ("0.33.0", "0.33.0"), ("0.320.1", "0.320.1")])
 def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch, found: str, told: str) -> None:
     monkeypatch.setattr(versions, "version", lambda name: found)
-    with pytest.raises(ModelError, match=rf"vLLM {told} is installed, and engine vllm is tested with 0\.32 alone"):
+    with pytest.raises(ModelError, match=rf"vLLM {told} is installed, but engine vllm is tested with 0\.32 only"):
         versions.installed()
 
 
