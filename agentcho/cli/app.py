@@ -70,7 +70,7 @@ def app() -> typer.Typer:
     cli.callback()(_agentcho)
     for command in (run, merge, audit, serve, key, ls, cp, show, view, doctor):
         cli.command(cls=PanelCommand)(spread_options(command))
-    made = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Begin something of your own.")
+    made = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Create something of your own.")
     made.callback()(_new)
     made.command("scenario")(new_scenario)
     cli.add_typer(made, name="new")

@@ -88,7 +88,7 @@ def probes(found: Iterable[Probe]) -> TextTable:
         best[key] = max(best.get(key, probe), probe, key=lambda one: one.accuracy)
     rows = tuple(_probe(probe) for probe in sorted(best.values(), key=lambda one: -one.accuracy))
     columns = ("words of", "read from", "layer", "accuracy, 95 %", "chance", "shuffled", "bits")
-    return TextTable("what a linear reader finds, in its best layer", columns, rows, words=2)
+    return TextTable("what a linear probe finds, in its best layer", columns, rows, words=2)
 
 
 def _probe(probe: Probe) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ def test_a_stream_left_by_an_error(agentcho: Command, here: Path) -> None:
     assert audit.code == 1, "the words that leaked came through the very message that was cut off"
     assert audit.out.startswith("LEAKS")
     assert "AC002" in audit.out
-    assert "heard, and never whole" in audit.out
+    assert "messages heard only in part" in audit.out
     assert "bob.0  cancelled  2 tokens to everyone, game 0\n" in audit.out
     assert "1 message heard in part and never whole: 2 tokens" in audit.out
     assert heard["heard"].split()[-1] not in audit.out
