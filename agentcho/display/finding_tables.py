@@ -64,10 +64,7 @@ def findings(found: Sequence[Finding]) -> Iterator[RenderableType]:
     if len(found) > WHOLE:
         of = "reader" if len(found) > PAIRED else "reader and owner"
         yield Text(
-            (
-                f"{len(found):,} findings, of which the worst of each {of} is shown; --html FILE and --json "
-                "FILE list all"
-            ),
+            (f"{len(found):,} of them; the worst of each {of} is shown; --html FILE and --json FILE list all"),
             style="dim",
         )
     for reader in by_reader(found):
