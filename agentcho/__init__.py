@@ -276,7 +276,7 @@ def __getattr__(name: str) -> object:
 def _moved(name: str) -> object:
     """Return what replaced a name, with a `DeprecationWarning` at the place that uses the old one."""
     module, _, new = MOVED[name].rpartition(".")
-    told = f"{__name__}.{name} is now {__name__}.{MOVED[name]}; the old name goes in 0.6"
+    told = f"{__name__}.{name} is now {__name__}.{MOVED[name]}; the old name is removed in 0.6"
     warn(told, DeprecationWarning, stacklevel=3)
     return getattr(import_module(f"{__name__}.{module}" if module else __name__), new)
 

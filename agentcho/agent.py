@@ -229,8 +229,8 @@ class Agent:
         """Set the name. Raises `ScenarioError` if the agent is cast."""
         if self._game is not None and (joined := self._game.name_of(self)) is not None:
             raise ScenarioError(
-                f"{joined} cannot be called {name!r}: who speaks is known by the seat in the game, from when it is "
-                "cast. Cast another agent under that name"
+                f"cannot rename {joined} to {name!r}: an agent's name is fixed once it is cast. Cast another "
+                "agent under that name"
             )
         self._name = name
 
@@ -397,7 +397,8 @@ class Agent:
         alike = (choice for whole, choice in said.items() if game.retokenized(whole, id) == message.text)
         if (found := next(alike, None)) is None:
             raise AnswerInvalid(
-                f"{self.name} was made to say what is none of its choices; force words that are one of them, or none"
+                f"{self.name} was forced to say something that is not one of its choices; force one of the "
+                "choices, or force nothing"
             )
         return found
 
@@ -499,8 +500,9 @@ class Agent:
                 ) from error
             fields = [".".join(map(str, e["loc"])) or "(whole)" for e in error.errors()]
             raise AnswerInvalid(
-                f"the answer fits the JSON schema of {model.__name__} and fails its own validators at: "
-                f"{', '.join(fields)}. Put the rule into the schema (enum, ge, le, pattern), or ask again"
+                f"the answer of {self.name} fits the JSON schema of {model.__name__} but fails the model's "
+                f"own validators at: {', '.join(fields)}. Express the rule in the schema (enum, ge, le, "
+                "pattern), or ask again"
             ) from error
 
     @asynccontextmanager
@@ -630,8 +632,11 @@ class Agent:
         """Return who may read a choice or an answer: only the agent unless `to` says otherwise, whatever its `audience`
         is."""
         if to is None and self.audience:
-            told = f"{type(self).__name__}.{called}() without `to` is private, although the agent has an audience"
-            later = "pass to=() to keep it private, or to=self.audience; from agentcho 0.6 on it goes to the audience"
+            told = f"{type(self).__name__}.{called}() without `to` is private although the agent has an audience"
+            later = (
+                "pass to=() to keep it private, or to=self.audience to share it; from agentcho 0.6 on, the "
+                "default is the audience"
+            )
             warnings.warn(f"{told}: {later}", AudienceWarning, stacklevel=4)
         return () if to is None else to
 
@@ -662,7 +667,7 @@ class Agent:
     def _current_game(self) -> GamePort:
         """The game that the agent was cast in. Raises `AgentchoError` if there is none."""
         if self._game is None:
-            raise AgentchoError(f"{self.name} is in no game yet: cast it with game.cast(...) or agentcho.run(...)")
+            raise AgentchoError(f"{self.name} is not in a game yet: cast it with game.cast(...) or agentcho.run(...)")
         return self._game
 
 
@@ -671,8 +676,8 @@ def require_run(agents: Iterable[Agent]) -> None:
     for agent in agents:
         if getattr(type(agent), "run", None) is Agent.run and "run" not in vars(agent):
             raise ScenarioError(
-                f"agent {agent.name!r} cannot play on its own: {type(agent).__name__} defines no run. Define "
-                "`async def run(self)` in its class, or let a scenario call its verbs"
+                f"agent {agent.name!r} cannot play on its own: {type(agent).__name__} defines no `run`. "
+                "Define `async def run(self)` in its class, or let a scenario call its verbs"
             )
 
 
@@ -702,10 +707,10 @@ class Pieces:
 def _schema(model: Any) -> dict[str, Any]:
     """Return the JSON schema of a pydantic model. Raises `RequestError` if `model` is none, or has none."""
     if not isinstance(model, type) or not issubclass(model, BaseModel):
-        raise RequestError(f"an answer is asked for of what is {type_name(model)}; give a pydantic model", "sampling")
+        raise RequestError(f"the model of an answer is {type_name(model)}; give a pydantic model class", "sampling")
     try:
         return of_model(model)
     except PydanticUserError as error:
         raise RequestError(
-            f"{model.__name__} has no JSON schema ({error.code}); give fields that JSON has", "sampling"
+            f"{model.__name__} has no JSON schema ({error.code}); use field types that JSON can express", "sampling"
         ) from error

@@ -213,7 +213,9 @@ def _request(
         options, how["engine"] = {**options, "engine": how["engine"]}, None
     named = from_anywhere(agents[0]) if len(agents) == 1 and isinstance(agents[0], str) else None
     if given and named is None:
-        raise ArgumentError("given is for a scenario that is named; give the scenario its options itself")
+        raise ArgumentError(
+            "`given` needs a scenario given by its name; pass options to this scenario's constructor instead"
+        )
     return RunRequest(
         _scenario(agents, given, lockstep),
         checked(RunConfig, **options),
@@ -226,7 +228,7 @@ def _request(
 
 def _scenario(agents: tuple[Agent | Scenario | str, ...], given: Mapping[str, Any], lockstep: bool) -> Scenario:
     if lockstep and not all(isinstance(agent, Agent) for agent in agents):
-        raise ArgumentError("lockstep is for agents; a scenario awaits game.lockstep(...) itself")
+        raise ArgumentError("lockstep applies to agents only; in a scenario, await game.lockstep(...) in its `play`")
     match agents:
         case (str() as name,):
             return chosen(name, given)
@@ -235,7 +237,7 @@ def _scenario(agents: tuple[Agent | Scenario | str, ...], given: Mapping[str, An
         case _ if agents and all(isinstance(agent, Agent) for agent in agents):
             return Script(tuple(agent for agent in agents if isinstance(agent, Agent)), lockstep)
         case _:
-            raise ArgumentError("give agentcho.run agents, or one scenario")
+            raise ArgumentError("agentcho.run takes either agents or one scenario; give one or the other")
 
 
 def _listen(request: RunRequest, spans: Traced, kept: LiveMessages, shown: Sink) -> Sink | None:

@@ -118,7 +118,7 @@ def of_model(name: str) -> Iterator[None]:
     try:
         yield
     except AgentchoError as error:
-        raise ModelError(f"the model {name!r}: {error}", error.code) from error
+        raise ModelError(f"model {name!r}: {error}", error.code) from error
 
 
 class ModelNotFound(ModelError):
@@ -132,8 +132,9 @@ class ModelNotFound(ModelError):
 
     def __init__(self, model: str, reason: str) -> None:
         super().__init__(
-            f"no model {model!r}: {reason}. Give 'understudy', 'smollm2', a folder with config.json and *.safetensors, "
-            "a GGUF file, or a Hugging Face id that is downloaded or can be reached"
+            f"no model {model!r}: {reason}. Give 'understudy', 'smollm2', a folder with config.json and "
+            "*.safetensors, a GGUF file, or a Hugging Face id that is already downloaded or can be "
+            "reached"
         )
         self.model = model
 
@@ -179,8 +180,8 @@ class UnsupportedModel(ModelError):
     def unframed(cls, model: str, cause: str) -> UnsupportedModel:
         """Return the error for a chat template that is missing or cannot frame messages one by one."""
         remedy = (
-            "Use an instruction-tuned model whose tokenizer carries a chat template, or put a chat_template.jinja "
-            "beside its tokenizer"
+            "Use an instruction-tuned model whose tokenizer carries a chat template, or put a "
+            "chat_template.jinja next to its tokenizer"
         )
         return cls(model, cause, remedy, f"no framing for {model}")
 
@@ -226,7 +227,7 @@ class RequestError(AgentchoError, ValueError):
     @classmethod
     def offsets(cls, what: str) -> RequestError:
         """Return the error for offsets that do not match their parents or are not positions."""
-        told = "offsets are absolute positions >= 0 of first framing tokens, one per parent"
+        told = "give one offset per parent: the absolute position (0 or more) of its first framing token"
         return RequestError(f"{what}; {told}", "offsets")
 
 
@@ -237,8 +238,11 @@ class UnknownEncoding(RequestError):
     """
 
     def __init__(self, encoding: object, released: bool = False, foreign: bool = False) -> None:
-        why = "was released" if released else "is another engine's" if foreign else "is unknown to this engine"
-        super().__init__(f"encoding {shown(encoding)} {why}; pass ids returned by prefill or decode and still held")
+        why = "was released" if released else "belongs to another engine" if foreign else "is unknown to this engine"
+        super().__init__(
+            f"encoding {shown(encoding)} {why}; pass an id that prefill or decode returned and that has "
+            "not been released"
+        )
 
 
 class ContextOverflow(RequestError):
@@ -254,8 +258,8 @@ class ContextOverflow(RequestError):
     def __init__(self, needed: int, limit: int, model: str | None = None) -> None:
         which = "the model" if model is None else f"the model {model!r}"
         super().__init__(
-            f"the call needs positions up to {needed}, {which} has {limit}: read fewer messages, place them "
-            "closer together, or lower max_tokens"
+            f"the call needs positions up to {needed}, but {which} has {limit}; read fewer messages, "
+            "place them closer together, or lower max_tokens"
         )
         self.needed, self.limit = needed, limit
 
@@ -274,8 +278,8 @@ class CallFailed(AgentchoError):
     def of(cls, cause: BaseException) -> CallFailed:
         """Return the error for a forward pass that raised `cause`."""
         error = cls(
-            f"the model's forward failed for this call alone ({type(cause).__name__}: {cause}); read fewer messages or "
-            "lower max_tokens where memory was short, else report it"
+            f"the model's forward failed for this call alone ({type(cause).__name__}: {cause}); if memory "
+            "ran out, read fewer messages or lower max_tokens; otherwise report this error"
         )
         error.__cause__ = cause
         return error
@@ -284,14 +288,14 @@ class CallFailed(AgentchoError):
     def memory(cls, tokens: int, device: str) -> CallFailed:
         """Return the error for a device without memory for `tokens` more tokens of running calls."""
         return cls(
-            f"{device} has no memory left for {tokens} tokens more that running calls say; run fewer calls at once, "
-            "lower max_tokens, or load the engine with a smaller store_tokens"
+            f"{device} has no memory left for {tokens} more tokens of running calls; run fewer calls at "
+            "once, lower max_tokens, or load the engine with a smaller store_tokens"
         )
 
     @classmethod
     def sampling(cls) -> CallFailed:
         """Return the error for a call without a finite logit. Repeating the call would give the same logits."""
-        error = cls("sampling failed for this call alone: no finite logit among the tokens it may say")
+        error = cls("sampling failed for this call alone: none of the tokens that it may say has a finite logit")
         error.transient = False
         return error
 
@@ -303,7 +307,9 @@ class CallbackFailed(AgentchoError):
     """
 
     def __init__(self, what: str, cause: BaseException) -> None:
-        super().__init__(f"{what} of this call raised {type(cause).__name__}, so it was dropped; mend that function")
+        super().__init__(
+            f"{what} of this call raised {type(cause).__name__}, so the call was dropped; fix that function"
+        )
         self.__cause__ = cause
 
 
@@ -319,8 +325,9 @@ class StoreFull(AgentchoError):
 
     def __init__(self, needed: int, room: int) -> None:
         super().__init__(
-            f"room is needed for {needed} tokens at once, the context included, and the store has room for {room}; "
-            f"lower max_tokens, read fewer messages in one call, or load the engine with store_tokens={needed} or more"
+            f"the call needs room for {needed} tokens at once, including its context, and the store has "
+            f"room for {room}; lower max_tokens, read fewer messages in one call, or load the engine with "
+            f"store_tokens={needed} or more"
         )
         self.needed, self.room = needed, room
 
@@ -336,7 +343,10 @@ class StoreDamaged(AgentchoError):
     """
 
     def __init__(self, what: str, file: Path | None = None) -> None:
-        new, again = "Load the engine anew; if it comes again, report it", "It is made again; see who else writes there"
+        new, again = (
+            "Load the engine again; if this recurs, report it",
+            "The file is made again; check whether another program writes to its folder",
+        )
         super().__init__(f"the store is damaged: {what}. {new if file is None else again}")
         self.file = file
 
@@ -365,8 +375,8 @@ class Overloaded(AgentchoError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(
-            f"{limit} requests are under way, and no more are taken at once. Wait for some to end, play fewer games "
-            "at once, or raise max_requests."
+            f"the choreographer has {limit} requests under way and takes no more. Wait for some to end, "
+            "play fewer games at once, or raise max_requests."
         )
 
 
@@ -376,7 +386,7 @@ class EngineClosed(AgentchoError):
     Load another engine, or open another choreographer.
     """
 
-    def __init__(self, what: str = "the choreographer has shut down; open a new one to go on") -> None:
+    def __init__(self, what: str = "the choreographer has shut down; open a new one") -> None:
         super().__init__(what)
 
 
@@ -391,8 +401,8 @@ class EngineBusy(AgentchoError):
 
     def __init__(self, first: str) -> None:
         super().__init__(
-            f"the engine is in use by {first}. One network has one owner: wait until that has ended, play all games on "
-            "one choreographer, or load another engine"
+            f"the engine is in use by {first}. A network has one owner at a time: wait until that one "
+            "ends, play all games on one choreographer, or load another engine"
         )
         self.first = first
 
@@ -404,7 +414,7 @@ class AudienceError(AgentchoError, ValueError):
     """
 
     def __init__(self, what: str, names: Iterable[str] | None = None, are: str = "the cast is") -> None:
-        there = [] if names is None else [f"{are}: {', '.join(sorted(names)) or '(empty)'}. Names are exact"]
+        there = [] if names is None else [f"{are}: {', '.join(sorted(names)) or '(empty)'}. Names must match exactly"]
         super().__init__((" " if what.endswith("?") else "; ").join([what, *there]))
 
 
@@ -422,14 +432,14 @@ class LeakageError(AgentchoError):
 
     def __init__(self, reader: str, path: Sequence[str], encoding: int | None = None) -> None:
         if not path:
-            what = f"encoding {encoding}: nothing is known of what it was made from"
+            what = f"encoding {encoding}: it is not known what it was made from"
             remedy = "Encode its message again in this game"
         elif len(path) == 1:
-            what = f"message {path[0]}: not in its audience"
-            remedy = f"Leave it out of {reader}'s view, or release the same words as a new message to a wider audience"
+            what = f"message {path[0]}: {reader} is not in its audience"
+            remedy = f"Leave it out of {reader}'s view, or release its words as a new message to a wider audience"
         else:
             what = f"message {path[0]} through its author's encoding, which carries {path[-1]} ({' <- '.join(path)})"
-            remedy = "Use leakage=enforce, which encodes it again for its audience, or mode=baseline"
+            remedy = "Use leakage=enforce, which encodes the message again for its audience, or mode=baseline"
         super().__init__(f"{reader} may not read {what}. {remedy}")
         self.reader, self.path = reader, tuple(path)
 
@@ -438,9 +448,10 @@ class LeakageError(AgentchoError):
         """Return the error for a private message that was to be sent to another vendor's model. Nothing was sent."""
         error = cls(reader, (message,))
         error.args = (
-            f"{reader} may not send message {message} to {vendor}: it is private, and the model of {author}, who said "
-            f"it, is {'loaded here' if own is None else f'at {own}'}. Leave it out of {reader}'s view, say it to "
-            f"everyone, or allow that vendor: --allow-vendor {vendor}",
+            f"{reader} may not send message {message} to {vendor}: it is private, and the model of "
+            f"{author}, who said it, is {'loaded here' if own is None else f'at {own}'}. Leave it out of "
+            f"{reader}'s view, say the message to everyone, or allow that vendor with --allow-vendor "
+            f"{vendor}",
         )
         return error
 
@@ -500,7 +511,7 @@ class LimitReached(AgentchoError):
     """
 
     def __init__(self, limit: str, who: str, value: float) -> None:
-        super().__init__(f"{who} reached the limit of {value:g} {limit}; raise it in the limits to go on longer")
+        super().__init__(f"{who} reached the limit of {value:g} {limit}; raise that limit to play longer")
         self.limit = limit
         self.who = who
         self.value = value
@@ -524,7 +535,7 @@ class GamesFailed(AgentchoError):
         record: Path | None = None,
         frames: Mapping[int, Sequence[str]] = MappingProxyType({}),
     ) -> None:
-        head = [] if of == 1 else [f"{len(failed)} of {of} games ended by an error"]
+        head = [] if of == 1 else [f"{len(failed)} of {of} games ended with an error"]
         games, lines = list[str](), list[str]()
         told = set[tuple[str, ...]]()
         for game, what in sorted(failed.items())[:SHOWN]:
@@ -593,7 +604,9 @@ class ScenarioNotFound(ScenarioError):
         there = sorted(known)
         like = nearest(name, there)
         listed = f"{like} Known: " if like else "known: "
-        super().__init__(f"no {name!r} here; {listed}{', '.join(there)}. Give one of these or a .py file")
+        super().__init__(
+            f"no scenario or agent named {name!r}; {listed}{', '.join(there)}. Give one of these or a .py file"
+        )
 
 
 class TaskError(ScenarioError, ValueError):
@@ -656,8 +669,8 @@ class CannotWrite(RecordError):
     """
 
     def __init__(self, path: Path, reason: str, begun: bool = True) -> None:
-        kept = "What was finished before is kept; the same command, or --resume, goes on from there"
-        refused = f"nothing can be written to {path}: {reason}; give another place"
+        kept = "Everything finished so far is kept; repeat the command, or use --resume, to continue"
+        refused = f"nothing can be written to {path}: {reason}; give another path"
         super().__init__(f"cannot write {path}: {reason}. {kept}" if begun else refused)
         self.path, self.code = path, 1 if begun else 2
 
@@ -671,10 +684,12 @@ class ResumeMismatch(RecordError):
     @classmethod
     def holds(cls, where: Path, what: str, changed: Sequence[str]) -> ResumeMismatch:
         """Return the error for a folder or file that holds results of other options."""
-        return cls(f"{where} holds {what}: {', '.join(changed)} differ. Give another --out, or ask as before")
+        return cls(
+            f"{where} holds {what}: {', '.join(changed)} differ. Give another --out, or the same options as before"
+        )
 
     @classmethod
     def departs(cls, game: int, message: str, how: str) -> ResumeMismatch:
         """Return the error for a game that departs from its record. `how` must not quote what anybody said."""
-        remedy = "Its code, or what it draws on, is not what it was; undo that, or play the run anew"
+        remedy = "Its code, or data that the code uses, has changed; undo the change, or start a new run"
         return cls(f"game {game} departs from its record: {message} {how}. {remedy}", 1)

@@ -50,7 +50,7 @@ def is_default_prompt(id: str) -> bool:
 def exact(word: object) -> str:
     """Return a word as a plain `str`. Raises `AudienceError` if it is not text."""
     if not isinstance(word, str):
-        raise _unfit(word, f"it is of type {type(word).__name__}, and a name is text")
+        raise _unfit(word, f"it is of type {type(word).__name__}; a name must be text")
     return str.__str__(word)
 
 
@@ -60,9 +60,9 @@ def agent_name(word: object) -> str:
     if not said.strip() or said != said.strip():
         raise _unfit(said, "it is empty, or begins or ends with a space")
     if BLANK.search(said) or any(unicodedata.category(char) in UNSEEN for char in said):
-        raise _unfit(said, "it has control characters, or others that cannot be seen")
+        raise _unfit(said, "it contains control characters or other invisible characters")
     if unicodedata.normalize("NFKC", said).casefold() in {SCENARIO, EVERYBODY}:
-        raise _unfit(said, "that word stands for something else")
+        raise _unfit(said, "that word is reserved")
     return said
 
 
@@ -70,7 +70,7 @@ def cast_name(word: object) -> str:
     """Return a name that an agent may have in a live game. It is short to write, and begins the ids of its messages."""
     said = agent_name(word)
     if not CAST.fullmatch(said):
-        raise _unfit(said, "it takes a lower-case letter, then lower-case letters, digits, - and _")
+        raise _unfit(said, "use a lower-case letter, followed by lower-case letters, digits, - and _")
     return said
 
 
@@ -192,9 +192,7 @@ def _unknown(names: Sequence[str], cast: Iterable[str]) -> str:
     """Return what is wrong with names that no agent in the cast has."""
     told = f"no agent named {', '.join(map(shown, names))}"
     if any(" " in name for name in names):
-        return (
-            f"{told}: an audience is 'everyone' or names of agents; words that an agent is to answer go into prompt=…"
-        )
+        return f"{told}: an audience is 'everyone' or names of agents; pass words for the agent to answer as prompt=…"
     like = nearest(names[0], cast) if len(names) == 1 else ""
     return f"{told}; {like}" if like else told
 
@@ -206,10 +204,10 @@ def _members(names: Audience | Iterable[str] | str) -> Iterable[str] | None:
     if isinstance(names, str):
         return None if exact(names) == EVERYBODY else (names,)
     if not isinstance(names, Iterable):
-        raise AudienceError(f"{names!r} cannot name agents: give 'everyone', a name, or several")
+        raise AudienceError(f"{names!r} is not an audience: give 'everyone', one name, or several names")
     given = tuple(islice(names, MANY + 1))
     if len(given) > MANY:
-        raise AudienceError(f"an audience of more than {MANY} names", ())
+        raise AudienceError(f"an audience has more than {MANY} names; give fewer, or 'everyone'", ())
     return given
 
 

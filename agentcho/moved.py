@@ -48,7 +48,7 @@ class OldNames(MetaPathFinder, Loader):
         """Return the module of today, which its old name stands for too."""
         new = _today(spec.name)
         assert new is not None
-        warn(f"{spec.name} is now {new}; the old name goes in 0.6", DeprecationWarning, stacklevel=2)
+        warn(f"{spec.name} is now {new}; the old name is removed in 0.6", DeprecationWarning, stacklevel=2)
         module = import_module(new)
         self._own = module.__spec__
         return module

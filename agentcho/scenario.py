@@ -88,8 +88,8 @@ class Scenario:
     def __init__(self, **options: Any) -> None:
         if type(self).play is Scenario.play:
             raise ScenarioError(
-                f"scenario {type(self).__name__} cannot be played: it defines no play. Define "
-                "`async def play(self, game)` in the class"
+                f"scenario {type(self).__name__} cannot be played: it defines no `play`. Define `async def "
+                "play(self, game)` in the class"
             )
         try:
             self.options = self.Options(**options)

@@ -118,7 +118,7 @@ def test_an_error_of_any_shape_is_told() -> None:
     for _ in range(5000):
         deep_ = ExceptionGroup("in", [deep_])
     found = of(deep_)
-    assert found.error == "Mute: (what it says cannot be told: KeyError)"
+    assert found.error == "Mute: (its message cannot be shown: KeyError)"
     assert found.traceback
     found = of(OSError(2, "No such file", "caf\udce9"))
     assert "caf\\udce9" in found.what

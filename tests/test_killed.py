@@ -127,7 +127,7 @@ def test_show_shows_it_and_says_that_it_died(killed: Killed) -> None:
             last = text.splitlines()[-1]
             assert last.startswith("died: ")
             assert (f"game {game} is not over" in last) == (game not in over)
-            assert text.count("[died here: nobody reads it]") == sum(entry.ended == "died" for entry in entries)
+            assert text.count("[died here; nobody reads it]") == sum(entry.ended == "died" for entry in entries)
             assert all(entry.message.header + entry.message.text in text for entry in entries)
 
 
@@ -136,7 +136,7 @@ def test_while_it_is_written_nothing_has_died(killed: Killed) -> None:
     with WriterLock(run.path / NAME):
         text = shown(run, cut_off(run)[0].message.game)
     assert "died" not in text
-    assert "[heard so far: its end is not on record yet]" in text
+    assert "[incomplete: the rest is not recorded yet]" in text
     assert "running (process " in text
 
 

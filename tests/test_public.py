@@ -60,7 +60,7 @@ def test_a_name_that_moved_is_the_new_one_and_the_warning_points_at_who_uses_it(
 ) -> None:
     monkeypatch.setitem(agentcho.MOVED, "Play", "Game")
     monkeypatch.setitem(agentcho.MOVED, "play", "games.runs.runtime.play")
-    with pytest.warns(DeprecationWarning, match=r"agentcho\.Play is now agentcho\.Game; .* goes in 0\.6") as told:
+    with pytest.warns(DeprecationWarning, match=r"agentcho\.Play is now agentcho\.Game; .* is removed in 0\.6") as told:
         assert agentcho.Play is agentcho.Game
     assert [each.filename for each in told] == [__file__]
     from agentcho.games.runs.runtime import play

@@ -134,7 +134,7 @@ def test_tokens_win_where_the_tokenizer_is_the_engines() -> None:
 
 
 def test_a_bad_trace_never_reaches_the_engine() -> None:
-    with pytest.raises(RecordBroken, match="parents must stand earlier"):
+    with pytest.raises(RecordBroken, match="parents must come earlier"):
         replay(trace(decode("x", "y")), FakeEngine())
 
 
@@ -296,11 +296,11 @@ def test_a_policy_is_given_whole_or_its_fields_by_name_and_by_position_for_one_m
     line, audit = trace(decode("x")), ReusePolicy(leakage="audit")
     assert get_type_hints(ReuseOptions).keys() == set(ReusePolicy._fields)
     assert Choreographer(FakeEngine(), audit, shadow="never").reuse == audit._replace(shadow="never")
-    with pytest.warns(DeprecationWarning, match="by position go in 0.6") as told:
+    with pytest.warns(DeprecationWarning, match="by position are removed in 0.6") as told:
         opened = Choreographer(FakeEngine(), "choreographed", "audit")
     assert opened.reuse == audit
     assert told[0].filename == __file__
-    with pytest.warns(DeprecationWarning, match="by position go in 0.6") as told:
+    with pytest.warns(DeprecationWarning, match="by position are removed in 0.6") as told:
         found = replay(line, FakeEngine(), "baseline", "audit", False, False)
     assert told[0].filename == __file__
     assert found["x"].logits is None

@@ -165,7 +165,7 @@ def test_an_encoding_that_nobody_recorded_is_still_unlabelled(tmp_path: Path) ->
 
 def test_encodings_alone_before_any_message_are_refused(tmp_path: Path) -> None:
     run = written(tmp_path, [EncodingsEntry(0, whispers().entries[0].made), *whispers().entries])
-    with pytest.raises(RecordBroken, match="not a message line"):
+    with pytest.raises(RecordBroken, match="not a valid line of a message"):
         run.entries()
 
 

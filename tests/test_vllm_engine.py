@@ -410,5 +410,5 @@ def test_a_layout_that_cannot_be_read_back_is_refused() -> None:
         def do_kv_cache_update(self, layer: Any, keys: Tensor, values: Tensor, cache: Tensor, slots: Tensor) -> None:
             super().do_kv_cache_update(layer, keys // 8, values, cache, slots)
 
-    with pytest.raises(UnsupportedModel, match="Rounding keeps keys and values in a form that is not known"):
+    with pytest.raises(UnsupportedModel, match="Rounding keeps keys and values in an unknown layout"):
         BlockLayout("tiny", layer(Rounding()), empty(), BLOCK)

@@ -75,9 +75,9 @@ def test_a_factor_that_all_positions_have_in_common_is_no_rotation() -> None:
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ({"sliding_window": 128}, "sees a window of 128 tokens"),
-        ({"use_mla": True}, "keeps latent vectors in place of keys"),
-        ({"head_size_v": 2 * DIM}, "keeps latent vectors in place of keys"),
+        ({"sliding_window": 128}, "has a sliding window of 128 tokens"),
+        ({"use_mla": True}, "keeps latent vectors instead of keys"),
+        ({"head_size_v": 2 * DIM}, "keeps latent vectors instead of keys"),
         ({"kv_cache_dtype": "fp8_e4m3"}, "are quantised"),
     ],
 )
@@ -89,22 +89,24 @@ def test_a_layer_whose_keys_cannot_be_moved_is_named(more: dict[str, Any], told:
 
 
 def test_positions_of_a_kind_that_is_not_known_are_refused() -> None:
-    with pytest.raises(UnsupportedModel, match="has no rotary positions that are known"):
+    with pytest.raises(UnsupportedModel, match="has no known rotary positions"):
         served(network(), layers(1))
-    with pytest.raises(UnsupportedModel, match=r"rotary positions \(Rotary\) are of a kind that is not known"):
+    with pytest.raises(UnsupportedModel, match=r"rotary positions are of an unknown kind \(Rotary\)"):
         served(network(Rotary(base=500000.0)), layers(1))
     several = Rotary()
     several.mrope_section = torch.tensor([2, 1, 1])
     with pytest.raises(UnsupportedModel, match="several dimensions"):
         served(network(several), layers(1))
-    with pytest.raises(UnsupportedModel, match="vLLM keeps no keys and values of it"):
+    with pytest.raises(UnsupportedModel, match="vLLM keeps no keys and values for it"):
         served(network(Rotary()), {})
 
 
 def test_keys_that_are_measured_to_turn_otherwise_are_refused() -> None:
     check_turning("tiny", [0.0, 5e-4], torch.float32)
     check_turning("tiny", [2e-2], torch.bfloat16)
-    with pytest.raises(UnsupportedModel, match=r"keys of its layer 1 do not turn .* \(off by 0\.02 of the largest\)"):
+    with pytest.raises(
+        UnsupportedModel, match=r"keys of its layer 1 do not rotate .* \(error: 0\.02 of the largest key\)"
+    ):
         check_turning("tiny", [0.0, 2e-2], torch.float32)
     with pytest.raises(UnsupportedModel, match="layer 0"):
         check_turning("tiny", [float("nan")], torch.float32)

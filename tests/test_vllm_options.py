@@ -37,10 +37,10 @@ from agentcho.testing import FakeEngine
         ({"kv_dtype": "int8"}, "kv_dtype cannot be used with engine vllm: quantised keys would be rounded again"),
         ({"adapter": "folder"}, "adapter cannot be used with engine vllm"),
         ({"tensor_parallel": 0}, "greater than or equal to 1"),
-        ({"speculate": True}, "speculate cannot be used with engine vllm: speculation is supported"),
+        ({"speculate": True}, "speculate cannot be used with engine vllm: only agentcho's own engine supports"),
         ({"reuse": "in-place"}, "reuse in-place cannot be used with engine vllm, which supports rotate only"),
-        ({"model": "fake"}, "engine vllm needs a model with weights, and the fake one has none"),
-        ({"model": "openai:m", "base_url": "http://127.0.0.1:9/v1"}, "engine is of a model that is loaded here"),
+        ({"model": "fake"}, "engine vllm needs a model with weights, and the fake model has none"),
+        ({"model": "openai:m", "base_url": "http://127.0.0.1:9/v1"}, "engine applies to models that are loaded here"),
     ],
 )
 def test_what_it_cannot_do_is_refused_by_name(options: dict[str, object], told: str) -> None:
@@ -61,7 +61,7 @@ def test_only_a_model_in_it_is_divided_among_gpus(kind: Any, name: str) -> None:
     model: dict[str, Any] = {} if kind is EngineOptions else {"model": "smollm2"}
     assert kind(**model, engine="vllm", **{name: 2}).division == {f"{name}_size": 2}
     assert kind(**model, engine="vllm").division == {}
-    with pytest.raises(ValidationError, match=f"{name} divides a model in vLLM; give engine=vllm too"):
+    with pytest.raises(ValidationError, match=f"{name} has no effect without engine=vllm; give engine=vllm too"):
         kind(**model, **{name: 2})
 
 
@@ -106,7 +106,7 @@ def test_a_run_in_python_names_it_where_it_would_give_an_engine(monkeypatch: pyt
 @pytest.mark.parametrize(("found", "told"), [("0.31.9", "0.31.9"), ("0.33.0", "0.33.0"), ("0.320.1", "0.320.1")])
 def test_another_version_is_refused(monkeypatch: pytest.MonkeyPatch, found: str, told: str) -> None:
     monkeypatch.setattr(versions, "version", lambda name: found)
-    with pytest.raises(ModelError, match=rf"vLLM {told} is installed, and engine vllm is tested with 0\.32 alone"):
+    with pytest.raises(ModelError, match=rf"vLLM {told} is installed, but engine vllm is tested with 0\.32 only"):
         versions.installed()
 
 

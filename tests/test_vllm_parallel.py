@@ -170,7 +170,7 @@ def test_a_store_is_opened_by_others_and_has_no_name_that_could_be_left() -> Non
 
 def test_a_store_that_the_system_does_not_give_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "memfd_create")
-    with pytest.raises(ModelError, match=r"no memory that processes can share, for a store of 64 tokens"):
+    with pytest.raises(ModelError, match=r"no shared memory for a store of 64 tokens"):
         pool(2)
 
 
@@ -342,9 +342,9 @@ def config(heads: int = 8, shared: int = 4, depth: int = 3) -> Any:
 @pytest.mark.parametrize(
     ("tensor", "pipeline", "devices", "told"),
     [
-        (2, 2, 3, "need 4 GPUs, and this machine has 3"),
+        (2, 2, 3, "need 4 GPUs, but this machine has 3"),
         (3, 1, None, "8 attention heads and 4 key-value heads, which cannot be divided evenly among 3 ranks"),
-        (1, 4, None, "has 3 layers; give no more stages than layers"),
+        (1, 4, None, "has 3 layers; give at most as many stages as layers"),
     ],
 )
 def test_what_cannot_be_divided_is_told_before_anything_is_loaded(
@@ -358,6 +358,6 @@ def test_what_cannot_be_divided_is_told_before_anything_is_loaded(
 
 @pytest.mark.parametrize("given", [0, -1, True, "2", 2.0])
 def test_a_number_of_ranks_is_a_whole_number(given: object) -> None:
-    with pytest.raises(ModelError, match=r"tensor_parallel_size .*: give a whole number from 1 on"):
+    with pytest.raises(ModelError, match=r"tensor_parallel_size .*: give a whole number, 1 or more"):
         Division.of({"tensor_parallel_size": given})
     assert Division.of({"pipeline_parallel_size": 3}) == (1, 3)

@@ -147,7 +147,7 @@ class GameCalls:
         behind = self.behind(found._replace(cone=cone))
         trusted = {self._trust[id] for id in behind}
         if use.effect and None in trusted:
-            raise Unknown("it is unknown whose words are repeated in what it was made from")
+            raise Unknown("it is not known whose words some of its sources repeat")
         return found._replace(
             cone=cone,
             secret=undisclosed(behind, use.audience, self.known_to),
@@ -161,7 +161,7 @@ class GameCalls:
         if made.use is None:
             raise Unknown(f"{made.named} does not say what its tool declares")
         if call is None or call.message.author is None:
-            raise Unknown(f"{made.named} does not say which call it came of")
+            raise Unknown(f"{made.named} does not say which call it came from")
         cones = self._verdict.cones
         id = call.message.id
         if call in self._verdict.texts:

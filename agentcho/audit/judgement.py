@@ -42,7 +42,7 @@ FEW = 3
 
 def _known(rule: str) -> str:
     if rule not in RULES:
-        raise ValueError(f"is {rule}, which is no rule of this version: {', '.join(RULES)}")
+        raise ValueError(f"is {rule}, which is not a rule of this version; its rules are {', '.join(RULES)}")
     return rule
 
 
@@ -185,9 +185,9 @@ class Suppression(BaseModel):
     def _names_one(self) -> Suppression:
         names = (self.rule, self.reader, self.secret_of, self.carrier)
         if self.fingerprint is not None and any(name is not None for name in names):
-            raise ValueError("a fingerprint says it all; leave rule, reader, secret_of and carrier out")
+            raise ValueError("a fingerprint identifies the finding; leave out rule, reader, secret_of and carrier")
         if self.fingerprint is None and self.rule is None:
-            raise ValueError("it names no finding")
+            raise ValueError("it has neither a fingerprint nor a rule")
         return self
 
     def covers(self, finding: Finding) -> bool:
@@ -209,7 +209,11 @@ def read_suppressions(path: Path) -> tuple[Suppression, ...]:
         raise _bad(path, None, f"cannot be read ({error})") from None
     entries = document.pop("suppress", [])
     if document or not isinstance(entries, list):
-        raise _bad(path, None, f"holds {', '.join(document) or 'suppress, which is no list'}")
+        raise _bad(
+            path,
+            None,
+            (f"takes [[suppress]] tables only, and holds {', '.join(document) or 'a suppress that is not a list'}"),
+        )
     return tuple(_suppression(path, number, entry) for number, entry in enumerate(entries, start=1))
 
 

@@ -128,8 +128,8 @@ def audit_traces(
     config = RunConfig(mode=mode, leakage=leakage, deterministic=deterministic, repair=repair, reuse=reuse)
     if isinstance(config.policy.repairs, ByAnchors):
         raise ConfigError(
-            f"which messages {repair} encodes anew goes by a model's embeddings, and a trace is audited without one: "
-            "give another one, or audit the record of a run"
+            f"repair {repair} selects messages by a model's embeddings, and a trace is audited without a "
+            "model; give another repair, or audit the record of a run"
         )
     plans = [planned(trace, config.policy) for trace in traces]
     places = dict(enumerate(_lines(path)))

@@ -170,7 +170,7 @@ class GameWords:
         """A message that stands before the one that was said over it."""
         here = self._order.get(id)
         if here is None or here >= self._order[by.message.id] or self._verdict.cones.lines[id] != 1:
-            raise Unaccounted(f"message {by.message.id} was said over {id}, which does not stand before it")
+            raise Unaccounted(f"message {by.message.id} was said over {id}, which does not come before it")
         return self._entries[id]
 
     def _acted_on(self, entry: TranscriptEntry) -> Owed:
@@ -197,13 +197,15 @@ class GameWords:
             return WordTotals(passed=1)
         if charge.by == "words":
             if self._refusing:
-                raise Unaccounted(f"message {id} can be anything, in a run that was to refuse that")
+                raise Unaccounted(f"message {id} is not restricted, although the run refuses such messages")
             return WordTotals(free=1)
         bits = self._bits(entry, charge)
         if charge.bits is None or abs(bits - charge.bits) > LEAST:
-            raise Unaccounted(f"message {id} was charged {charge.bits} bits, and can tell {bits:.6g}")
+            raise Unaccounted(f"message {id} was charged {charge.bits} bits, but can tell {bits:.6g}")
         if not entry.message.canonical:
-            raise Unaccounted(f"the token ids of message {id} are not those of its text, and say more than it does")
+            raise Unaccounted(
+                f"the token ids of message {id} differ from those of its text, so they can tell more than the text"
+            )
         return WordTotals(bits=bits, typed=1)
 
     def _covered(self, entry: TranscriptEntry, charge: Charge, owed: Owed) -> None:
@@ -221,16 +223,16 @@ class GameWords:
         if charge.by == "choices":
             said = message.text
             if not any(each == said or (entry.ended and each.startswith(said)) for each in choices):
-                raise Unaccounted(f"message {message.id} is none of its choices")
+                raise Unaccounted(f"message {message.id} is not one of its choices")
             return log2(len(choices))
         first = self._entries.get(entry.act.released or "")
         header = "" if first is None else first.message.header
         if charge.schema is None or first is None or not message.text.startswith(header):
-            raise Unaccounted(f"message {message.id} does not say what it could be")
+            raise Unaccounted(f"message {message.id} does not say which values it could take")
         said = message.text.removeprefix(header)
         try:
             if canonical_json(said, charge.schema) != said:
-                raise Unaccounted(f"message {message.id} is none of what its schema admits, in its one spelling")
+                raise Unaccounted(f"message {message.id} is not JSON that its schema admits, in canonical spelling")
             return schema_bits(charge.schema)
         except Uncountable as error:
             raise Unaccounted(f"the schema of message {message.id} cannot be counted: {error}") from None

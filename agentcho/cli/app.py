@@ -71,7 +71,7 @@ def app() -> typer.Typer:
     cli.callback()(_agentcho)
     for command in (run, merge, audit, serve, key, ls, cp, show, view, doctor):
         cli.command(cls=PanelCommand)(spread_options(command))
-    made = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Begin something of your own.")
+    made = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Create something of your own.")
     made.callback()(_new)
     made.command("scenario")(new_scenario)
     cli.add_typer(made, name="new")
@@ -212,7 +212,7 @@ def ls(
 
 
 def cp(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A scenario or agent from `agentcho ls`.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a scenario or agent from `agentcho ls`.")],
     folder: Annotated[
         Path | None, typer.Argument(metavar="FOLDER", help="Default: ./scenarios, ./agents or ./mine.")
     ] = None,
@@ -247,7 +247,7 @@ def new_scenario(
 
 
 def show(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="An id, its beginning, a path, or 'last'.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Run: its id, the beginning of it, its path, or 'last'.")],
     game: Annotated[int | None, typer.Option(help="Show only this game.", show_default=False)] = None,
     trace: Annotated[
         Path | None, typer.Option(help="Export the run as traces (agentcho-trace/1) instead.", show_default=False)

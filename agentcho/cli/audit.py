@@ -129,7 +129,7 @@ def nature_of(target: str, out: Path) -> Nature:
     except ScenarioNotFound as error:
         if target == "last" or Path(target).is_dir():
             raise RecordNotFound(target, out) from None
-        what = f"neither a run in {out} nor a trace (.jsonl), and {error}"
+        what = f"neither a run in {out} nor a trace (.jsonl); {error}"
         raise typer.BadParameter(what, param_hint="TARGET") from None
     return "scenario"
 
@@ -141,11 +141,14 @@ def check_local(run: SavedRun) -> None:
     """
     if run.info.models.endpoints:
         raise ConfigError(
-            f"{run.info.id} was played through a model behind an API, whose numbers nobody sees here; an audit without "
-            "--measure says what stood in its prompts"
+            f"{run.info.id} used a model behind an API, whose keys and values cannot be measured; "
+            "`agentcho audit` without --measure checks its prompts"
         )
     if run.info.engines:
-        raise ConfigError(f"{run.info.id} was played on {1 + len(run.info.engines)} models; --measure takes one of one")
+        raise ConfigError(
+            f"{run.info.id} used {1 + len(run.info.engines)} models, and only a run on a single model can "
+            "be measured; `agentcho audit` without --measure checks it"
+        )
 
 
 def _check_options(asked: AuditArgs, nature: Nature) -> None:
@@ -154,11 +157,16 @@ def _check_options(asked: AuditArgs, nature: Nature) -> None:
     for name, value in named.items():
         if value in (None, {}) or name in TAKES[nature]:
             continue
-        why = "it is recorded how that run was played" if nature == "run" else "that is played already"
-        raise typer.BadParameter(f"says nothing about a {nature}: {why}", param_hint=f"--{name.replace('_', '-')}")
+        why = "it was played with the options in its record" if nature == "run" else "it is not played again"
+        raise typer.BadParameter(
+            f"has no effect on a {nature}: {why}; leave it out", param_hint=f"--{name.replace('_', '-')}"
+        )
     for name in ("model", "adapter", "seed"):
         if nature != "scenario" and asked.how.get(name) is not None and not asked.measure:
-            raise typer.BadParameter(f"a {nature} needs it for --measure alone", param_hint=f"--{name}")
+            raise typer.BadParameter(
+                f"has no effect on a {nature} without --measure; give --measure too, or leave it out",
+                param_hint=f"--{name}",
+            )
 
 
 def _prepare(asked: AuditArgs) -> Prepared:
@@ -197,7 +205,7 @@ def _of_run(asked: AuditArgs, told: Progress) -> AuditReport:
         and config.adapter is not None
         and find_adapter(config.adapter).digest != run.info.engine.get("adapter")
     ):
-        raise AdapterError(Path(config.adapter), "it is not the one that this run was played with any more")
+        raise AdapterError(Path(config.adapter), "it has changed since this run was played")
     return _measured(report, run, _engine(config, told.tell), config, told.tell) if asked.measure else report
 
 
@@ -243,10 +251,10 @@ def _engine(config: RunConfig, tell: ProgressCallback) -> Any:
     from agentcho.games.runs import runtime
 
     if config.model == "fake":
-        raise typer.BadParameter("the fake model has nothing to measure; play with another", param_hint="--measure")
+        raise typer.BadParameter("the fake model has nothing to measure; give another model", param_hint="--measure")
     if served(config.model):
         raise typer.BadParameter(
-            "of a model behind an API no numbers are seen; play on one here", param_hint="--measure"
+            "a model behind an API cannot be measured; give a model that is loaded here", param_hint="--measure"
         )
     return runtime.load_engine(config, tell)
 

@@ -15,5 +15,7 @@ def cluster(given: GivenOptions, retries: int | None = None) -> Cluster | None:
     if asked.on is not None:
         return Cluster(asked, DEATHS if retries is None else retries)
     for name in given.typed:
-        raise typer.BadParameter("says nothing without --on", param_hint=f"--{name.replace('_', '-')}")
+        raise typer.BadParameter(
+            "has no effect without --on; give --on too, or leave it out", param_hint=f"--{name.replace('_', '-')}"
+        )
     return None

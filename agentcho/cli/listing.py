@@ -109,7 +109,7 @@ def _run_row(path: Path) -> tuple[str, ...]:
 def check_game(run: SavedRun, game: int | None) -> None:
     """Raise a usage error if the run has no such game."""
     if game is not None and game not in run.games():
-        raise typer.BadParameter(f"{inline(run.info.id)} has no game {game}", param_hint="--game")
+        raise typer.BadParameter(f"run {inline(run.info.id)} has no game {game}", param_hint="--game")
 
 
 def doctor_table(report: DoctorReport, *, verbose: bool = False, served: str = "") -> str:

@@ -68,6 +68,6 @@ def log(level: Level | None, file: Path | None) -> None:
 def _end(handler: logging.Handler, record: logging.LogRecord) -> None:
     """Stop logging when the log cannot be written any more, as on a full disk. The command goes on."""
     logging.getLogger("agentcho").removeHandler(handler)
-    print(f"the log ends here, for it cannot be written: {words(sys.exception() or OSError())}", file=sys.stderr)
+    print(f"logging stopped because the log cannot be written: {words(sys.exception() or OSError())}", file=sys.stderr)
     with suppress(OSError):  # closing writes the rest of the buffer, which can fail again
         handler.close()

@@ -24,7 +24,7 @@ def merge_parts(named: Sequence[str], out: Path, missing: Missing) -> str:
     parts = len(merged.info.parts)
     lines = [f"{over} of {games} games, from {parts} parts", f"record: {merged.path}"]
     if merged.status == "interrupted":
-        lines.append(f"not whole: `agentcho run --resume {merged.info.id} --runs-dir {out}` plays what it lacks")
+        lines.append(f"incomplete: `agentcho run --resume {merged.info.id} --runs-dir {out}` plays the missing games")
     return "\n".join(map(inline, lines))
 
 

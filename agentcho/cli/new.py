@@ -26,15 +26,17 @@ def new_scenario(name: str, folder: Path) -> list[Path]:
     Raises `ScenarioError`, with nothing written, if the name cannot be one or is taken, or a file exists.
     """
     if not NAME.fullmatch(name) or keyword.iskeyword(name):
-        raise ScenarioError(f"{name!r} cannot name a scenario: give lower-case words with - between, as night-watch")
+        raise ScenarioError(
+            f"{name!r} cannot name a scenario: use lower-case words joined by hyphens, such as night-watch"
+        )
     words = _words(name)
     sections: tuple[tuple[Section, str], ...] = (("scenarios", name), ("agents", words["agent"]))
     for section, own in sections:
         if own in {found.name for found in listing(section) if isinstance(found, Found)}:
-            raise ScenarioError(f"{own} is among the {section} already (`agentcho ls`); give another name")
+            raise ScenarioError(f"{own} is already one of the {section} (see `agentcho ls`); give another name")
     texts = {folder / path: text for path, text in _texts(words).items()}
     if there := [str(path) for path in texts if path.exists()]:
-        raise ScenarioError(f"{', '.join(there)} exists already; move it away, or give another name")
+        raise ScenarioError(f"{', '.join(there)} already exists; move it away, or give another name")
     for path, text in texts.items():
         with write_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)

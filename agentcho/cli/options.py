@@ -153,7 +153,8 @@ def _given(ctx: typer.Context, mark: OptionsFrom, names: Iterable[str], words: M
     options = {name: words[name] for name in names}
     if "base_url" not in options and served(str(options.get("model"))):
         what = (
-            f"{options['model']} is a model behind an API: run and audit take one, and this takes what is loaded here"
+            f"{options['model']} is a model behind an API, which only run and audit take; give a model "
+            "that is loaded here"
         )
         raise typer.BadParameter(what, param_hint="--model")
     for name in (each for each in options if _is_list(mark.model.model_fields[each])):
@@ -176,9 +177,9 @@ def fields(option: str, given: Iterable[str]) -> dict[str, str]:
     for word in given:
         key, equals, value = word.partition("=")
         if not equals or not key:
-            raise typer.BadParameter(f"{word!r} is not KEY=VALUE", param_hint=option)
+            raise typer.BadParameter(f"{word!r} is not of the form KEY=VALUE", param_hint=option)
         if key in found:
-            raise typer.BadParameter(f"{key} is given twice", param_hint=option)
+            raise typer.BadParameter(f"{key} is given twice; give it once", param_hint=option)
         found[key] = value
     return found
 

@@ -54,7 +54,7 @@ class Outputs(NamedTuple):
                 raise typer.BadParameter("only --json can go to standard output; give a file", param_hint=option)
             twin = seen.setdefault(path.resolve(), option)
             if twin != option:
-                raise typer.BadParameter(f"{path} is the file of {twin} too; give another", param_hint=option)
+                raise typer.BadParameter(f"{path} is also the file of {twin}; give another file", param_hint=option)
             if (fault := fault_of(path)) is not None:
                 raise typer.BadParameter(f"{path} cannot be written: {fault}", param_hint=option)
 
@@ -111,7 +111,9 @@ def drawable(path: Path | None) -> Path | None:
 
         kinds = FigureCanvasBase.get_supported_filetypes()
         if path.suffix.removeprefix(".").lower() not in kinds:
-            raise typer.BadParameter(f"{path} cannot be drawn: end it in one of {', '.join(f'.{k}' for k in kinds)}")
+            raise typer.BadParameter(
+                f"{path} has no known picture format; use one of the endings {', '.join(f'.{k}' for k in kinds)}"
+            )
     return writable(path)
 
 

@@ -39,7 +39,10 @@ from agentcho.integrations.ray.work import Heard
 from agentcho.records.record import SavedRun, find
 from agentcho.scenario import Scenario
 
-LATER = "not all games are over, and people play them: what leaked is told at the end of `agentcho run --resume last`"
+LATER = (
+    "people play in games that are not over, so leaks are reported only when `agentcho run "
+    "--resume last` has finished them"
+)
 Play = Callable[[RunRequest], RunResult]
 
 
@@ -94,7 +97,7 @@ def play_scenario(asked: RunArguments) -> int:
         _last_line(LATER if kept_back else leak_summary(played.record), played.record)
     if played.interrupted:
         if played.record is not None and asked.display != "none":
-            _last_line(f"go on with: {_resuming(played.record)}", played.record)
+            _last_line(f"to continue: {_resuming(played.record)}", played.record)
         return INTERRUPTED
     if kept_back:
         raise GamesFailed(failures_without_text(played), games, played.record)
@@ -110,7 +113,9 @@ def _where(asked: RunArguments, request: RunRequest) -> Iterator[Play]:
         return
     config = request.config
     if config.people:
-        raise ConfigError(f"{config.people[0]} is played by a person, who sits here and at no worker; leave --on out")
+        raise ConfigError(
+            f"{config.people[0]} is played by a person at this terminal, which workers cannot reach; leave --on out"
+        )
     heard: Heard = "games" if asked.display == "none" else "messages"
     with players(asked.on, request.named or "", config, heard) as workers:
         yield partial(runs.play, workers)
@@ -134,14 +139,16 @@ def _check_secrets(scenario: Scenario, given: Mapping[str, Any]) -> None:
     """Raise a usage error for a secret that no record holds, and that was not given again."""
     for name, value in scenario.options:
         if isinstance(value, SecretStr | SecretBytes) and name not in given:
-            raise typer.BadParameter(f"{name} is a secret, which is not recorded: give it again", param_hint="--set")
+            raise typer.BadParameter(
+                f"{name} is a secret, which records do not contain; give it again", param_hint="--set"
+            )
 
 
 def _named(saved: SavedRun) -> str:
     """Return what a recorded run played: a name, or a file that still exists."""
     asked = saved.info.asked or saved.info.scenario
     if (file := path_of(asked)) is not None and not file.is_file():
-        raise mismatch(saved.info.id, [f"the file {asked}, which is not there any more,"])
+        raise mismatch(saved.info.id, [f"the file {asked}, which no longer exists,"])
     return asked
 
 

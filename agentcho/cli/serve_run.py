@@ -78,7 +78,7 @@ def serve_models(config: ServeConfig) -> int:
 
 
 def _tell(names: list[str], address: str) -> None:
-    typer.echo(inline(f"agentcho serves {', '.join(names)} at {address}/v1; Ctrl-C ends it"))
+    typer.echo(inline(f"agentcho serves {', '.join(names)} at {address}/v1; press Ctrl-C to stop"))
     sys.stdout.flush()
 
 

@@ -14,43 +14,56 @@ from agentcho.display import Kind
 from agentcho.integrations.ray.config import ClusterConfig
 from agentcho.reuse.registry import READINGS, usual_repairs, usual_ways
 
-TARGET = "A scenario, a trace file (.jsonl), or a run: its id, the beginning of it, its path, 'last'."
+TARGET = "A scenario, a trace file (.jsonl), or a run: its id, the beginning of it, its path, or 'last'."
 FILE = "FILE"
 EARLIER = "JSON report of an earlier audit; findings are marked as new, unchanged or gone."
 SUPPRESS = "TOML file of accepted findings, each with a reason."
-MODELS = "Models for agents that name one: a TOML table each, with a field `model`; [default] is the run's own."
-MODES = (
-    f"Columns, with commas between: mode[:leakage][{'|'.join(f':{each.form}' for each in READINGS[1:])}][+repair]"
-    "[@adapter]. The first is the reference."
+MODELS = (
+    "TOML file of models that agents can name: one table per model, with a field `model`; [default] is the run's own."
 )
-FINAL_OF = "Sample nothing: let each game, of one step, say what this file's game of its number ended on."
+MODES = (
+    "Columns, separated by commas: "
+    f"mode[:leakage][{'|'.join(f':{each.form}' for each in READINGS[1:])}][+repair][@adapter]. "
+    "The first is the reference."
+)
+FINAL_OF = (
+    "Sample nothing: each game, which has one step, says the last message of the game with its number in this file."
+)
 PEFT = "Fields of a peft configuration as JSON, instead of rank, alpha and dropout."
-INSPECT = "Export a log that Inspect opens (a name that ends with .eval), with every word, instead."
-TELEMETRY = "Spans and metrics of OpenTelemetry (extra otel), without words, or with their content."
-JUDGE = "A model that compares texts of the columns, pair by pair, in both orders."
-REPAIRS = f"Each choreographed column once more with each of these: {','.join(usual_repairs())}; all: every one."
-WAYS = f"Each choreographed column once more in each of these ways: {','.join(usual_ways()[1:])}."
-PLOT = "Draw fidelity against cost here, with the Pareto front."
+INSPECT = "Export a log for Inspect instead, with the text of all messages; the name must end with .eval."
+TELEMETRY = "Export OpenTelemetry spans and metrics (extra otel), without or with the text of messages."
+JUDGE = "Model that compares texts of the columns, pair by pair, in both orders."
+REPAIRS = f"Repeat each choreographed column with each of these repairs: {','.join(usual_repairs())}; all: every one."
+WAYS = f"Repeat each choreographed column with each of these ways of reuse: {','.join(usual_ways()[1:])}."
+PLOT = "Draw fidelity against cost, with the Pareto front, in this file."
 COMPARED = (
-    "Keep all games here, with compare.csv, .json and .png; what is there is not played again. "
-    "Default: a new folder in runs."
+    "Folder for all games and compare.csv, .json and .png; games that it already holds are not "
+    "played again. Default: a new folder in runs."
 )
 PROVES = "Agent whose secrets are swapped.  [default: each agent's in turn]"
-PROVED = "At most so many workflows of a file; how many games of a scenario.  [default: all; 4]"
-SWAP = "Other words as long, longer or shorter ones, or none at all: as if they had never been said."
+PROVED = "Maximum number of workflows of a file; number of games of a scenario.  [default: all; 4]"
+SWAP = (
+    "What replaces secret messages: other words of the same length, longer or shorter ones, or "
+    "none, as if the messages had never been said."
+)
 FREE_SCHEDULE = (
-    "Play the scenario again with private messages of other lengths and nothing forced of who speaks when: does any "
-    "reader observe something else?"
+    "Play the scenario again with private messages of other lengths, without forcing who speaks "
+    "when, and check whether any reader observes a difference."
 )
 STRIDE = (
     "Number of forced tokens fed per step after the first one. 1 feeds them as if they were sampled, and is slower."
 )
-AT_ONCE = "At most so many at a time. Default: the next begins while less than three quarters of the store is held."
+AT_ONCE = (
+    "Maximum number of games at a time. Default: the next begins while less than three quarters of the store is held."
+)
 SCENARIO = "A name from `agentcho ls`, a .py file, or textarena:NAME. Not needed with --resume."
-AGENTS = "Who plays, where a scenario leaves that open (as textarena:NAME does): a name for all, or one each: a,b."
-RESUME = "Continue a recorded run (its id, the beginning of it, or 'last') with the words that were said."
-PARTS = "All parts: records by path, id or its beginning, or folders of records."
-MISSING = "What to do where games are in no part, or not over: accept leaves them to `run --resume`."
+AGENTS = (
+    "Agents for a scenario that leaves them open, such as textarena:NAME: one name for all "
+    "players, or one per player: a,b."
+)
+RESUME = "Continue a recorded run (its id, the beginning of it, or 'last') with the messages recorded so far."
+PARTS = "All parts: records (by path, id, or the beginning of an id) or folders of records."
+MISSING = "What to do if games are missing from all parts or not over: accept leaves them to `run --resume`."
 CHANGED = "With --resume: what to do if the scenario's source has changed since."
 VIEWED = "A run (id, path, 'last'), a folder of `compare` or `sweep`, traces, or the JSON of audit, compare or sweep."
 VIEW = "Write the page to this file.  [default: view.html in the folder of the run]"
@@ -89,17 +102,18 @@ AUDITED = OptionsFrom(
     without=(*LOADING, "merge", *UPKEEP, "temperature", "top_p", "limits", "part"),
     helps={
         "games": "Number of games to play.",
-        "leakage": "What choreographed mode does about leaks. Of a trace: audit.",
-        "model": "As of run.",
+        "leakage": "How choreographed mode handles leaks.  [traces: audit]",
+        "model": "As in `run`.",
         "seed": "Seed for playing and measuring.",
-        "max_tokens": "As of run.",
+        "max_tokens": "As in `run`.",
     },
 )
 TRACED = OptionsFrom(
     RunConfig,
     without=(*READING, "limits", "plain_markers", "part", *SERVED),
     defaults={"seed": 1, "temperature": 1.0, "top_p": 1.0},
-    helps=HERE | {"seed": "Seed of all random choices and tasks. Use a different one to compare on."},
+    helps=HERE
+    | {"seed": ("Seed of all random choices and tasks. Use a different seed for the games that you compare on.")},
 )
 PROVEN = OptionsFrom(
     RunConfig,

@@ -42,7 +42,9 @@ def view(asked: ViewArgs) -> None:
     """Write the page, or serve it until Ctrl-C."""
     if asked.serve:
         if asked.html is not None or asked.game is not None:
-            raise typer.BadParameter("--serve writes no file, and shows all games", param_hint="--html or --game")
+            raise typer.BadParameter(
+                "--serve writes no file and shows all games; leave out one of them", param_hint="--html or --game"
+            )
         if asked.beside is not None:
             raise typer.BadParameter("--serve shows one run; compare two without it", param_hint="--beside")
         _serve(asked)
@@ -108,7 +110,7 @@ def _serve(asked: ViewArgs) -> None:
     from agentcho.viewer.live import LiveRecords, serve
 
     def ready(address: str) -> None:
-        typer.echo(inline(f"{address} shows it, to whoever has this whole address; Ctrl-C ends it"))
+        typer.echo(inline(f"serving at {address}, for anyone who has this full address; press Ctrl-C to stop"))
         sys.stdout.flush()
         if asked.browse:
             webbrowser.open(address)

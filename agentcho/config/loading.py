@@ -28,12 +28,12 @@ NOT_OF_VLLM = {
     "device_map": "vLLM places layers itself",
     "threads": "set OMP_NUM_THREADS",
     "weights": "vLLM loads weights as the checkpoint has them",
-    "kv_dtype": "quantised keys would be rounded again each time they move",
-    "adapter": "adapters are supported on the engine of agentcho only",
-    "merge": "adapters are supported on the engine of agentcho only",
-    "keep_cache": "encodings are kept across runs by the engine of agentcho only",
+    "kv_dtype": "quantised keys would be rounded again on every move",
+    "adapter": "only agentcho's own engine supports adapters",
+    "merge": "only agentcho's own engine supports adapters",
+    "keep_cache": "only agentcho's own engine keeps encodings across runs",
     "deterministic": "vLLM's batches are not deterministic to the last bit",
-    "speculate": "speculation is supported on the engine of agentcho only",
+    "speculate": "only agentcho's own engine supports speculation",
     "repair": "vLLM computes only the end of a prompt, not tokens in the middle",
     "prefill_budget": "vLLM schedules prefills itself",
 }
@@ -46,8 +46,8 @@ FEW_BITS = (
 )
 EIGHT_BITS = "Keep keys and values in 8 bits, with a scale for each token and head.  [default: as --dtype says]"
 THREADS = (
-    "Number of CPU threads for computing.  [default: as OMP_NUM_THREADS says, else one for a small model, else one or "
-    "all by timing]"
+    "Number of CPU threads for computing.  [default: OMP_NUM_THREADS, else one for a small "
+    "model, else the faster of one and all]"
 )
 if TYPE_CHECKING:
     TemplateKwargs = str | Mapping[str, Any] | None
@@ -67,19 +67,21 @@ class EngineOptions(FrozenOptions):
 
     engine: Computing = Field(
         default="agentcho",
-        description="What computes a model that is loaded here: agentcho, or vllm (needs the extra of that name).",
+        description="Engine for a model that is loaded here: agentcho, or vllm (needs the extra of that name).",
         json_schema_extra={"group": "inference", "panel": "Model"},
     )
     tensor_parallel: int = Field(
         default=1,
         ge=1,
-        description="For --engine vllm: divide the heads of each layer among so many GPUs.",
+        description="For --engine vllm: number of GPUs among which to divide the heads of each layer.",
         json_schema_extra={"metavar": "N", "group": "inference", "panel": "More on the model"},
     )
     pipeline_parallel: int = Field(
         default=1,
         ge=1,
-        description="For --engine vllm: divide the layers among so many stages, each on --tensor-parallel GPUs.",
+        description=(
+            "For --engine vllm: number of stages among which to divide the layers, each on --tensor-parallel GPUs."
+        ),
         json_schema_extra={"metavar": "N", "group": "inference", "panel": "More on the model"},
     )
 
@@ -91,7 +93,7 @@ class EngineOptions(FrozenOptions):
     @model_validator(mode="after")
     def _divides(self) -> Self:
         if self.engine != VLLM and (wrong := next((name for name in DIVIDING if getattr(self, name) != 1), None)):
-            raise ValueError(f"{wrong} divides a model in vLLM; give engine=vllm too, or leave it out")
+            raise ValueError(f"{wrong} has no effect without engine=vllm; give engine=vllm too, or leave it out")
         return self
 
 
@@ -164,6 +166,6 @@ class TemplateChecks(FrozenOptions):
     )
     template_differs: Markers = Field(
         default="refuse",
-        description="What to do if plain chats get other token ids than with transformers' chat template.",
+        description="What to do if the token ids of plain chats differ from those of transformers' chat template.",
         json_schema_extra={"panel": "More on the model"},
     )

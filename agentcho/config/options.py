@@ -71,33 +71,38 @@ def check_model(model: str, given: Mapping[str, Any]) -> None:
         _check_vllm(model, given)
     if wrong and served(model):
         raise ValueError(
-            f"{wrong[0]} is of a model that is loaded here; leave it out, for {model} is one behind an API"
+            f"{wrong[0]} applies to models that are loaded here, and {model} is behind an API; leave it out"
         )
     if model == FAKE and (said := [name for name in WEIGHED if name in given]):
-        raise ValueError(f"{said[0]} needs a model with weights, and the fake one has none")
+        raise ValueError(f"{said[0]} needs a model with weights, and the fake model has none; leave it out")
     if wrong:
-        raise ValueError(f"{wrong[0]} is of a model behind an API: call it {API}NAME, not {model!r}, or leave it out")
+        raise ValueError(
+            f"{wrong[0]} applies to models behind an API, which are named {API}NAME, and not to "
+            f"{model!r}; change the model, or leave it out"
+        )
     if served(model) and not model.removeprefix(API).strip():
-        raise ValueError(f"{API} says no name: give {API}NAME, with the name that the server has for the model")
+        raise ValueError(
+            f"the name after {API} is missing; give {API}NAME, where NAME is what the server calls the model"
+        )
     if served(model) and "base_url" not in given:
         raise ValueError(
-            f"{model} is a model behind an API, and base_url does not say where; give the address of its server, such "
+            f"{model} is a model behind an API and needs base_url; give the address of its server, such "
             "as http://127.0.0.1:8000/v1"
         )
     if served(model) and "chat_template_kwargs" in given and given.get("server", "openai") not in TEMPLATING:
         kind = given.get("server", "openai")
         raise ValueError(
-            f"chat_template_kwargs: a server of kind {kind} has no field for it; say of which kind it is "
+            f"chat_template_kwargs: servers of kind {kind} do not support it; give the kind of server "
             f"(server: {', '.join(TEMPLATING)}), or leave it out"
         )
     if "key_env" in given and "key_file" in given:
-        raise ValueError("a key is in an environment variable or in a file; give key_env or key_file, not both")
+        raise ValueError("key_env and key_file contradict each other; give one of them")
 
 
 def _check_vllm(model: str, given: Mapping[str, Any]) -> None:
     """Raise ValueError for options that a model in vLLM does not take."""
     if model == FAKE:
-        raise ValueError("engine vllm needs a model with weights, and the fake one has none")
+        raise ValueError("engine vllm needs a model with weights, and the fake model has none; give another model")
     if (wrong := next((name for name in NOT_OF_VLLM if name in given), None)) is not None:
         raise ValueError(f"{wrong} cannot be used with engine vllm: {NOT_OF_VLLM[wrong]}; remove one of them")
     way = given.get("reuse", DEFAULT)
@@ -182,8 +187,8 @@ def model_name(name: str) -> str:
     """Return a name by which agents select a model. Raises ValueError for another one."""
     if name == DEFAULT_MODEL or not MODEL_NAME.fullmatch(name):
         raise ValueError(
-            f"{name[:80]!r} names no model: give a letter or digit, then at most 63 letters, digits, '.', '_' and '-', "
-            f"and not {DEFAULT_MODEL!r}, which is the run's own"
+            f"{name[:80]!r} cannot name a model: use a letter or digit, followed by at most 63 letters, "
+            f"digits, '.', '_' and '-'; {DEFAULT_MODEL!r} is reserved for the run's own model"
         )
     return name
 
@@ -206,9 +211,11 @@ def parsed_part(text: str, games: int) -> range:
     found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
     part, parts = (int(found[1]), int(found[2])) if found else (0, 0)
     if not 1 <= part <= parts:
-        raise ValueError(f"part {text!r} is no K/N with K from 1 to N, as 2/4")
+        raise ValueError(f"part {text!r} is not K/N with K from 1 to N, such as 2/4")
     if part > games:
-        raise ValueError(f"part {text} has no game, for there are {games}; give at most so many parts as games")
+        raise ValueError(
+            f"part {text} has no games, because the run has only {games}; divide it into at most {games} parts"
+        )
     return range(part - 1, games, parts)
 
 
@@ -239,12 +246,12 @@ class Limits(BaseModel):
 
 
 ENCODED = {
-    "deterministic": "nobody promises that it says the same words again",
-    "repair": "its encodings are its server's",
-    "in_place": "its encodings are its server's",
-    "reuse": "its encodings are its server's",
-    "speculate": "its server guesses, or does not",
-    "prefill_budget": "its server decides what goes beside what",
+    "deterministic": "nothing ensures that it repeats its words",
+    "repair": "its server manages its encodings",
+    "in_place": "its server manages its encodings",
+    "reuse": "its server manages its encodings",
+    "speculate": "its server decides whether to speculate",
+    "prefill_budget": "its server schedules prefills",
 }
 """Options of a run that a model behind an API cannot take, and why."""
 FREE = (*KEYS, *DIVIDING, "threads", "disk_tokens", "keep_cache", "prefill_budget")
@@ -275,13 +282,13 @@ class SourceOptions(FrozenOptions):
     )
     server: Server = Field(
         default="openai",
-        description="Kind of server, which determines the parameters that requests may use.",
+        description="Kind of server, which determines the parameters that requests may contain.",
         json_schema_extra={"group": "served", "panel": "Model"},
     )
     key_env: str | None = Field(
         default=None,
         description=(
-            "Environment variable that holds the API key.  [default: OPENAI_API_KEY for OpenAI's own, else none]"
+            "Environment variable that holds the API key.  [default: OPENAI_API_KEY for OpenAI's own API, else none]"
         ),
         json_schema_extra={"metavar": "NAME", "group": "served", "panel": "Model"},
     )
@@ -485,48 +492,58 @@ class RunConfig(TemplateChecks, PlayOptions, ComputeOptions, SourceOptions, Devi
         if self.own_model is not None and self.own != self.own_model.model_copy(
             update={name: getattr(self, name) for name in KEYS}
         ):
-            raise ValueError("own_model is another model than the options of the run say; leave these out")
+            raise ValueError("own_model differs from the model options of the run; leave those options out")
         for name, model in self.models.items():
             try:
                 check_model(model.model, _changed(model))
             except ValueError as error:
                 raise ValueError(f"models {name}: {error}") from None
         if self.deterministic and (remote := [name for name, model in self.models.items() if model.served]):
-            raise ValueError(f"deterministic says nothing of model {remote[0]}: {ENCODED['deterministic']}")
+            raise ValueError(
+                f"deterministic has no effect on model {remote[0]}, which is behind an API: "
+                f"{ENCODED['deterministic']}; leave one of them out"
+            )
         if served(self.model) and (wrong := next((name for name in ENCODED if name in _changed(self)), None)):
-            raise ValueError(f"{wrong} says nothing of {self.model}, a model behind an API: {ENCODED[wrong]}")
+            raise ValueError(
+                f"{wrong} has no effect on {self.model}, a model behind an API: {ENCODED[wrong]}; leave it out"
+            )
         way = parsed_way(self.reuse)
         if self.deterministic and self.shadow == "always":
             raise ValueError(
-                "shadow=always contradicts deterministic, which makes every audience encoding by one recipe; "
-                "use shadow=auto or never"
+                "shadow=always contradicts deterministic, which makes every audience encoding in the same "
+                "way; use shadow=auto or never"
             )
         if self.deterministic and self.speculate:
             raise ValueError(
-                "speculate contradicts deterministic, in which nothing is guessed, for how often guesses are "
-                "right depends on what others may not read; leave one of them out"
+                "speculate contradicts deterministic: how often guesses are right depends on messages that "
+                "others may not read; leave one of them out"
             )
         if self.deterministic and self.prefill_budget is not None:
-            raise ValueError("prefill_budget says nothing with deterministic, in which no prefill is divided")
+            raise ValueError(
+                "prefill_budget has no effect with deterministic, which never divides a prefill; leave one of them out"
+            )
         if self.part is not None:
             parsed_part(self.part, self.games)
         if self.repair is not None:
             parsed_repair(self.repair)
         if self.repair is not None and (self.mode == "baseline" or self.in_place or way.name != DEFAULT):
             raise ValueError(
-                f"repair goes with choreographed mode alone, and not with in_place, or reuse but {DEFAULT}"
+                f"repair needs choreographed mode with reuse={DEFAULT}; change mode, reuse or in_place, or "
+                "leave repair out"
             )
         if self.merge and self.adapter is None:
-            raise ValueError("merge says nothing without an adapter; give one, or leave merge out")
+            raise ValueError("merge has no effect without an adapter; give one, or leave merge out")
         if self.merge and self.weights is not None:
-            raise ValueError(f"an adapter cannot be merged into weights in {self.weights}; leave out merge, or weights")
+            raise ValueError(f"an adapter cannot be merged into {self.weights} weights; leave out merge or weights")
         if self.leak_budget is not None and self.words is None:
-            raise ValueError("leak_budget says nothing without words; give words=refuse or words=track with it")
+            raise ValueError("leak_budget has no effect without words; give words=refuse or words=track too")
         if (self.in_place or way.name != DEFAULT) and self.mode == "baseline":
             said = "in_place" if self.in_place else "reuse"
-            raise ValueError(f"{said} says nothing in baseline mode, which encodes every prompt at its own positions")
+            raise ValueError(
+                f"{said} has no effect in baseline mode, which encodes every prompt at its own positions; leave it out"
+            )
         if self.in_place and info.context != RECORDED:
-            told = f'RunConfig(in_place=True) is now RunConfig(reuse="{InPlace.name}"); the old name goes in 0.6'
+            told = f'RunConfig(in_place=True) is now RunConfig(reuse="{InPlace.name}"); the old name is removed in 0.6'
             warnings.warn(told, DeprecationWarning, stacklevel=3)
         return self
 
@@ -629,10 +646,10 @@ def checked(kind: type[Options], /, **options: Any) -> Options:
 def _unknown(kind: type[BaseModel], place: tuple[int | str, ...]) -> str:
     """Return what is wrong with a name that is no option, or no limit."""
     if place[0] == "limits":
-        return f"there is no such limit; there are {', '.join(Limits.model_fields)}"
+        return f"there is no such limit; the limits are {', '.join(Limits.model_fields)}"
     if len(place) > 1:
         return "there is no such option"
-    return f"there is no such option; there are {', '.join(kind.model_fields)}"
+    return f"there is no such option; the options are {', '.join(kind.model_fields)}"
 
 
 def again(

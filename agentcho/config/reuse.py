@@ -90,9 +90,9 @@ def by_position(reuse: ReusePolicy | Mode, others: Sequence[Any], names: Sequenc
     if anything follows a whole policy.
     """
     if not isinstance(reuse, ReusePolicy):
-        told = "give a ReusePolicy, or its fields by name: fields by position go in 0.6"
+        told = "give a ReusePolicy, or its fields by name; fields by position are removed in 0.6"
         warnings.warn(told, DeprecationWarning, stacklevel=3)
         return dict(zip(names, (reuse, *others), strict=False))
     if others:
-        raise ArgumentError("give what comes after a ReusePolicy by name")
+        raise ArgumentError("give the arguments after a ReusePolicy by name")
     return {}

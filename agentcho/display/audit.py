@@ -64,7 +64,7 @@ def _parts(report: AuditReport) -> Iterator[RenderableType]:
     yield from section("notes", list(_notes(report)))
     if report.words is not None:
         yield from section("words", [_words(report.words), Text(UNCHARGED, style="dim")])
-    yield from section("heard, and never whole", [_unfinished(report.unfinished)] if report.unfinished else [])
+    yield from section("messages heard only in part", [_unfinished(report.unfinished)] if report.unfinished else [])
     yield from section("measured", list(measured(report.measurement)))
     yield from section("controls", [_controls(report.controls)] if report.controls else [])
     yield from section("why", [Text(inline(reason)) for reason in report.reasons])
@@ -140,7 +140,7 @@ def _note(code: str, found: Sequence[Finding]) -> Iterator[Text]:
     owners = Counter(owner(finding.owner) for finding in found)
     of = listed([f"{inline(name)} {count:,}" for name, count in _by_name(owners)])
     told = f"{many(len(found), 'finding')}, {RULES[code].title}, of {of}"
-    yield Text(f"{code}  {told}; --html FILE and --json FILE have each")
+    yield Text(f"{code}  {told}; --html FILE and --json FILE list each")
 
 
 def _by_name(counts: Counter[str]) -> list[tuple[str, int]]:
@@ -150,7 +150,7 @@ def _by_name(counts: Counter[str]) -> list[tuple[str, int]]:
 def _words(ledger: WordsLedger) -> RenderableType:
     """A row an owner of secrets and reader: what typed releases can have told, and how often there was no bound."""
     if not ledger.rows:
-        return Text("nothing was told of what its hearers may not read")
+        return Text("no message was said to agents that may not read everything its author had read")
     grid = columns(4)
     for row in ledger_rows(ledger):
         counts = {"typed": row.typed, "free": row.free, "let pass": row.passed, "acts": row.acts}

@@ -54,7 +54,7 @@ def _action(action: Action, whole: int) -> Lines:
         places = [
             f"{place.file}:{place.line}" + (f" ({n})" if n < len(action.findings) else "") for place, n in action.places
         ]
-        placeless = f"; no line is known of {action.placeless:,}" if action.placeless else ""
+        placeless = f"; {action.placeless:,} without a known line" if action.placeless else ""
         lines.append(Text(f"at {inline(listed(places, 4))}{placeless}", style="dim", overflow="fold"))
     return Lines(*lines)
 
@@ -63,12 +63,15 @@ def findings(found: Sequence[Finding]) -> Iterator[RenderableType]:
     """All of them, by reader and then by owner; those that are not told are counted."""
     if len(found) > WHOLE:
         of = "reader" if len(found) > PAIRED else "reader and owner"
-        yield Text(f"{len(found):,} of them: of each {of} the worst; --html FILE and --json FILE have all", style="dim")
+        yield Text(
+            (f"{len(found):,} of them; the worst of each {of} is shown; --html FILE and --json FILE list all"),
+            style="dim",
+        )
     for reader in by_reader(found):
-        yield _head(reader, f"reader {reader.name}" if reader.name is not None else "no one reader")
+        yield _head(reader, f"reader {reader.name}" if reader.name is not None else "no single reader")
         told = reader.inner[:1] if len(found) > PAIRED else reader.inner
         for each in told:
-            what = "of no one owner" if each.name is None else f"what {owner(each.name)} keeps private"
+            what = "of no single owner" if each.name is None else f"what {owner(each.name)} keeps private"
             yield Padding(_head(each, what), (0, 0, 0, 2))
             yield Padding(_table(each.findings[: len(found) if len(found) <= WHOLE else 1]), (0, 0, 0, 4))
         if others := reader.inner[len(told) :]:

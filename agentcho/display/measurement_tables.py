@@ -59,7 +59,7 @@ def effects(found: Iterable[Effect]) -> list[TextTable]:
     ordered = sorted(pairs.items(), key=lambda item: (-_leak(item[1]), *map(natural, item[0])))
     sheets = [_pair(reader, owner, arms) for (reader, owner), arms in ordered[:PAIRS]]
     more = TextTable(
-        f"and {len(ordered) - PAIRS} more pairs, which leak no more: see --json or --html", ("",), (("",),)
+        f"and {len(ordered) - PAIRS} more pairs, none of which leaks more: see --json or --html", ("",), (("",),)
     )
     return [*sheets, *([more] if len(ordered) > PAIRS else [])]
 
@@ -88,7 +88,7 @@ def probes(found: Iterable[Probe]) -> TextTable:
         best[key] = max(best.get(key, probe), probe, key=lambda one: one.accuracy)
     rows = tuple(_probe(probe) for probe in sorted(best.values(), key=lambda one: -one.accuracy))
     columns = ("words of", "read from", "layer", "accuracy, 95 %", "chance", "shuffled", "bits")
-    return TextTable("what a linear reader finds, in its best layer", columns, rows, words=2)
+    return TextTable("what a linear probe finds, in its best layer", columns, rows, words=2)
 
 
 def _probe(probe: Probe) -> tuple[str, ...]:

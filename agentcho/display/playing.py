@@ -17,7 +17,7 @@ from agentcho.events import Event, Sink
 from agentcho.games.runs.request import RunRequest
 from agentcho.games.runs.runtime import RunResult
 
-KEPT = "what was said until then is recorded, and `agentcho run --resume last` goes on"
+KEPT = "everything said so far is recorded; continue with `agentcho run --resume last`"
 
 
 def play_shown(
@@ -31,7 +31,7 @@ def play_shown(
     shows how many games are over; `listen` gives the sink that the run gets for that of the screen. Where people play,
     nothing else is shown before the end. `RecordError`: whoever read standard output has closed it."""
     told, title, games = told or Progress(), heading(request.scenario.name, request.config), request.config.numbers
-    kept = "nothing was begun"
+    kept = "nothing was started"
     try:
         if request.people:
             showing = withheld(display, title, sys.stdout)
@@ -53,7 +53,7 @@ def play_shown(
 
 def unread(kept: str) -> RecordError:
     """Whoever read standard output has closed it; `kept` says what there is all the same."""
-    return RecordError(f"whoever read the output has gone; {kept}", code=1)
+    return RecordError(f"the reader of standard output has closed it; {kept}", code=1)
 
 
 def silence(stream: IO[str]) -> None:

@@ -93,8 +93,8 @@ class MessageView(NamedTuple):
     def end(self) -> str:
         """The note on a message that is not whole, or nothing."""
         if self.ended == UNDER_WAY:
-            return "heard so far: its end is not on record yet"
-        return f"{self.ended} here: nobody reads it" if self.ended else ""
+            return "incomplete: the rest is not recorded yet"
+        return f"{self.ended} here; nobody reads it" if self.ended else ""
 
 
 def plain(speech: MessageView) -> str:

@@ -100,7 +100,7 @@ def sampling_bits(options: Sampling) -> Charge:
         return Charge("choices", log2(len(set(options.choices))))
     if options.json_schema is not None:
         return Charge("schema", schema_bits(options.json_schema), schema=options.json_schema)
-    raise Uncountable("a text can be anything")
+    raise Uncountable("its text is not restricted")
 
 
 def canonical_json(text: str, schema: Mapping[str, Any]) -> str | None:
@@ -223,7 +223,7 @@ class DisclosureRule:
             return Charge("release", owed=owed)
         try:
             if saying.result:
-                raise Uncountable("a tool can say again what it was given")
+                raise Uncountable("a tool can repeat the words that it was given")
             charge = sampling_bits(saying.options)._replace(owed=owed)
         except Uncountable as error:
             if self._rule == "refuse":
@@ -271,9 +271,9 @@ class DisclosureRule:
             whose = owner if self._sees(saying, owner) else "others"
             raise refused(
                 saying.author,
-                f"it can tell {reader} {charge.bits:.4g} bits about secrets of {whose}, and of the "
-                f"{self._spent.budget:g} bits of leak_budget {max(0.0, left):.4g} are left for that. Offer fewer "
-                "choices, or raise leak_budget",
+                f"it can tell {reader} {charge.bits:.4g} bits about secrets of {whose}, but only "
+                f"{max(0.0, left):.4g} of the {self._spent.budget:g} bits of leak_budget are left. Offer "
+                "fewer choices, or raise leak_budget",
             )
 
     def _sees(self, saying: PlannedDisclosure, owner: str) -> bool:

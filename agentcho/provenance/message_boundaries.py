@@ -26,8 +26,8 @@ def check_markers(plain: Sequence[tuple[str, str]], markers: Markers, model: str
     between = ", ".join(f"{one} and {other}" for one, other in plain)
     raise UnsupportedModel(
         model or "this model",
-        f"nothing but what a text can spell stands in its chat template between messages of {between}: what one agent "
-        "says can pass for what another said, and enforce and deny presume that it cannot",
-        "Use a model whose template has special tokens there, or say --plain-markers accept "
-        "(plain_markers='accept'), of which audits will warn",
+        f"its chat template separates messages of {between} by plain text alone, so one agent's words "
+        "can pass for another's, and enforce and deny require that they cannot",
+        "Use a model whose template has special tokens there, or give --plain-markers accept "
+        "(plain_markers='accept'), which audits report as a warning",
     )

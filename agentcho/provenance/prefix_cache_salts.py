@@ -85,14 +85,15 @@ def _secret(key: object) -> bytes:
 def _audiences(messages: tuple[object, ...]) -> list[Audience]:
     """Return copies of the audiences of messages, made of plain strings."""
     if not messages:
-        raise RequestError("a request without messages has no cache salt; give its messages, the new one last")
+        raise RequestError("a request without messages has no cache salt; give its messages, with the new one last")
     given = [each for each in messages if isinstance(each, Message | Metadata)]
     if len(given) < len(messages):
         stranger = next(each for each in messages if not isinstance(each, Message | Metadata))
         raise RequestError(f"one of the messages of a request is {type_name(stranger)}; give a Message or its metadata")
     if len(games := {each.game for each in given if isinstance(each, Message)}) > 1:
         raise RequestError(
-            f"the messages of a request are of games {', '.join(map(str, sorted(games)))}; give those of one"
+            f"the messages of a request belong to several games ({', '.join(map(str, sorted(games)))}); "
+            "give messages of one game"
         )
     return [audience(each.audience) for each in given]
 

@@ -413,11 +413,11 @@ def _plain(view: object) -> View:
     for read in reads:
         if not isinstance(read, Read):
             raise RequestError(
-                f"one of the reads of a view is {type_name(read)}; give a Read, or make the view by View.of"
+                f"one of the reads of a view is {type_name(read)}; give a Read, or build the view with View.of"
             )
     plain = (Read(_exact(read.id), _placed(read.at), checked_bool(read.public, "public of a Read")) for read in reads)
     if view.reuse not in (None, "judge"):
-        raise RequestError(f'reuse of a view is {shown(view.reuse)}; give "judge", or nothing')
+        raise RequestError(f'reuse of a view is {shown(view.reuse)}; give "judge", or leave it out')
     return View(tuple(plain), _placed(view.new_at), None if view.reuse is None else "judge")
 
 
@@ -475,6 +475,6 @@ def _position(place: Place, end: int | None, ends: dict[str, int | None]) -> int
             counted = ends.get(id)
             if counted is None:
                 raise RequestError.offsets(
-                    f"a message is placed after {id!r}, which stands nowhere before it in the view"
+                    f"a message is placed after {id!r}, which does not come before it in the view"
                 )
             return counted + plus

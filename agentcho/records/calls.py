@@ -78,7 +78,7 @@ def begun_lines(path: Path) -> Iterator[CallLine]:
         try:
             call = read(LINE, line)
         except ValueError as error:
-            raise RecordBroken(f"{path}:{number}", f"not the line of a call ({error})") from None
+            raise RecordBroken(f"{path}:{number}", f"not a valid line of a call ({error})") from None
         if call.tool is not None:
             yield call
 

@@ -39,7 +39,7 @@ def died(path: Path, entries: Sequence[TranscriptEntry], seals: AllSeals) -> lis
                 pieces.setdefault(key, []).append(read(PIECE, line))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise RecordBroken(
-                f"{path}:{number}", f"not a piece of a message ({type(error).__name__}: {error})"
+                f"{path}:{number}", f"not a valid piece of a message ({type(error).__name__}: {error})"
             ) from None
     return _without_doubles([_so_far(entry, pieces.get(key, [])) for key, entry in begun.items()], entries)
 

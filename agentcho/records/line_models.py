@@ -58,7 +58,7 @@ class EncodingPart(Line):
     @model_validator(mode="after")
     def _accounts(self) -> EncodingPart:
         if (self.cone is None) == (self.seal is None):
-            raise ValueError("an encoding has its cone or what stands for that")
+            raise ValueError("an encoding needs exactly one of cone and seal")
         return self
 
 
@@ -95,7 +95,7 @@ class UsagePart(Line):
 
 def _after(place: Any) -> After:
     if not isinstance(place, list) or [type(part) for part in place] != [str, int]:
-        raise ValueError("a place after a message is its id and a number")
+        raise ValueError("a place after a message needs the id of that message and a number")
     return After(*place)
 
 
@@ -177,9 +177,9 @@ class MessageLine(EncodingsLine):
     def _fits(self) -> MessageLine:
         parents, readers = len(self.parents), [*([self.author] if self.audience == "everyone" else self.audience)]
         if self.kind == "decode" and (self.author is None or self.author not in readers):
-            raise ValueError("who speaks is an agent, and among those who may read it")
+            raise ValueError("the author must be an agent that may read the message")
         if len(self.act.places) not in (0, parents + 1) or len(self.offsets or self.parents) != parents:
-            raise ValueError("places are one a parent, and its own")
+            raise ValueError("places need one entry per parent and one for the message itself")
         return self
 
 

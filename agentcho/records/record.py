@@ -387,7 +387,7 @@ class SavedRun:
             try:
                 over = read(OVER, {name: line[name] for name in GameOver._fields if name in line})
             except ValueError as error:
-                raise RecordBroken(f"{file}:{number}", f"not the line of a game ({error})") from None
+                raise RecordBroken(f"{file}:{number}", f"not a valid line of a game ({error})") from None
             found[over.game] = over
         return found
 
@@ -399,7 +399,7 @@ class SavedRun:
             try:
                 said = read(TYPING, line)
             except ValueError as error:
-                raise RecordBroken(f"{file}:{number}", f"not the line of what a person said ({error})") from None
+                raise RecordBroken(f"{file}:{number}", f"not a valid line of what a person typed ({error})") from None
             found.setdefault(said.game, {})[said.id] = said.text
         return found
 
@@ -440,9 +440,9 @@ def _check_format(file: Path) -> None:
         by = told.get("versions")
         wrote = by.get("agentcho") if isinstance(by, dict) else None
         raise RecordError(
-            f"{file.parent} was written by agentcho {shown(wrote) if wrote else 'of a newer version'}, in the format "
-            f"{number[0]}; this is agentcho {versions()['agentcho']}, which reads formats up to agentcho-run/{FORMAT}: "
-            "install that version or a later one"
+            f"{file.parent} was written by agentcho {shown(wrote) if wrote else 'of a newer version'}, in "
+            f"the format {number[0]}; this is agentcho {versions()['agentcho']}, which reads formats up "
+            f"to agentcho-run/{FORMAT}; install the version that wrote the run, or a later one"
         )
 
 

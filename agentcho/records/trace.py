@@ -72,13 +72,14 @@ class TraceMessage(BaseModel):
     @model_validator(mode="after")
     def _fits(self) -> TraceMessage:
         faults = {
-            "a decode needs a header, which may be empty": self.kind == "decode" and self.header is None,
-            "a prefill has no header": self.kind == "prefill" and bool(self.header),
-            "a decode has the role assistant": self.kind == "decode" and self.role != "assistant",
+            "a decode needs a header (it may be empty)": self.kind == "decode" and self.header is None,
+            "a prefill must not have a header": self.kind == "prefill" and bool(self.header),
+            "a decode must have the role assistant": self.kind == "decode" and self.role != "assistant",
             "a decode needs an author who is in its audience": self.kind == "decode" and not self._own(),
-            "offsets must be one a parent": self.offsets is not None and len(self.offsets) != len(self.parents),
-            "tokens need the digest of their tokenizer": self.tokens is not None and self.tokenizer is None,
-            "content is a part of tokens": self.content is not None
+            "offsets need one entry per parent": self.offsets is not None and len(self.offsets) != len(self.parents),
+            "tokens need the digest of their tokenizer in `tokenizer`": self.tokens is not None
+            and self.tokenizer is None,
+            "content must be part of tokens": self.content is not None
             and not 0 <= self.content[0] <= self.content[1] <= len(self.tokens or ()),
         }
         for fault, found in faults.items():
@@ -106,7 +107,7 @@ class Workflow(BaseModel):
     def _fits_together(self) -> Workflow:
         cast, seen = set(self.agents), set[str]()
         if len(cast) < len(self.agents):
-            raise ValueError("agents names one agent twice")
+            raise ValueError("agents lists one agent twice")
         for message in self.messages:
             _check_place(message, cast, seen)
             seen.add(message.id)
@@ -132,9 +133,9 @@ def _check_place(message: TraceMessage, cast: set[str], seen: set[str]) -> None:
     if message.id in seen:
         raise ValueError(f"message {message.id}: this id was used before")
     if late := [parent for parent in message.parents if parent not in seen]:
-        raise ValueError(f"message {message.id}: parents must stand earlier: {', '.join(late)}")
+        raise ValueError(f"message {message.id}: parents must come earlier in the trace: {', '.join(late)}")
     if unknown := sorted({*named, *([message.author] if message.author else [])} - cast):
-        raise ValueError(f"message {message.id}: not among the agents: {', '.join(unknown)}")
+        raise ValueError(f"message {message.id}: names that are not listed in agents: {', '.join(unknown)}")
 
 
 def workflow(given: Mapping[str, Any] | Workflow, where: str = "trace") -> Workflow:

@@ -357,7 +357,7 @@ def read_transcript(path: Path, seals: AllSeals | None = None) -> list[Transcrip
             else:
                 carry(entries, EncodingsEntry.from_json(line, known))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            what = f"not a message line ({type(error).__name__}: {error})"
+            what = f"not a valid line of a message ({type(error).__name__}: {error})"
             raise RecordBroken(f"{path}:{number}", what) from None
     return entries
 

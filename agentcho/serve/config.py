@@ -158,22 +158,29 @@ class ServeConfig(TemplateChecks, ListenOptions, ComputeOptions, DeviceOptions, 
     def _fits(self) -> ServeConfig:
         self._fits_engine()
         if self.deterministic and self.prefill_budget is not None:
-            raise ValueError("prefill_budget says nothing with deterministic, in which no prefill is divided")
+            raise ValueError(
+                "prefill_budget has no effect with deterministic, which never divides a prefill; leave one of them out"
+            )
         if self.deterministic and self.logprobs == "raw":
-            raise ValueError("logprobs=raw contradicts deterministic, in which they are exact; leave one of both out")
+            raise ValueError(
+                "logprobs=raw contradicts deterministic, in which log-probabilities are exact; leave one of them out"
+            )
         if self.keep_days is not None and self.folder is None:
-            raise ValueError("keep_days says nothing with record=none; give a folder, or leave keep_days out")
+            raise ValueError(
+                "keep_days has no effect with record=none; give a folder as record, or leave keep_days out"
+            )
         wrong = ["an adapter"] if self.adapters else []
         wrong += [name for name in WEIGHED if getattr(self, name, None) is not None]
         if self.model == FAKE and wrong:
-            raise ValueError(f"{wrong[0]} needs a model with weights, and the fake one has none")
+            raise ValueError(f"{wrong[0]} needs a model with weights, and the fake model has none; leave it out")
         if read(self.served_name) != RequestTarget(self.served_name):
             raise ValueError(
-                f"the model's name {self.served_name!r} says where a request goes (@MODE, #SOCIETY); give another name"
+                f"the model's name {self.served_name!r} contains a mode or a society (@MODE, #SOCIETY), which "
+                "requests append to it; give another name"
             )
         if wrong := [name for name in self.adapters if not name or set(name) & set("@#/+ ")]:
             raise ValueError(
-                f"adapter {wrong[0]!r}: a name has none of @ # / + and no space, for it is part of a model's id"
+                f"adapter {wrong[0]!r}: the name becomes part of a model's id; give one without @ # / + and spaces"
             )
         return self
 

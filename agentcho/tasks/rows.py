@@ -65,12 +65,14 @@ def _json(path: Path, line: int | None, text: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         at = line if line is not None else getattr(error, "lineno", None)
-        raise TaskError(str(path), at, f"is no JSON: {getattr(error, 'msg', error)}") from None
+        raise TaskError(str(path), at, f"is not JSON: {getattr(error, 'msg', error)}") from None
 
 
 def _fields(path: Path, line: int, found: Any) -> Fields:
     if not isinstance(found, dict):
-        raise TaskError(str(path), line, f"is {type(found).__name__}, and no object with fields")
+        raise TaskError(
+            str(path), line, f"is {type(found).__name__}, not a JSON object; give an object with the task's fields"
+        )
     return found
 
 
@@ -97,5 +99,5 @@ def of_dataset(source: HubDataset) -> list[Row]:
         raise TaskError(source.id, None, f"cannot be loaded ({type(error).__name__}: {why})") from None
     rows = [Row(number, dict(fields)) for number, fields in enumerate(loaded, 1)]
     if not rows:
-        raise TaskError(source.id, None, f"has no rows in its split {source.split!r}")
+        raise TaskError(source.id, None, f"has no rows in its split {source.split!r}; give another split")
     return rows

@@ -98,12 +98,19 @@ def task_set(spec: str, kind: type[Task], seed: int = 0) -> TaskSet:
     if Path(spec).suffix in {".json", ".jsonl"}:
         return _listed(spec=spec, kind=kind, read=own(kind), rows=of_file(Path(spec)), source=spec)
     known = (*generators(), *formats())
-    raise TaskError(spec, None, f"is no .jsonl or .json file, and none of {', '.join(known)}{asking(name, known)}")
+    raise TaskError(spec, None, f"is neither a .jsonl or .json file nor one of {', '.join(known)}{asking(name, known)}")
 
 
 def _check_kind(spec: str, found: type[Task], wanted: type[Task]) -> None:
     if found is not wanted:
-        raise TaskError(spec, None, f"its tasks are of the kind {found.__name__}, and {wanted.__name__} is wanted")
+        raise TaskError(
+            spec,
+            None,
+            (
+                f"has tasks of the kind {found.__name__}, but the scenario needs {wanted.__name__}; give "
+                "another task set"
+            ),
+        )
 
 
 def _rows(name: str, rest: str, published: Format) -> tuple[list[Row], str]:
@@ -113,7 +120,7 @@ def _rows(name: str, rest: str, published: Format) -> tuple[list[Row], str]:
     id, _, split = rest.partition("@")
     home = published.hosted
     if not id and home is None:
-        raise TaskError(name, None, f"is on no hub that is known; give its file, as {name}:FILE.jsonl")
+        raise TaskError(name, None, f"has no known location on a hub; give its file, as {name}:FILE.jsonl")
     known = home is not None and id in ("", home.id)
     hosted = home if home is not None and known else HubDataset(id, None, home.split if home else "train")
     hosted = hosted._replace(split=split or hosted.split)
@@ -127,7 +134,11 @@ def _listed(spec: str, kind: type[Task], read: Read, rows: list[Row], source: st
     for row in rows:
         task = _read(source, read, row)
         if tasks.setdefault(task.id, task) != task:
-            raise TaskError(source, row.place, f"has the id {task.id!r}, as another task has in {places[task.id]}")
+            raise TaskError(
+                source,
+                row.place,
+                f"repeats the id {task.id!r} of entry {places[task.id]}; give each task an id of its own",
+            )
         places.setdefault(task.id, row.place)
     listed = tuple(tasks.values())
     lines = "\n".join(task.model_dump_json() for task in listed)
@@ -153,10 +164,10 @@ def _options(spec: str, generator: Generator, given: str) -> dict[str, int]:
     key, _, value = given.partition("=")
     if key != generator.option or not value.isdecimal():
         wanted = f"{generator.option}=NUMBER" if generator.option else "none"
-        raise TaskError(spec, None, f"{given!r} is no option of it; its options: {wanted}")
+        raise TaskError(spec, None, f"{given!r} is not one of its options: {wanted}")
     low, high = generator.bounds
     if not low <= int(value) <= high:
-        raise TaskError(spec, None, f"{key} is a number from {low} to {high}")
+        raise TaskError(spec, None, f"{key} must be a number from {low} to {high}")
     return {key: int(value)}
 
 

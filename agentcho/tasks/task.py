@@ -45,7 +45,9 @@ class Problem(BaseModel):
         for answer in self.answers:
             if not self._plain(answer):
                 wanted = "a number" if self.check == "number" else "a word"
-                raise ValueError(f"the answer {answer!r} has not {wanted} in it, as its check needs ({self.check})")
+                raise ValueError(
+                    f"the answer {answer!r} does not contain {wanted}, which its check needs ({self.check})"
+                )
         return self
 
     def right(self, said: str) -> bool:
@@ -123,9 +125,9 @@ class Concepts(BaseModel):
     def _different(cls, words: tuple[str, ...]) -> tuple[str, ...]:
         plain = [_words(word) for word in words]
         if again := [word for place, word in enumerate(words) if plain[place] in plain[:place]]:
-            raise ValueError(f"{again[0]!r} is there twice")
+            raise ValueError(f"{again[0]!r} is listed twice")
         if empty := [word for word, said in zip(words, plain, strict=True) if not said.strip()]:
-            raise ValueError(f"{empty[0]!r} is no word")
+            raise ValueError(f"{empty[0]!r} is not a word")
         return words
 
     def covered(self, text: str) -> frozenset[str]:

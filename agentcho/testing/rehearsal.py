@@ -94,7 +94,7 @@ class Lines:
         begun, line = self._last.get(agent, (None, ""))
         if seed != begun:
             if not lines:
-                raise RequestError(f"{call.name} has no line left; give its script a line for every decode", "sampling")
+                raise RequestError(f"{call.name} has no lines left; give its script one line per decode", "sampling")
             line = lines.popleft()
             self._last[agent] = seed, line
         return CALLS.head if CALL.match(line) and not call.is_whole else line

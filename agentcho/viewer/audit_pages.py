@@ -36,7 +36,7 @@ def of_file(file: Path, chosen: PageSelection) -> PageContent:
     """The games of a file of traces, or of a report. `RecordBroken`: it is neither, with what to give instead.
     `ConfigError`: it has no such game."""
     if file.name in (INFO, *LINES) and (file.parent / INFO).is_file():
-        raise RecordBroken(file, "is a part of a record", _instead(file))
+        raise RecordBroken(file, "is one file of a record", _instead(file))
     return of_traces(file, chosen) if file.suffix == ".jsonl" else of_report(file, chosen)
 
 
@@ -61,7 +61,7 @@ def of_traces(file: Path, chosen: PageSelection) -> PageContent:
         if chosen.game in (None, game):
             found.append(ShownGame(head, data))
     if not any(one.head["messages"] for one in found):
-        raise ConfigError(f"{file} has no such game, or nothing that this agent may read")
+        raise ConfigError(f"{file} has no such game, or none of its messages may be read by this agent")
     facts = [] if chosen.eyes is not None else [["planned as", "--leakage audit"]]
     head = {"title": file.stem, "run": "traces", "status": "", "started": "", "facts": facts, "eyes": chosen.eyes}
     return PageContent({"format": FORMAT} | head, tuple(found))
@@ -72,9 +72,12 @@ def of_report(file: Path, chosen: PageSelection) -> PageContent:
     try:
         report = AuditReport.model_validate_json(file.read_bytes())
     except ValueError:
-        raise RecordBroken(file, "is nothing that a page can show", _instead(file)) from None
+        raise RecordBroken(file, "cannot be shown as a page", _instead(file)) from None
     if chosen.eyes is not None or chosen.game not in (None, report.drawn_game):
-        raise ConfigError(f"{file} has one game, and all of it that a report has: give the run itself, with --eyes")
+        raise ConfigError(
+            f"{file} is a report, which shows one game as a whole; give the run itself to choose a game "
+            "or an agent (--eyes)"
+        )
     subject = report.subject
     facts = [["mode", subject.mode], ["leakage", subject.leakage], ["conclusion", headline(report).brief]]
     head: Json = {"format": FORMAT, "title": subject.scenario, "run": "audit", "status": "", "started": ""}

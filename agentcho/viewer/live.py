@@ -131,7 +131,7 @@ class LocalHostOnly:
         """One request."""
         hosts = [value for name, value in scope.get("headers", ()) if name == b"host"]
         if scope["type"] == "http" and (len(hosts) != 1 or hosts[0].lower() not in self._hosts):
-            await Response("another host was asked for", HTTPStatus.MISDIRECTED_REQUEST)(scope, receive, send)
+            await Response("the request names another host", HTTPStatus.MISDIRECTED_REQUEST)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 

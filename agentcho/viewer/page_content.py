@@ -108,7 +108,7 @@ def page_content(
         heads = [head | {"run": number} for number, head in enumerate(heads)]
     found = [talk for run, head in zip(runs, heads, strict=True) for talk in _talks(run, chosen, head)]
     if not found and chosen.game is not None:
-        raise ConfigError(f"no game {chosen.game} in {', '.join(run.info.id for run in runs)}")
+        raise ConfigError(f"there is no game {chosen.game} in {', '.join(run.info.id for run in runs)}")
     return PageContent(page_head(runs, figures, chosen.eyes), tuple(found))
 
 

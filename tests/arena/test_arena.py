@@ -163,7 +163,7 @@ class Written(Cards):
 
 
 def test_rewards_that_are_no_numbers_are_an_error_and_none_are_no_score() -> None:
-    with pytest.raises(ScenarioError, match=r"textarena:here gave rewards that are no numbers by player \(str\)"):
+    with pytest.raises(ScenarioError, match=r"textarena:here gave rewards that are not numbers by player \(str\)"):
         played(arena(Strings), replies=WORDS)
     assert played(arena(Nothing), replies=WORDS).over.score == {}
     assert played(arena(Written), replies=WORDS).over.score["player-0"] == 0.5
@@ -178,10 +178,13 @@ def test_a_step_that_does_not_come_back_ends_the_game_with_an_error() -> None:
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"players": 4}, "not for 4 players: ValueError: from 2 to 3 players. It is for 2, 3: --set players=2"),
-        ({"agents": "a,b,c,d"}, "not for 4 players"),
-        ({"agents": "a,b", "players": 3}, "2 agents for 3 players; name one for all, or one for each"),
-        ({"agents": "a,,b"}, "agents is 'a,,b'; give names with commas between them"),
+        (
+            {"players": 4},
+            "does not allow 4 players: ValueError: from 2 to 3 players. It allows 2, 3; give --set players=2",
+        ),
+        ({"agents": "a,b,c,d"}, "does not allow 4 players"),
+        ({"agents": "a,b", "players": 3}, "2 agents for 3 players; give one agent for all players, or one per player"),
+        ({"agents": "a,,b"}, "agents is 'a,,b'; give names separated by commas"),
         ({"rounds": 2}, "rounds: Extra inputs are not permitted. Its options: agents"),
     ],
 )
@@ -207,7 +210,7 @@ class Mute(Agent):
 
 
 def test_a_move_is_said_and_to_nobody() -> None:
-    with pytest.raises(ScenarioError, match=r"player-0 \(Loud\) said its move to everyone; let it say it to nobody"):
+    with pytest.raises(ScenarioError, match=r"player-0 \(Loud\) said its move to everyone; say it to nobody"):
         played(arena(Cards), Loud)
     with pytest.raises(ScenarioError, match=r"player-0 \(Mute\) said nothing in its turn"):
         played(arena(Cards), Mute)

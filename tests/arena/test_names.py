@@ -51,7 +51,7 @@ def test_a_name_that_is_not_there_tells_those_that_are_like_it_and_can_be_played
         environment_id("textarena:kuhn-poker", KNOWN)
     with pytest.raises(
         ScenarioNotFound,
-        match=r"there are, for example: textarena:KuhnPoker, textarena:Nim; agentcho ls textarena lists all$",
+        match=r"there are, for example: textarena:KuhnPoker, textarena:Nim; `agentcho ls textarena` lists all$",
     ):
         environment_id("textarena:zzz", KNOWN)
 

@@ -73,8 +73,8 @@ def test_agents_are_chosen_on_the_command_line_and_told_where_there_is_none(agen
     assert saved.info.options["agents"] == "quick,player"
     assert any("quick.py" in name for name in saved.info.sources)
     for wrong, what in {
-        "nobody": "no 'nobody' here; known: ",
-        "a,b,c,d": "textarena:here is not for 4 players",
+        "nobody": "no scenario or agent named 'nobody'; known: ",
+        "a,b,c,d": "textarena:here does not allow 4 players",
     }.items():
         code, _, err = agentcho("run", "textarena:here", "--model", "fake", "--agents", wrong)
         assert code == 2

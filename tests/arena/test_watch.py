@@ -41,7 +41,7 @@ def test_what_does_not_come_back_is_an_error_and_its_thread_is_asked_to_end(
             ended.set()
         return 0
 
-    with pytest.raises(ScenarioError, match=r"it did not come back within 0.06 s and is given up.*--set seconds=N"):
+    with pytest.raises(ScenarioError, match=r"it did not come back within 0.06 s and was abandoned.*--set seconds=N"):
         run(hang, AT_ONCE + 0.01)
     assert ended.wait(5)
 

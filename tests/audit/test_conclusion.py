@@ -140,8 +140,8 @@ def test_a_suppression_without_names_matches_a_finding_without_names(tmp_path: P
         (ENTRY | BOB | {"reason": " "}, "suppression 2: reason"),
         ({k: v for k, v in (ENTRY | BOB).items() if k != "expires"}, "expires Field required"),
         (ENTRY | BOB | {"expires": "soon"}, "expires"),
-        (ENTRY, "names no finding"),
-        (ENTRY | BOB | {"fingerprint": "0" * 32}, "leave rule"),
+        (ENTRY, "neither a fingerprint nor a rule"),
+        (ENTRY | BOB | {"fingerprint": "0" * 32}, "leave out rule"),
         (ENTRY | {"fingerprint": "xyz"}, "fingerprint"),
         (ENTRY | BOB | {"rule": "AC099"}, "rule"),
         (ENTRY | BOB | {"until": "x"}, "until"),
@@ -155,7 +155,7 @@ def test_a_suppression_that_says_too_little_is_refused_by_its_number(
 
 
 def test_a_file_that_is_no_list_of_suppressions_is_refused(tmp_path: Path) -> None:
-    for text, what in (("[[supress]]\n", "holds supress"), ("suppress = 1\n", "no list"), ("= 1", "cannot be read")):
+    for text, what in (("[[supress]]\n", "holds supress"), ("suppress = 1\n", "not a list"), ("= 1", "cannot be read")):
         file = tmp_path / "bad.toml"
         file.write_text(text)
         with pytest.raises(ConfigError, match=rf"bad\.toml.*{what}"):

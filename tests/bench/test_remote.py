@@ -119,9 +119,9 @@ def test_a_key_goes_to_the_server_and_into_no_error(own: Own, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("url", "told"),
     [
-        ("localhost:8000", "is no URL of a server; give one as http://127.0.0.1:8000/v1"),
+        ("localhost:8000", "is not the URL of a server; give one such as http://127.0.0.1:8000/v1"),
         ("http://127.0.0.1:8000/v1?key=1", "has a user, a password, a query or a fragment"),
-        ("https://models.example/v1", "models.example needs a key; say which environment variable has it"),
+        ("https://models.example/v1", "models.example needs a key; give the environment variable"),
     ],
 )
 def test_what_is_no_server_is_refused(

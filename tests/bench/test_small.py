@@ -278,7 +278,7 @@ def test_what_there_is_not_is_refused(engine: Engine, monkeypatch: pytest.Monkey
         ("--json", "nowhere/r.json", "there is no folder"),
         ("--json", ".", "it is a folder"),
         ("--plot", "nowhere/r.png", "there is no folder"),
-        ("--plot", "r.poem", "cannot be drawn: end it in one of"),
+        ("--plot", "r.poem", "has no known picture format; use one of the endings"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_loaded(

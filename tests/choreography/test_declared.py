@@ -62,7 +62,7 @@ def test_an_agent_that_does_not_say_what_it_does_is_refused_before_a_model_is_lo
     lockstep: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agentcho.games.runs.runtime.load_engine", lambda *_, **__: pytest.fail("it was loaded"))
-    with pytest.raises(ScenarioError, match="agent 'bob' cannot play on its own: Agent defines no run"):
+    with pytest.raises(ScenarioError, match="agent 'bob' cannot play on its own: Agent defines no `run`"):
         agentcho.run(Waiter("ann"), agentcho.Agent("bob"), display="none", lockstep=lockstep)
 
 
@@ -91,7 +91,7 @@ def test_a_scenario_without_a_play_is_refused() -> None:
     class Empty(agentcho.Scenario):
         pass
 
-    with pytest.raises(ScenarioError, match=r"Empty cannot be played: it defines no play\. Define `async def play"):
+    with pytest.raises(ScenarioError, match=r"Empty cannot be played: it defines no `play`\. Define `async def play"):
         Empty()
 
 
@@ -99,7 +99,7 @@ def test_a_scenario_without_a_play_is_refused() -> None:
     ("named", "told"),
     [
         ("bo", "no agent named 'bo'; did you mean 'bob'? the cast is: ann, bob"),
-        ("Hello there", "no agent named 'Hello there': an audience is 'everyone' or names of agents; words"),
+        ("Hello there", "no agent named 'Hello there': an audience is 'everyone' or names of agents; pass words"),
         ("zzz", "no agent named 'zzz'; the cast is: ann, bob"),
         (["an", "bo"], "no agent named 'an', 'bo'; the cast is: ann, bob"),
     ],

@@ -343,7 +343,7 @@ class Changes(FakeEndpoint):
 
 def test_what_was_shown_is_what_is_said() -> None:
     async def script(game: Game) -> Any:
-        with pytest.raises(AnswerInvalid, match="other words than it had shown"):
+        with pytest.raises(AnswerInvalid, match="differs from the text that it streamed"):
             await game.cast(Talker, "ann").say()
 
     rehearse(script, endpoint=Changes())
@@ -437,9 +437,9 @@ def test_games_are_let_in_side_by_side(tmp_path: Path) -> None:
 def test_its_engine_encodes_nothing() -> None:
     engine = TextEngine(FakeEndpoint(context=100))
     assert (engine.context, engine.idle, engine.frame("user", None, "Hi.").tokens) == (100, True, ())
-    with pytest.raises(RequestError, match="encodes nothing here"):
+    with pytest.raises(RequestError, match="cannot encode messages here"):
         engine.submit([])
-    with pytest.raises(RequestError, match="takes texts alone"):
+    with pytest.raises(RequestError, match="takes only text"):
         engine.framing.content.check([1])
     assert engine.framing.content.decode(engine.framing.content.encode("Grüße")) == "Grüße"
 
@@ -447,15 +447,18 @@ def test_its_engine_encodes_nothing() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"model": "openai:m"}, "base_url does not say where"),
-        ({"model": "openai:", "base_url": "http://h/v1"}, "says no name"),
-        ({"base_url": "http://h/v1"}, "base_url is of a model behind an API"),
-        ({"server": "vllm"}, "server is of a model behind an API"),
-        ({"key_env": "KEY"}, "key_env is of a model behind an API"),
-        ({"model": "openai:m", "base_url": "http://h/v1", "device": "cpu"}, "device is of a model that is loaded here"),
-        ({"model": "openai:m", "base_url": "http://h/v1", "deterministic": True}, "nobody promises"),
-        ({"model": "openai:m", "base_url": "http://h/v1", "repair": "full"}, "repair says nothing"),
-        ({"model": "openai:m", "base_url": "http://h/v1", "key_env": "A", "key_file": "b"}, "not both"),
+        ({"model": "openai:m"}, "is a model behind an API and needs base_url"),
+        ({"model": "openai:", "base_url": "http://h/v1"}, "the name after openai: is missing"),
+        ({"base_url": "http://h/v1"}, "base_url applies to models behind an API"),
+        ({"server": "vllm"}, "server applies to models behind an API"),
+        ({"key_env": "KEY"}, "key_env applies to models behind an API"),
+        (
+            {"model": "openai:m", "base_url": "http://h/v1", "device": "cpu"},
+            "device applies to models that are loaded here",
+        ),
+        ({"model": "openai:m", "base_url": "http://h/v1", "deterministic": True}, "nothing ensures"),
+        ({"model": "openai:m", "base_url": "http://h/v1", "repair": "full"}, "repair has no effect"),
+        ({"model": "openai:m", "base_url": "http://h/v1", "key_env": "A", "key_file": "b"}, "contradict each other"),
     ],
 )
 def test_options_that_contradict_each_other_are_told_apart(options: dict[str, Any], told: str) -> None:

@@ -50,7 +50,7 @@ class Twin(Eve):
 
 
 def rename(eve: Agent) -> None:
-    with pytest.raises(ScenarioError, match="eve cannot be called 'alice'"):
+    with pytest.raises(ScenarioError, match="cannot rename eve to 'alice'"):
         eve.name = "alice"
 
 
@@ -108,9 +108,9 @@ def test_a_copy_has_no_seat(again: Callable[[Agent], Agent]) -> None:
         assert (other.name, other.brief, getattr(other, "mood", None)) == ("eve", None, "good")
         other._game = eve._game
         for act in (other.say, lambda: other.tell("x"), lambda: other.release(_message("eve.0"))):
-            with pytest.raises(ScenarioError, match="eve has no seat in this game"):
+            with pytest.raises(ScenarioError, match="eve is not in this game"):
                 await act()
-        with pytest.raises(AudienceError, match="named 'eve' has joined"):
+        with pytest.raises(AudienceError, match="named 'eve' has already joined"):
             game.cast(other)
         other.name = "bob"
         assert (await game.cast(other).say()).author == "bob"
@@ -125,12 +125,12 @@ def _message(id: str) -> Message:
 def test_an_agent_sits_once() -> None:
     async def script(game: Game) -> Agent:
         eve = game.cast(Eve, "eve")
-        with pytest.raises(AudienceError, match="sits in a game already, as 'eve'"):
+        with pytest.raises(AudienceError, match="is already in a game, as 'eve'"):
             game.cast(eve, "bob")
         return eve
 
     async def another(game: Game) -> None:
-        with pytest.raises(AudienceError, match="sits in a game already, as 'eve'"):
+        with pytest.raises(AudienceError, match="is already in a game, as 'eve'"):
             game.cast(sitting[0])
         sitting[0]._game = game
         with pytest.raises(ScenarioError):
@@ -226,7 +226,7 @@ def test_attributes_are_for_an_agent_that_is_made_here() -> None:
 
     async def script(game: Game) -> None:
         ready = Eve("eve", mood="good")
-        with pytest.raises(RequestError, match="mood, system for an agent that is made already; set that on it"):
+        with pytest.raises(RequestError, match="mood, system cannot be given for an existing agent; set it on"):
             game.cast(ready, mood="bad", system="You are Eve.")
         assert (mood(ready), ready.system, dict(game.agents)) == ("good", None, {})
         assert game.cast(ready) is ready

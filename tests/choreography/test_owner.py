@@ -265,7 +265,7 @@ def test_ids_of_another_engine_are_refused() -> None:
     mine.cancel([foreign])
     mine.step()
     for ask in (mine.message, mine.receipt, lambda id: mine.release([id]), lambda id: mine.submit([Prefill("", [id])])):
-        with pytest.raises(UnknownEncoding, match="is another engine's"):
+        with pytest.raises(UnknownEncoding, match="belongs to another engine"):
             ask(foreign)
     assert mine.message(id).text == "mine"
 
@@ -275,7 +275,7 @@ def test_a_number_that_only_looks_like_an_id_is_unknown() -> None:
     engine.submit([Prefill("mine")])
     engine.step()
     for ask in (engine.message, lambda id: engine.release([id]), lambda id: engine.submit([Prefill("", [id])])):
-        with pytest.raises(UnknownEncoding, match="is another engine's"):
+        with pytest.raises(UnknownEncoding, match="belongs to another engine"):
             ask(GivenId(1))
 
 

@@ -41,8 +41,8 @@ def test_after_a_run_an_engine_has_its_own_again() -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"deterministic": True}, "prefill_budget says nothing with deterministic"),
-        ({"model": "openai:m", "base_url": "http://127.0.0.1:9"}, "prefill_budget says nothing of openai:m"),
+        ({"deterministic": True}, "prefill_budget has no effect with deterministic"),
+        ({"model": "openai:m", "base_url": "http://127.0.0.1:9"}, "prefill_budget has no effect on openai:m"),
         ({"prefill_budget": 0}, "greater than or equal to 1"),
     ],
 )

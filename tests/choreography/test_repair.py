@@ -168,14 +168,17 @@ def test_in_full_it_is_the_baseline_and_some_is_between(engine: Engine) -> None:
         ({"repair": "some"}, "'some' is none of first-k:TOKENS"),
         ({"repair": "first-k:-1"}, "none of"),
         ({"repair": "top-k:0"}, "none of"),
-        ({"repair": "full", "mode": "baseline"}, "choreographed mode alone"),
-        ({"repair": "full", "in_place": True}, "not with in_place"),
-        ({"repair": "full", "reuse": "ape"}, "not with in_place, or reuse but rotate"),
+        ({"repair": "full", "mode": "baseline"}, "repair needs choreographed mode with reuse=rotate"),
+        ({"repair": "full", "in_place": True}, "repair needs choreographed mode with reuse=rotate"),
+        ({"repair": "full", "reuse": "ape"}, "repair needs choreographed mode with reuse=rotate"),
         ({"reuse": "fast"}, "'fast' is none of rotate, in-place and ape"),
         ({"reuse": "ape:0.9"}, "'ape:0.9' is none of"),
         ({"reuse": "ape:0.9,0"}, "none of"),
-        ({"reuse": "in-place", "mode": "baseline"}, "reuse says nothing in baseline mode"),
-        ({"reuse": "ape", "model": "openai:x", "base_url": "http://127.0.0.1:1/v1"}, "its encodings are its server's"),
+        ({"reuse": "in-place", "mode": "baseline"}, "reuse has no effect in baseline mode"),
+        (
+            {"reuse": "ape", "model": "openai:x", "base_url": "http://127.0.0.1:1/v1"},
+            "its server manages its encodings",
+        ),
     ],
 )
 def test_what_contradicts_itself_is_refused(how: dict[str, Any], told: str) -> None:

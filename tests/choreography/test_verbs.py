@@ -69,7 +69,7 @@ def test_every_verb_does_what_it_says(play: Play) -> None:
 def test_who_has_an_audience_is_told_that_choices_and_answers_stay_private(play: Play) -> None:
     async def script(game: Game) -> None:
         alice, bob = game.cast(Talker, "alice"), game.cast(Agent, "bob")
-        told = r"Talker\.{}\(\) without `to` is private, although the agent has an audience: pass to=\(\)"
+        told = r"Talker\.{}\(\) without `to` is private although the agent has an audience: pass to=\(\)"
         with pytest.warns(AudienceWarning, match=told.format("choose")) as found:
             await alice.choose(("yes", "no"))
         assert found[0].filename == __file__
@@ -216,7 +216,7 @@ def test_forced_words_that_are_no_choice_are_told() -> None:
     engine = FakeEngine()
 
     async def script(game: Game) -> None:
-        with pytest.raises(AnswerInvalid, match="alice was made to say"):
+        with pytest.raises(AnswerInvalid, match="alice was forced to say"):
             await game.cast(Talker, "alice").choose(["yes", "no"])
 
     async def work() -> None:
@@ -333,7 +333,7 @@ def test_a_message_of_known_text_is_encoded_when_first_read(play: Play) -> None:
 
 def test_an_agent_without_a_game_says_so() -> None:
     for act in (Talker("alice").think, lambda: Talker("bob").tell("x")):
-        with pytest.raises(AgentchoError, match="no game"):
+        with pytest.raises(AgentchoError, match="is not in a game"):
             anyio.run(act)
 
 

@@ -148,7 +148,7 @@ def test_json_alone_goes_to_standard_output(agentcho: Command) -> None:
         (("--json", "."), "--json: . cannot be written: it is a folder"),
         (("--html", "no/r.html"), "--html: no/r.html cannot be written: there is no folder no"),
         (("--sarif", "-"), "--sarif: only --json can go to standard output"),
-        (("--sarif", "a", "--junit", "./a"), "is the file of --sarif too"),
+        (("--sarif", "a", "--junit", "./a"), "is also the file of --sarif"),
         (("--fail-on", "sometimes"), "--fail-on"),
         (("--games", "0"), "--games"),
     ],
@@ -166,16 +166,19 @@ def test_files_are_checked_before_anything_is_played(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("last", "--games", "3"), "--games: says nothing about a run"),
-        (("last", "--leakage", "enforce"), "--leakage: says nothing about a run"),
-        (("last", "--deterministic"), "--deterministic: says nothing about a run"),
-        (("last", "--repair", "full"), "--repair: says nothing about a run"),
-        (("last", "--reuse", "in-place"), "--reuse: says nothing about a run"),
+        (("last", "--games", "3"), "--games: has no effect on a run"),
+        (("last", "--leakage", "enforce"), "--leakage: has no effect on a run"),
+        (("last", "--deterministic"), "--deterministic: has no effect on a run"),
+        (("last", "--repair", "full"), "--repair: has no effect on a run"),
+        (("last", "--reuse", "in-place"), "--reuse: has no effect on a run"),
         (("last", "--measure"), "--measure: the fake model has nothing to measure"),
-        (("last", "--seed", "3"), "--seed: a run needs it for --measure alone"),
-        (("t.jsonl", "--set", "first=bob"), "--set: says nothing about a trace"),
-        (("t.jsonl", "--model", "fake"), "--model: a trace needs it for --measure alone"),
-        (("nothing",), "TARGET: neither a run in runs nor a trace (.jsonl), and no 'nothing' here; known: agentleak"),
+        (("last", "--seed", "3"), "--seed: has no effect on a run without --measure"),
+        (("t.jsonl", "--set", "first=bob"), "--set: has no effect on a trace"),
+        (("t.jsonl", "--model", "fake"), "--model: has no effect on a trace without --measure"),
+        (
+            ("nothing",),
+            "TARGET: neither a run in runs nor a trace (.jsonl); no scenario or agent named 'nothing'; known:",
+        ),
     ],
 )
 def test_an_option_that_would_do_nothing_is_refused(agentcho: Command, words: tuple[str, ...], told: str) -> None:
@@ -197,8 +200,8 @@ def test_an_option_that_would_do_nothing_is_refused(agentcho: Command, words: tu
         ((*AUDIT[1:], "--deterministic", "--shadow", "always"), "shadow=always contradicts deterministic"),
         ((*AUDIT[1:], "--repair", "half"), "'half' is none of first-k:TOKENS"),
         (("t.jsonl", "--reuse", "ape:1"), "'ape:1' is none of rotate, in-place and ape[:TEMPERATURE,SCALE]"),
-        (("t.jsonl", "--mode", "baseline", "--reuse", "in-place"), "reuse says nothing in baseline mode"),
-        (("t.jsonl", "--repair", "full", "--reuse", "in-place"), "and not with in_place, or reuse but rotate"),
+        (("t.jsonl", "--mode", "baseline", "--reuse", "in-place"), "reuse has no effect in baseline mode"),
+        (("t.jsonl", "--repair", "full", "--reuse", "in-place"), "repair needs choreographed mode with reuse=rotate"),
     ],
 )
 @pytest.mark.usefixtures("no_model")

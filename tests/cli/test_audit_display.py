@@ -92,7 +92,7 @@ def test_each_finding_is_told_or_counted_under_its_reader(report: AuditReport) -
     assert numbers == {2: len(acted), 4: len(acted)}
     told = len(re.findall(r"^      (?:error|warning) +AC\d+ ", text, re.MULTILINE))
     assert told == len(acted) if len(acted) <= WHOLE else 0 < told < len(acted)
-    assert ("--json FILE have all" in text) == (told < len(acted))
+    assert ("--json FILE list all" in text) == (told < len(acted))
 
 
 def test_no_name_begins_a_line_like_a_verdict_or_a_finding() -> None:

@@ -24,10 +24,10 @@ API = {"model": "openai:m", "base_url": "http://127.0.0.1:1/v1"}
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"model": "fake"}, "weights needs a model with weights, and the fake one has none"),
+        ({"model": "fake"}, "weights needs a model with weights, and the fake model has none"),
         ({"models": {"a": {"model": "fake", "weights": "int8"}}}, "models a: weights needs a model with weights"),
-        (API, "weights is of a model that is loaded here; leave it out"),
-        ({"merge": True, "adapter": "there"}, "cannot be merged into weights in int8; leave out merge, or weights"),
+        (API, "weights applies to models that are loaded here, and openai:m is behind an API"),
+        ({"merge": True, "adapter": "there"}, "cannot be merged into int8 weights; leave out merge or weights"),
         ({"weights": "int3"}, "Input should be 'int8' or 'int4'"),
     ],
 )
@@ -76,9 +76,9 @@ def test_what_was_asked_for_is_on_record_and_is_not_changed_on_the_way(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"model": "fake"}, "kv_dtype needs a model with weights, and the fake one has none"),
+        ({"model": "fake"}, "kv_dtype needs a model with weights, and the fake model has none"),
         ({"models": {"a": {"model": "fake", "kv_dtype": "int8"}}}, "models a: kv_dtype needs a model with weights"),
-        (API, "kv_dtype is of a model that is loaded here; leave it out"),
+        (API, "kv_dtype applies to models that are loaded here, and openai:m is behind an API"),
         ({"kv_dtype": "fp8"}, "Input should be 'int8'"),
     ],
 )

@@ -92,9 +92,9 @@ def test_a_comparison_on_a_cluster_finds_what_one_here_finds(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--on", "slurm"), "'slurm' is none of ray, ray:auto and ray:HOST:PORT"),
+        (("--on", "slurm"), "'slurm' is not ray, ray:auto or ray:HOST:PORT"),
         (("--on", "ray:host"), "ray:HOST:PORT"),
-        (("--workers", "2"), "says nothing without --on"),
+        (("--workers", "2"), "has no effect without --on"),
         (("--on", "ray", "--workers", "0"), "greater than or equal to 1"),
         (("--on", "ray", "--gpus-per-worker", "nan"), "finite"),
         (("--on", "ray", "--as", "alice"), "alice is played by a person"),
@@ -116,7 +116,9 @@ def test_without_ray_it_says_what_to_install(agentcho: Command, monkeypatch: pyt
 
 def test_a_model_behind_an_api_is_no_work_for_a_cluster(agentcho: Command, no_model: None) -> None:
     served = ("--model", "openai:x", "--base-url", "http://127.0.0.1:1/v1")
-    assert "--on with openai:x: a model behind an API" in one_line(agentcho("run", "debate", *served, *RAY))
+    assert "--on with openai:x: only one process may use a model behind an API" in one_line(
+        agentcho("run", "debate", *served, *RAY)
+    )
 
 
 BIG = [Machine(16, 4), Machine(8, 2)]

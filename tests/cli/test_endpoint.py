@@ -86,23 +86,25 @@ def test_the_runs_own_model_may_stand_in_the_file_with_all_that_is_said_of_it(
     assert [(each.price_in, each.concurrency, each.key_env) for each in asked] == [(0.5, 3, "ONE"), (0.5, 3, "OTHER")]
     assert find("last", here / "runs").info.config.model == "openai:far"
     (here / "models.toml").write_text("[default]\nmodel = 'openai:far'\n")
-    assert "base_url does not say where" in one_line(agentcho("run", "debate", "--models", "models.toml"))
+    assert "is a model behind an API and needs base_url" in one_line(
+        agentcho("run", "debate", "--models", "models.toml")
+    )
 
 
 def test_what_needs_numbers_refuses_such_a_run(agentcho: Command, port: FakeEndpoint) -> None:
     assert agentcho(*PLAY).code == 0
     for words in (("prove", "last"), ("audit", "last", "--measure")):
-        assert "whose numbers nobody sees here" in one_line(agentcho(*words))
+        assert "whose keys and values cannot be measured" in one_line(agentcho(*words))
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("run", "debate", "--model", "openai:far"), "base_url does not say where"),
-        (("run", "debate", "--base-url", URL), "call it openai:NAME, not 'understudy'"),
-        (("run", "debate", *FAR, "--device", "cpu"), "device is of a model that is loaded here"),
-        (("run", "debate", *FAR, "--deterministic"), "nobody promises that it says the same words again"),
-        (("run", "debate", *FAR, "--key-env", "A", "--key-file", "b"), "give key_env or key_file, not both"),
+        (("run", "debate", "--model", "openai:far"), "is a model behind an API and needs base_url"),
+        (("run", "debate", "--base-url", URL), "which are named openai:NAME, and not to 'understudy'"),
+        (("run", "debate", *FAR, "--device", "cpu"), "device applies to models that are loaded here"),
+        (("run", "debate", *FAR, "--deterministic"), "nothing ensures that it repeats its words"),
+        (("run", "debate", *FAR, "--key-env", "A", "--key-file", "b"), "key_env and key_file contradict each other"),
         (("run", "debate", *FAR, "--key-file", "nowhere"), "key_file cannot be read"),
         (("run", "debate", "--model", "openai:far", "--base-url", "http://a:b@127.0.0.1/v1"), "has a user, a password"),
         (("run", "debate", "--model", "openai:far", "--base-url", "https://far.example/v1"), "needs a key"),

@@ -205,7 +205,7 @@ def test_a_reader_that_goes_away_is_told_and_nothing_is_lost(here: Path) -> None
         told = running.stderr.read()
     assert running.returncode == 1
     assert told.count("\n") == 1
-    assert told.startswith("error: whoever read the output has gone; what was said until then is recorded")
+    assert told.startswith("error: the reader of standard output has closed it; everything said so far is recorded")
     assert last().status == "interrupted"
     assert last().finished()
 

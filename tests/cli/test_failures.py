@@ -78,7 +78,7 @@ def last() -> SavedRun:
             "            raise asyncio.CancelledError",
             "CancelledError",
         ),
-        ("raise type('Mute', (Exception,), {'__str__': lambda me: 1 / 0})", "Mute: (what it says cannot be told: Zero"),
+        ("raise type('Mute', (Exception,), {'__str__': lambda me: 1 / 0})", "Mute: (its message cannot be shown: Zero"),
         ("raise ValueError('half a \\ud800 pair')", "ValueError: half a \\ud800 pair"),
         ("game.cast(agentcho.Agent, name='eve', role=5)", "RequestError: the role of eve is of type int"),
     ],
@@ -88,7 +88,7 @@ def test_one_game_that_raises_leaves_eleven(agentcho: Command, here: Path, what:
     ran = agentcho("run", odd(here, what), "--model", "fake", "--games", "12", "--at-once", "2")
     assert ran.code == 1
     lines = ran.err.splitlines()
-    assert lines[0] == "error: 1 of 12 games ended by an error"
+    assert lines[0] == "error: 1 of 12 games ended with an error"
     at = 12 + what.count("\n")
     assert lines[1].startswith(f"  game 5: odd.py:{at}: {told}")
     assert "Traceback" not in ran.err
@@ -218,7 +218,7 @@ def test_a_comparison_and_traces_tell_of_games_that_failed(agentcho: Command, he
     odd(here, "1 / 0")
     compare = ("compare", path, "--model", "fake", "-n", "7", "--out", "c", "--modes", "baseline,choreographed:audit")
     ran = agentcho(*compare)
-    assert (ran.code, ran.err.splitlines()[0]) == (1, "error: 1 of 7 games ended by an error")
+    assert (ran.code, ran.err.splitlines()[0]) == (1, "error: 1 of 7 games ended with an error")
     odd(here, "pass")
     assert agentcho(*compare).code == 0
 
@@ -292,7 +292,7 @@ def test_a_play_that_is_no_coroutine_is_told_what_to_be(agentcho: Command, here:
         "import agentcho\n\n\nclass Odd(agentcho.Scenario):\n    def play(self, game):\n        return self.Outcome()\n"
     )
     ran = agentcho("run", "odd.py", "--model", "fake")
-    assert (ran.code, "ScenarioError: play of odd is no coroutine; write `async def play" in ran.err) == (1, True)
+    assert (ran.code, "ScenarioError: `play` of odd is not a coroutine; write `async def play" in ran.err) == (1, True)
 
 
 def test_the_users_own_frames_of_an_error_are_told_once(agentcho: Command, here: Path) -> None:
@@ -318,4 +318,4 @@ def test_frames_of_endless_recursion_are_the_deepest_ones(agentcho: Command, her
     frames = [line for line in ran.err.splitlines() if ", in " in line]
     assert 2 < len(frames) < 20
     assert all(line.startswith("    odd.py:12, in ") for line in frames)
-    assert ran.err.count("frames before") == 1
+    assert ran.err.count("earlier frames") == 1

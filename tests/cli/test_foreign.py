@@ -170,7 +170,7 @@ def test_what_would_hide_who_reads_is_refused(change: dict[str, Any], agentcho: 
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     lines = [line | change if line.get("kind") == "decode" else line for line in lines]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    with pytest.raises(RecordBroken, match="not a message line"):
+    with pytest.raises(RecordBroken, match="not a valid line of a message"):
         audit_run(run)
 
 

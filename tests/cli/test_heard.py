@@ -62,13 +62,13 @@ def test_a_stream_left_by_an_error(agentcho: Command, here: Path) -> None:
     assert audit.code == 1, "the words that leaked came through the very message that was cut off"
     assert audit.out.startswith("LEAKS")
     assert "AC002" in audit.out
-    assert "heard, and never whole" in audit.out
+    assert "messages heard only in part" in audit.out
     assert "bob.0  cancelled  2 tokens to everyone, game 0\n" in audit.out
     assert "1 message heard in part and never whole: 2 tokens" in audit.out
     assert heard["heard"].split()[-1] not in audit.out
     assert heard["heard"] in agentcho("audit", "last", "--reveal").out
     shown = agentcho("show", "last").out
-    assert f"bob → everyone: {heard['heard']}\n    [cancelled here: nobody reads it]" in shown
+    assert f"bob → everyone: {heard['heard']}\n    [cancelled here; nobody reads it]" in shown
 
 
 def test_a_trace_of_it_says_so_and_is_played_and_judged(agentcho: Command, here: Path) -> None:
@@ -118,7 +118,7 @@ def test_what_a_process_heard_before_it_was_killed_is_on_record(agentcho: Comman
     assert (audit.code, "AC002" in audit.out) == (1, True)
     assert "bob.0  died  2 tokens to everyone, game 0" in audit.out
     shown = agentcho("show", "last").out
-    assert f"bob → everyone: {died.message.text}\n    [died here: nobody reads it]" in shown
+    assert f"bob → everyone: {died.message.text}\n    [died here; nobody reads it]" in shown
     assert "died (process " in shown
     assert "game 0 is not over, 0 of 1 games over" in shown
     exported = agentcho("show", "last", "--trace", "t.jsonl")
@@ -141,7 +141,7 @@ def test_a_line_that_is_gone_is_no_traceback(agentcho: Command, here: Path) -> N
         assert agentcho("show", "last").code == 0
         assert agentcho("audit", "last").code in (1, 3)
         exported = agentcho("show", "last", "--trace", "t.jsonl")
-        assert exported.code == 0 or "parents must stand earlier" in one_line(exported)
+        assert exported.code == 0 or "parents must come earlier" in one_line(exported)
 
 
 @pytest.mark.slow

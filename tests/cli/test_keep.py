@@ -83,12 +83,12 @@ def test_models_of_a_run_have_a_folder_each(engines: Engines, tmp_path: Path) ->
     swapped = config.model_copy(update={"keep_cache": str(place / "default")})
     (place / "default" / "default").mkdir(0o700)
     (place / "default" / "default" / HEAD).write_bytes((place / "b" / HEAD).read_bytes())
-    with pytest.raises(ModelError, match=r"the model 'default': .*\(dtype bfloat16, and not float32\)"):
+    with pytest.raises(ModelError, match=r"model 'default': .*\(dtype bfloat16, and not float32\)"):
         load_together(swapped, None, {}, no_progress)
 
 
 def test_only_a_model_that_is_loaded_here_keeps_any() -> None:
-    with pytest.raises(ValidationError, match="keep_cache is of a model that is loaded here"):
+    with pytest.raises(ValidationError, match="keep_cache applies to models that are loaded here"):
         RunConfig(model="openai:m", base_url="http://127.0.0.1:1/v1", keep_cache="kept")
 
 

@@ -84,7 +84,7 @@ def test_a_package_that_is_installed_while_the_process_runs_is_found(
 
 def test_a_path_names_a_class_where_there_are_several(here: Path) -> None:
     path = write(here / "coin.py")
-    with pytest.raises(ScenarioError, match=r"several: name one as .*coin\.py:Coin"):
+    with pytest.raises(ScenarioError, match=r"several classes; choose one, such as .*coin\.py:Coin"):
         library.scenario(str(path))
     assert library.scenario(f"{path}:FairCoin").__name__ == "FairCoin"
     assert discovery.find("scenarios", "coin.py:Coin").summary == "Calls a coin."
@@ -109,10 +109,10 @@ def test_listing_executes_nothing_and_shows_what_is_broken(agentcho: Command, he
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("class Half(Scenario:\n", r"odd\.py:1: does not parse"),
+        ("class Half(Scenario:\n", r"odd\.py:1: is not valid Python"),
         ("\n\nimport nothing_of_that_name\n" + COIN, r"odd\.py:3: does not import: ModuleNotFoundError"),
         (COIN + "\nraise SystemExit\n", r"odd\.py:\d+: does not import: SystemExit"),
-        ("class Scenario: pass\nclass Coin(Scenario): pass\n", "Coin is no agentcho.Scenario"),
+        ("class Scenario: pass\nclass Coin(Scenario): pass\n", "Coin is not a subclass of agentcho.Scenario"),
         ("x = 1\n", "defines no scenario"),
     ],
 )
@@ -136,7 +136,7 @@ def test_one_is_told_with_its_options_from_its_source(agentcho: Command, here: P
     assert ["strategy", "'none'", "Alice's", "private", "instruction"] in rows
     assert ["S", "0", "points", "for", "cooperating", "with", "a", "defector"] in rows
     assert "options" not in agentcho("ls", "prisoner").out
-    assert "no 'nobody' here" in agentcho("ls", "nobody").err
+    assert "no scenario or agent named 'nobody'" in agentcho("ls", "nobody").err
 
 
 def test_in_a_clone_a_copy_goes_beside_the_originals(
@@ -145,7 +145,7 @@ def test_in_a_clone_a_copy_goes_beside_the_originals(
     (here / "scenarios").symlink_to(discovery.shipped("scenarios"))
     assert agentcho("cp", "debate").out == "mine/debate.py\n"
     assert agentcho("run", "mine/debate.py", "--model", "fake", "--display", "none").code == 0
-    assert "exists already" in agentcho("cp", "debate").err
+    assert "already exists" in agentcho("cp", "debate").err
 
 
 def test_copying_never_overwrites_and_the_copy_comes_first(agentcho: Command, here: Path) -> None:
@@ -153,7 +153,7 @@ def test_copying_never_overwrites_and_the_copy_comes_first(agentcho: Command, he
     assert discovery.find("scenarios", "debate").path == Path("scenarios/debate.py")
     ran = agentcho("cp", "debate")
     assert (ran.code, ran.err.count("\n")) == (2, 1)
-    assert "exists already" in ran.err
+    assert "already exists" in ran.err
     assert agentcho("cp", "moderator", "elsewhere").out == "elsewhere/moderator.py\n"
     assert "known: " in agentcho("cp", "nobody").err
     with pytest.raises(ScenarioError):

@@ -114,5 +114,5 @@ def test_a_log_that_is_full_ends_in_a_line(agentcho: Command, here: Path) -> Non
     ran = agentcho("--log-file", "/dev/full", *PLAY, "--display", "none")
     assert (ran.code, ran.err) == (
         0,
-        "the log ends here, for it cannot be written: [Errno 28] No space left on device\n",
+        "logging stopped because the log cannot be written: [Errno 28] No space left on device\n",
     )

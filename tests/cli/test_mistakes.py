@@ -21,7 +21,7 @@ NAMING = {
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("run", "nothing"), "no 'nothing' here; known: .*debate"),
+        (("run", "nothing"), "no scenario or agent named 'nothing'; known: .*debate"),
         ((*PLAY, "--set", "colour=red"), "colour: .*its options: strategy .*first"),
         ((*PLAY, "--set", "strategy=sometimes"), "strategy: .*'always-defect'"),
         ((*PLAY, "--set", "rounds=9"), "rounds"),
@@ -40,12 +40,12 @@ def test_what_is_wrong_is_said_in_a_line_before_a_model_is_loaded(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--set", "colour"), "'colour' is not KEY=VALUE"),
+        (("--set", "colour"), "'colour' is not of the form KEY=VALUE"),
         (("--set", "first=bob", "--set", "first=bob"), "given twice"),
         (("--temperature", "-1"), "--temperature"),
         (("--games", "0"), "--games"),
         (("--limit", "game_tokens=0"), "--limit game-tokens"),
-        (("--limit", "tokens=9"), "there is no such limit; there are agent_tokens, "),
+        (("--limit", "tokens=9"), "there is no such limit; the limits are agent_tokens, "),
         (("--mode", "fast"), "fast"),
     ],
 )

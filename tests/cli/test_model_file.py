@@ -59,25 +59,25 @@ def test_a_run_of_two_models_is_played_shown_audited_and_goes_on(agentcho: Comma
     assert outcomes.read_text()
     (talk / "models.toml").write_text('[small]\nmodel = "fake"\n')
     assert "models" in one_line(agentcho("run", "--resume", "last", "--models", "models.toml"))
-    assert "was played on 2 models" in agentcho("audit", "last", "--measure").err
+    assert "used 2 models" in agentcho("audit", "last", "--measure").err
 
 
 WRONG = {
     "[small]\nmodle = 'fake'": "models.toml: [small] modle: there are model, engine, tensor_parallel,",
     "[small]\ndevice = 'cpu'": "models.toml: [small] model: Field required",
     "[small]\nmodel = 'fake'\nretries = -1": "models.toml: [small] retries: Input should be greater than or equal to 0",
-    "model = 'fake'": "models.toml: model stands in no table; begin with [NAME]",
-    "[small\n": "models.toml is no TOML",
-    f"small = {'[' * 9999}": "models.toml is no TOML: maximum recursion",
-    "[default]\nmodel = 'fake'": "[default] is the run's own model, and --model says another",
-    "['a b']\nmodel = 'fake'": "'a b' names no model",
-    "[small]\nmodel = 'fake'\nbase_url = 'http://127.0.0.1:1'": "models small: base_url is of a model behind",
+    "model = 'fake'": "models.toml: model is outside any table; begin a table with [NAME]",
+    "[small\n": "models.toml is not TOML",
+    f"small = {'[' * 9999}": "models.toml is not TOML: maximum recursion",
+    "[default]\nmodel = 'fake'": "[default] is the run's own model, and --model contradicts it",
+    "['a b']\nmodel = 'fake'": "'a b' cannot name a model",
+    "[small]\nmodel = 'fake'\nbase_url = 'http://127.0.0.1:1'": "models small: base_url applies to models behind",
     "[small]\nmodel = 'openai:x'": "models small: openai:x is a model behind an API",
     "[small]\nmodel = 'fake'\nadapter = 'a'": "models small: adapter needs a model with weights",
-    "[small]\nmodel = 'no/such/model'": "the model 'small': no model 'no/such/model'",
-    "[small]\nmodel = 'understudy'\ndevice = 'abacus'": "the model 'small': unknown device 'abacus'",
-    "[small]\nmodel = 'understudy'\ndtype = 'int3'": "the model 'small': unknown dtype 'int3'",
-    "[other]\nmodel = 'fake'": "bob is to speak through the model 'small', and the run has default, other",
+    "[small]\nmodel = 'no/such/model'": "model 'small': no model 'no/such/model'",
+    "[small]\nmodel = 'understudy'\ndevice = 'abacus'": "model 'small': unknown device 'abacus'",
+    "[small]\nmodel = 'understudy'\ndtype = 'int3'": "model 'small': unknown dtype 'int3'",
+    "[other]\nmodel = 'fake'": "bob names the model 'small', but the run's models are default, other",
 }
 
 

@@ -59,12 +59,12 @@ def test_what_cannot_be_a_name_is_told(name: str, tmp_path: Path) -> None:
 
 
 def test_nothing_is_overwritten_and_no_name_is_taken_twice(tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match="debate is among the scenarios already"):
+    with pytest.raises(ScenarioError, match="debate is already one of the scenarios"):
         new_scenario("debate", tmp_path)
     there = tmp_path / "tasks" / "night_watch.jsonl"
     there.parent.mkdir()
     there.write_text("mine")
-    with pytest.raises(ScenarioError, match="exists already"):
+    with pytest.raises(ScenarioError, match="already exists"):
         new_scenario("night-watch", tmp_path)
     assert there.read_text() == "mine"
     assert not (tmp_path / "scenarios").exists()

@@ -122,11 +122,11 @@ def mortal(here: Path) -> tuple[str, ...]:
 
 def test_what_is_missing_is_refused_or_left_to_resume(agentcho: Command, mortal: tuple[str, ...], here: Path) -> None:
     paths = played(agentcho, 3, *mortal)
-    assert "games 1, 4 of 5 are over in no part" in one_line(agentcho("merge", paths[0], paths[2]))
+    assert "no part has finished games 1, 4 of 5" in one_line(agentcho("merge", paths[0], paths[2]))
     assert not (here / "runs").exists()
     told = agentcho("merge", paths[0], paths[2], "--missing", "accept")
     assert told.out.startswith("3 of 5 games, from 2 parts")
-    assert "not whole: `agentcho run --resume" in told.out
+    assert "incomplete: `agentcho run --resume" in told.out
     assert agentcho("audit", "last").code == 3, "inconclusive"
     assert agentcho("run", "--resume", "last", "--display", "none").code == 0
     assert agentcho("merge", *paths, "--out", "whole").code == 0
@@ -204,9 +204,9 @@ def foreign(path: str) -> None:
         (lambda path: edited(path, sources={"x.py": "1"}), "the source (x.py has changed)"),
         (lambda path: edited(path, versions={"torch": "1"}), "the version of torch"),
         (lambda path: edited(path, scenario="debate"), "the scenario (prisoners-dilemma, not debate)"),
-        (torn, "outcomes.jsonl: its last line is torn"),
-        (foreign, "game 2 there, and not of its part 2/2"),
-        (lambda path: (Path(path) / "heard.jsonl").unlink(), "heard.jsonl: it is not there"),
+        (torn, "outcomes.jsonl: its last line is incomplete"),
+        (foreign, "it contains game 2, outside its part 2/2"),
+        (lambda path: (Path(path) / "heard.jsonl").unlink(), "heard.jsonl: the file is missing"),
         (lambda path: (Path(path) / "run.json").unlink(), "no run "),
     ],
     ids=["weights", "markers", "models", "source", "version", "scenario", "torn", "foreign", "no-file", "no-run"],
@@ -223,9 +223,9 @@ def test_a_part_that_does_not_fit_is_refused_and_nothing_is_left(
 @pytest.mark.slow
 def test_a_game_in_two_parts_and_a_part_under_way_are_refused(agentcho: Command) -> None:
     [one, two] = played(agentcho, 2)
-    assert "games 0, 2, 4 in both" in one_line(agentcho("merge", one, two, one))
+    assert "contain games 0, 2, 4" in one_line(agentcho("merge", one, two, one))
     assert agentcho(*WORDS, "--out", "whole").code == 0
-    assert "games 1, 3 in both" in one_line(agentcho("merge", two, str(find("last", Path("whole")).path)))
+    assert "contain games 1, 3" in one_line(agentcho("merge", two, str(find("last", Path("whole")).path)))
     with WriterLock(Path(two) / NAME):
         assert "is being written by process" in one_line(agentcho("merge", one, two))
     with pytest.raises(RecordError, match="no parts to merge"):
@@ -252,14 +252,14 @@ def test_a_part_that_goes_on_while_it_is_merged_is_no_part_of_the_whole(
             pass
 
     monkeypatch.setattr("agentcho.games.runs.run_shards.write_info", written)
-    assert "went on while it was merged" in one_line(agentcho("merge", *paths))
+    assert "continued while it was being merged" in one_line(agentcho("merge", *paths))
     assert not [*(here / "runs").glob("*")]
 
 
 @pytest.mark.parametrize("part", ["0/2", "3/2", "1", "1/2/3", "-1/2", "a/b", "1/0", "", "6/6"])
 def test_what_is_no_part_is_told_before_anything_is_loaded(agentcho: Command, no_model: None, part: str) -> None:
     told = one_line(agentcho(*WORDS, "--part", part))
-    assert ("K/N" in told) or (part == "6/6" and "part 6/6 has no game, for there are 5" in told)
+    assert ("K/N" in told) or (part == "6/6" and "part 6/6 has no games, because the run has only 5" in told)
 
 
 @pytest.mark.parametrize(("total", "parts"), [(1, 1), (5, 2), (7, 7), (1000, 9)])

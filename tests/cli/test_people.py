@@ -46,15 +46,17 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
 def test_a_name_that_nobody_has_is_told_with_the_cast(agentcho: Command, typed: Typed) -> None:
     typed("")
     told = one_line(agentcho(*PLAY, "--as", "bbo", "--display", "plain"))
-    assert told.endswith("nobody is called bbo, to be played by a person; the cast is: alice, bob. Names are exact\n")
+    assert told.endswith(
+        "no agent is named bbo, which a person is to play; the cast is: alice, bob. Names must match exactly\n"
+    )
 
 
 def test_a_game_through_a_pipe_and_the_rest_of_it_later(agentcho: Command, typed: Typed) -> None:
     typed("my plan\nhello\n")
     ran = agentcho(*PLAY, "--as", "bob", "--display", "plain")
     assert ran.code == 1
-    assert "error: PersonLeft: who plays bob has left" in ran.err
-    assert "people play them" in ran.out
+    assert "error: PersonLeft: the person who plays bob has left" in ran.err
+    assert "people play in games that are not over" in ran.out
     assert "alice (private" not in ran.out
     typed("second\n2\n")
     ran = agentcho("run", "--resume", "last", "--display", "plain")

@@ -155,7 +155,7 @@ def test_another_source_is_refused_unless_accepted(agentcho: Command, here: Path
         ('["red", "green"]', '["red", "blue"]', "bob.1 differs in choices"),
         ('system="You are Ann."', 'system="You are Anne."', "ann.0 differs in text"),
         ("vote = await bob.choose(", "vote = await ann.choose(", "ann.2 differs in choices"),
-        ("range(2)", "range(1)", "did not come"),
+        ("range(2)", "range(1)", "was not said again"),
         ("await ann.say(stop=", "await ann.think(stop=", "ann.1 differs in audience"),
     ],
 )
@@ -238,7 +238,7 @@ def test_a_secret_that_is_not_recorded_is_asked_for_again(agentcho: Command, her
     assert "plum" not in (last().path / "run.json").read_text()
     (here / "bad").unlink()
     refused = agentcho("run", "--resume", "last")
-    assert (refused.code, "word is a secret, which is not recorded" in refused.err) == (2, True)
+    assert (refused.code, "word is a secret, which records do not contain" in refused.err) == (2, True)
     assert agentcho("run", "--resume", "last", "--set", "word=plum").code == 0
     assert {m[1] for m in texts(last(), 5) if "plum" in m[1]}
 
@@ -322,7 +322,7 @@ def test_it_goes_on_from_another_folder_however_the_file_was_named(
     monkeypatch.chdir(here / "elsewhere")
     assert agentcho("run", "--resume", "last", "--out", "../runs").code == 0
     (here / "talk.py").unlink()
-    assert "which is not there any more" in one_line(agentcho("run", "--resume", "last", "--out", "../runs"))
+    assert "which no longer exists" in one_line(agentcho("run", "--resume", "last", "--out", "../runs"))
 
 
 def test_a_second_failure_is_resumed_from_the_longest_of_what_was_said(agentcho: Command, here: Path) -> None:

@@ -153,7 +153,7 @@ def test_a_bug_of_a_scenario_is_told_with_its_line_and_the_record_is_kept(agentc
 def test_an_error_in_one_game_leaves_the_others_alone(agentcho: Command, here: Path) -> None:
     ran = agentcho("run", chain(here, "await ada.say(to='nobody')", when=1), "--model", "fake", "--games", "3")
     assert ran.code == 1
-    assert "1 of 3 games ended by an error\n  game 1: chain.py:13: AudienceError: no agent named 'nobody'" in ran.err
+    assert "1 of 3 games ended with an error\n  game 1: chain.py:13: AudienceError: no agent named 'nobody'" in ran.err
     ends = {game: finished.ended for game, finished in last().finished().items()}
     assert (ends[0], ends[2]) == (None, None)
     assert ends[1] is not None
@@ -181,7 +181,7 @@ def test_ctrl_c_stops_cleanly_with_the_record_whole(here: Path) -> None:
     assert "interrupted" in ended.stdout
     run = last()
     assert run.info.status == "interrupted"
-    assert ended.stdout.splitlines()[-1] == f"go on with: agentcho run --resume {run.path.name}"
+    assert ended.stdout.splitlines()[-1] == f"to continue: agentcho run --resume {run.path.name}"
     headers = [entry.message.header for entry in run.entries() if entry.message.kind == "decode"]
     assert headers.count("one ") >= 1
     assert not [m for m in messages(run) if m["header"] == "two "]
@@ -195,7 +195,10 @@ def test_a_reader_that_goes_away_ends_it_quietly(here: Path) -> None:
     words = [sys.executable, "-c", code, *PLAY]
     ended = subprocess.run(words, stdout=write, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
     os.close(write)
-    assert (ended.returncode, ended.stderr) == (1, "error: whoever read the output has gone; nothing was begun\n")
+    assert (ended.returncode, ended.stderr) == (
+        1,
+        "error: the reader of standard output has closed it; nothing was started\n",
+    )
 
 
 def test_an_engine_that_fails_ends_the_run_with_its_error(agentcho: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,7 @@ def test_in_lockstep_they_hear_each_other_message_by_message(tmp_path: Path) -> 
     assert [len(m.parents) for m in played.games[0].messages() if m.author == "bob"] == [0, 2, 4]
     assert not played.games[0].raced
     assert find("last", tmp_path).info.options == {"lockstep": True}
-    with pytest.raises(TypeError, match="a scenario awaits game"):
+    with pytest.raises(TypeError, match="in a scenario, await game"):
         agentcho.run("debate", model="fake", lockstep=True, display="none")
 
 
@@ -74,7 +74,7 @@ def test_every_game_has_agents_of_its_own() -> None:
     ann = Speaker("ann", turns=1)
     played = agentcho.run(ann, engine=FakeEngine(), games=3, display="none")
     assert [game.ended for game in played.games] == [None, None, None]
-    with pytest.raises(agentcho.AgentchoError, match="in no game"):
+    with pytest.raises(agentcho.AgentchoError, match="is not in a game"):
         ann._current_game  # noqa: B018
 
 
@@ -82,7 +82,7 @@ def test_errors_come_out_as_they_are() -> None:
     with pytest.raises(AudienceError, match="nobody"):
         agentcho.run(Stray("ann"), engine=FakeEngine(), display="none")
     for wrong in ((), (Speaker("ann"), library.scenario("debate")())):
-        with pytest.raises(TypeError, match="agents, or one scenario"):
+        with pytest.raises(TypeError, match="either agents or one scenario"):
             agentcho.run(*wrong, engine=FakeEngine())
 
 
@@ -93,12 +93,12 @@ def test_errors_come_out_as_they_are() -> None:
         (
             {"heat": 1},
             ConfigError,
-            "heat: there is no such option; there are model, engine, tensor_parallel, pipeline_parallel,",
+            "heat: there is no such option; the options are model, engine, tensor_parallel, pipeline_parallel,",
         ),
-        ({"limits": {"heat": 1}}, ConfigError, "limits heat: there is no such limit; there are agent_tokens"),
+        ({"limits": {"heat": 1}}, ConfigError, "limits heat: there is no such limit; the limits are agent_tokens"),
         ({"deterministic": True, "speculate": True}, ConfigError, "speculate contradicts deterministic"),
-        ({"given": {"heat": 1}}, ArgumentError, "given is for a scenario that is named"),
-        ({"lockstep": True}, ArgumentError, "lockstep is for agents"),
+        ({"given": {"heat": 1}}, ArgumentError, "`given` needs a scenario given by its name"),
+        ({"lockstep": True}, ArgumentError, "lockstep applies to agents only"),
     ],
 )
 def test_what_cannot_be_is_an_error_of_the_library(how: dict[str, Any], error: type[Exception], told: str) -> None:

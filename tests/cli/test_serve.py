@@ -50,13 +50,13 @@ def test_it_has_every_option_that_errors_advise_who_can_reach_its_users(agentcho
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--host", "0.0.0.0"), "anybody who reaches this address could ask; give --keys FILE"),
+        (("--host", "0.0.0.0"), "anyone who can reach this address could send requests; give --keys FILE"),
         (("--host", "no.such.host.invalid"), "give an address of this machine"),
         (("--keys", "none.toml"), "keys none.toml: No such file.*`agentcho key none.toml --tenant NAME`"),
-        (("--record", "none", "--keep-days", "3"), "keep_days says nothing with record=none"),
+        (("--record", "none", "--keep-days", "3"), "keep_days has no effect with record=none"),
         (("--model", "fake", "--adapter", "mild=folder"), "an adapter needs a model with weights"),
         (("--adapter", "a@b=folder"), "adapter 'a@b'"),
-        (("--name", "a@enforce"), "the model's name 'a@enforce' says where a request goes"),
+        (("--name", "a@enforce"), "the model's name 'a@enforce' contains a mode or a society"),
         (("--record", "taken"), "nothing can be written to taken"),
     ],
 )
@@ -74,8 +74,8 @@ def test_what_is_wrong_is_said_in_a_line_before_a_model_is_loaded(
         (("--port", "70000"), "--port"),
         (("--limit", "requests=0"), "--limit requests"),
         (("--limit", "request=1"), "--limit request"),
-        (("--limit", "requests"), "not KEY=VALUE"),
-        (("--adapter", "folder"), "not KEY=VALUE"),
+        (("--limit", "requests"), "is not of the form KEY=VALUE"),
+        (("--adapter", "folder"), "is not of the form KEY=VALUE"),
         (("--leakage", "deny"), "--leakage"),
         (("--name", "a#b"), "--name"),
     ],
@@ -114,7 +114,7 @@ def test_a_key_is_printed_once_and_its_hash_is_kept(agentcho: Command) -> None:
 def test_a_key_that_cannot_be_kept_is_not_made(agentcho: Command) -> None:
     told = agentcho("key", "nowhere/keys.toml", "--tenant", "lab")
     assert (told.code, told.out) == (2, "")
-    assert "keys.toml: there is no folder nowhere; give another place" in one_line(told)
+    assert "keys.toml: there is no folder nowhere; give another path" in one_line(told)
 
 
 def test_old_records_of_societies_are_deleted_and_no_others(tmp_path: Path) -> None:

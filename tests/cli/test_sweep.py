@@ -112,7 +112,7 @@ def test_a_sweep_of_a_file_is_that_of_the_command_line_and_what_is_typed_wins(ag
         (("agent_tokens=0",), "grid agent_tokens: 0 does not fit"),
         (("first=bob", "--set", "first=alice"), "first is in the grid, and said for all cells too"),
         (("seed=1,2", "--seed", "3"), "seed is in the grid, and said for all cells too"),
-        (("mode=baseline", "--grid", "repair=null,full"), "mode=baseline repair=full: repair goes with choreographed"),
+        (("mode=baseline", "--grid", "repair=null,full"), "mode=baseline repair=full: repair needs choreographed"),
         (("max-tokens=1", "--grid", "max_tokens=2"), "max_tokens is in the grid twice"),
         (("seed=1,2", "--filter", "seed=3"), "--filter seed=3: the grid has 1, 2"),
         (("seed=1,2", "--filter", "lead=3"), "--filter lead=3: give OPTION=VALUE,VALUE or OPTION!=VALUE; axes: seed"),
@@ -149,10 +149,10 @@ def test_what_is_wrong_with_options_is_said_before_anything_is_loaded(agentcho: 
 
     assert "a sweep varies something: give --grid" in told("--out", "s")
     assert "strategy is given twice" in told("--grid", "strategy=a", "--grid", "strategy=b", "--out", "s")
-    assert "'strategy' is not KEY=VALUE" in told("--grid", "strategy", "--out", "s")
+    assert "'strategy' is not of the form KEY=VALUE" in told("--grid", "strategy", "--out", "s")
     assert "no model 'none/such/place'" in told("--models", "fake,none/such/place", "--out", "s")
     assert "grid model: fake stands twice" in told("--models", "fake,fake", "--out", "s")
-    assert "base_url does not say where" in told("--models", "fake,openai:large", "--out", "s")
+    assert "is a model behind an API and needs base_url" in told("--models", "fake,openai:large", "--out", "s")
     (here / "full").write_text("")
     assert "it is a file" in told("--models", "fake", "--out", "full")
     assert [path.name for path in here.iterdir()] == ["full"]
@@ -170,7 +170,7 @@ def test_what_is_wrong_with_options_is_said_before_anything_is_loaded(agentcho: 
         ("games: 2", "temperature: hot", "f.yaml:2: temperature: Input should be a valid number"),
         ("games: 2", "1: 2", "f.yaml:2: a key is a word"),
         ("scenario: prisoners-dilemma", "seed: 1", "f.yaml:1: says no scenario"),
-        ("prisoners-dilemma", "none-such", "f.yaml:1: no 'none-such' here"),
+        ("prisoners-dilemma", "none-such", "f.yaml:1: no scenario or agent named 'none-such'"),
         ("[0, 0.7]", "0.7", "f.yaml:6: grid temperature is a list of values"),
         ("[0, 0.7]", "[0, hot]", "f.yaml:6: grid temperature: hot does not fit"),
         ("[0, 0.7]", "[]", "f.yaml:6: grid temperature: a value is empty"),
@@ -197,7 +197,8 @@ def test_a_folder_of_another_sweep_is_refused_with_what_differs(agentcho: Comman
     assert agentcho(*SWEEP, "--grid", "seed=1", "-n", "1", "--out", "s").code == 0
     other = agentcho(*SWEEP, "--grid", "seed=1", "-n", "1", "--out", "s", "--temperature", "0")
     assert one_line(other) == (
-        "error: s holds another sweep: temperature (0.7, not 0.0) differ. Give another --out, or ask as before\n"
+        "error: s holds another sweep: temperature (0.7, not 0.0) differ. "
+        "Give another --out, or the same options as before\n"
     )
     compared = here / "c"
     compared.mkdir()

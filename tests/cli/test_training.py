@@ -91,10 +91,10 @@ def test_a_single_step_says_what_a_workflow_ended_on(agentcho: Command, here: Pa
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("trace", "nothing", "--out", "t.jsonl"), "no 'nothing' here"),
+        (("trace", "nothing", "--out", "t.jsonl"), "no scenario or agent named 'nothing'"),
         (("trace", "multi-qa", "--tasks", "no.jsonl", "--out", "t.jsonl"), "tasks no.jsonl: cannot be read"),
         (("trace", "direct", "--final-of", "no.jsonl", "--out", "t.jsonl"), "no run 'no.jsonl'"),
-        (("tune", "nothing", "--traces", "t.jsonl", "--out", "a"), "no 'nothing' here"),
+        (("tune", "nothing", "--traces", "t.jsonl", "--out", "a"), "no scenario or agent named 'nothing'"),
         (
             ("tune", "multi-qa", "--traces", "t.jsonl", "--out", "a"),
             "t.jsonl: there is no such file; write it with `agentcho trace`",
@@ -103,7 +103,7 @@ def test_a_single_step_says_what_a_workflow_ended_on(agentcho: Command, here: Pa
         (("compare", "multi-qa", "--modes", "baseline,choreographed@no"), "no adapter in no: there is no such folder"),
         (("compare", "multi-qa", "--adapter", "no"), "no adapter in no: there is no such folder"),
         (("run", "multi-qa", "--model", "fake", "--adapter", "no"), "adapter needs a model with weights"),
-        (("run", "multi-qa", "--merge"), "merge says nothing without an adapter"),
+        (("run", "multi-qa", "--merge"), "merge has no effect without an adapter"),
     ],
 )
 def test_what_is_wrong_is_said_before_a_model_is_loaded(agentcho: Command, words: tuple[str, ...], told: str) -> None:

@@ -118,7 +118,7 @@ def test_a_game_is_given_up_when_workers_died_of_it_too_often(tmp_path: Path) ->
     with threads(hear) as pool:
         played = there(pool, tmp_path, deaths=2)
     assert {number: str(failed.fault) for number, failed in played.errors.items()}.keys() == {5}
-    assert "it was on workers that died, more often than is allowed; the last: the worker on" in str(played.error)
+    assert "its workers died more often than is allowed; the last one: the worker on" in str(played.error)
     assert sorted(SavedRun(played.record or tmp_path).finished()) == [*range(9)]
     assert len([game for _, game in pool.played if game == 5]) == 3
     again = play(RunRequest.resuming(SavedRun(played.record or tmp_path), scenario(NAME), CONFIG))
@@ -155,7 +155,7 @@ def test_workers_that_only_die_are_given_up_and_the_last_says_why(tmp_path: Path
 def test_no_worker_that_comes_is_an_error_after_a_bounded_time(tmp_path: Path) -> None:
     with (
         threads(lambda worker, answer: None) as pool,
-        pytest.raises(WorkersLost, match=r"no worker came within 0\.1 s"),
+        pytest.raises(WorkersLost, match=r"no worker started within 0\.1 s"),
     ):
         runs.play(
             Players(Driver(pool, 1, patience=QUICK._replace(hello=0.1)), NAME),
@@ -199,8 +199,11 @@ def other_weights(worker: int, answer: Answer) -> Answer:
 @pytest.mark.parametrize(
     ("hear", "told"),
     [
-        (other_python, r"a worker takes no part: the worker has agentcho 0.0.1, not 0.4.0; install the same versions"),
-        (other_weights, r"a worker takes no part: the worker has another engine: the model's weights"),
+        (
+            other_python,
+            r"a worker does not take part: the worker has agentcho 0.0.1, not 0.4.0; install the same versions",
+        ),
+        (other_weights, r"a worker does not take part: the worker has another engine: the model's weights"),
     ],
     ids=["version", "weights"],
 )
@@ -337,7 +340,10 @@ def test_a_worker_with_another_source_refuses() -> None:
     answer = Worker().begin(WorkSpec(NAME, {}, CONFIG, sources=("another",)))
     assert isinstance(answer, WorkerRefused)
     assert (answer.kind, answer.code) == ("RecordError", 2)
-    assert answer.what == f"the source of {NAME} is another here than where the run was begun"
+    assert answer.what == (
+        f"the source of {NAME} on this worker differs from the source where the run was started; "
+        "install the same source on all machines"
+    )
 
 
 SERVED = {"model": "openai:m", "base_url": "http://127.0.0.1:1/v1"}

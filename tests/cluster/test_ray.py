@@ -152,7 +152,7 @@ def test_a_model_that_is_nowhere_and_a_cluster_without_room_are_one_error_each(m
 
 
 def test_an_address_where_nobody_listens_is_an_error_at_once(mark: str, tmp_path: Path) -> None:
-    with pytest.raises(WorkersLost, match=r"no Ray cluster at 127\.0\.0\.1:1: .*start one by `ray start --head`"):
+    with pytest.raises(WorkersLost, match=r"no Ray cluster at 127\.0\.0\.1:1: .*start one with `ray start --head`"):
         there(ClusterConfig(on="ray:127.0.0.1:1"), tmp_path, FAKE)
 
 

@@ -267,7 +267,7 @@ def test_a_file_that_is_not_what_was_written_is_told_of_and_made_again(
     engine.swap_out([one, two])
     file = path(engine, one)
     damage(file, path(engine, two))
-    with pytest.raises(StoreDamaged, match="made again; see who else"):
+    with pytest.raises(StoreDamaged, match="made again; check whether another"):
         engine.check_integrity()
     with caplog.at_level(logging.WARNING, "agentcho.engine"):
         [over] = engine.submit([Prefill("over", [one])])
@@ -495,9 +495,9 @@ def test_a_number_of_tokens_is_checked_before_anything_is_loaded(value: Any) -> 
 
 def test_a_folder_is_checked_before_anything_is_loaded(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(CannotWrite, match="it is a file; give another place"):
+    with pytest.raises(CannotWrite, match="it is a file; give another path"):
         Engine.load("no such model", disk_tokens=9, disk=tmp_path / "file")
-    with pytest.raises(CannotWrite, match="File exists; give another place"):
+    with pytest.raises(CannotWrite, match="File exists; give another path"):
         SpillFiles(tmp_path / "file")
     with pytest.raises(ModelError, match=r"disk='.*' says nothing without disk_tokens"):
         Engine.load("no such model", disk=tmp_path)

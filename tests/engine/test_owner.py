@@ -135,7 +135,7 @@ def test_ids_of_another_engine_are_refused(engine: Engine) -> None:
         lambda: one.score("a", parents=[foreign]),
     ]
     for ask in asked:
-        with pytest.raises(UnknownEncoding, match="is another engine's"):
+        with pytest.raises(UnknownEncoding, match="belongs to another engine"):
             ask()
     [running] = one.submit([Decode(forced=(5, 6))])
     [same] = other.submit([Decode(forced=(5, 6))])

@@ -472,7 +472,7 @@ def test_where_there_is_no_room_for_one_it_is_said_how_much_it_needs(fresh: Fres
     needed = 1 + size(engine, public, shadow)  # and the BOS
     engine.submit([Decode("", forced=tuple(engine.framing.content.encode("on and on and " * 4)))])
     engine.step()
-    with pytest.raises(StoreFull, match=f"room is needed for {needed} tokens at once"):
+    with pytest.raises(StoreFull, match=f"needs room for {needed} tokens at once"):
         engine.score("so", "", [shadow])
     assert not made(engine, shadow)
     finish(engine)

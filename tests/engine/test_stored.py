@@ -215,7 +215,7 @@ def test_lanes_take_what_memory_there_is_and_no_more(monkeypatch: pytest.MonkeyP
         assert len(pool.positions) == 9
         free[0] = LEAST + 11 * a_block - 1
         before = pool.serial, pool.keys[0].data_ptr(), [*slot.blocks], slot.capacity
-        with pytest.raises(CallFailed, match="cuda:0 has no memory left for 256 tokens more that running calls say"):
+        with pytest.raises(CallFailed, match="cuda:0 has no memory left for 256 more tokens of running calls"):
             pool.ensure(slot, 10 * LANE)
         assert before == (pool.serial, pool.keys[0].data_ptr(), slot.blocks, slot.capacity)
         free[0] += 1

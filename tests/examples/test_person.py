@@ -14,7 +14,7 @@ def test_somebody_guesses_and_reads_no_secret() -> None:
         [sys.executable, str(EXAMPLE), "fake"], input="sun\nmoon\n", capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
-    talk, _, end = ran.stdout.partition("! it is none of the 3 choices")
+    talk, _, end = ran.stdout.partition("! it is not one of the 3 choices")
     assert "Choose a word." not in talk
     assert "ann: My word: " in talk
     assert "'right': " in end

@@ -51,4 +51,4 @@ def test_what_is_refused_follows_from_the_rule(words: str | None, budget: float 
 def test_a_budget_that_is_too_small_ends_the_game_with_what_is_left() -> None:
     config = RunConfig(model="fake", words="refuse", leak_budget=4)
     [over] = play(RunRequest(library.scenario(str(AUCTION))(), config)).games
-    assert "5 bits about secrets of ann, and of the 4 bits of leak_budget 4 are left" in str(over.error)
+    assert "5 bits about secrets of ann, but only 4 of the 4 bits of leak_budget are left" in str(over.error)

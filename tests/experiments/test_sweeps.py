@@ -326,7 +326,7 @@ def test_from_python_it_is_what_it_is_on_the_command_line(tmp_path: Path) -> Non
         ({"grid": {"plus": [None]}}, "grid plus: null does not fit"),
         ({"grid": {"heat": [1]}}, "grid heat: no such option"),
         ({"grid": {"plus": [1]}, "heat": 1}, "a run has no option 'heat'; options of the scenario go into given="),
-        ({"grid": {"plus": [1]}, "workers": 2}, "workers say nothing without on"),
+        ({"grid": {"plus": [1]}, "workers": 2}, "workers have no effect without on"),
         ({"grid": {"plus": [1]}, "on": "ray"}, "workers find a scenario by its name or path"),
         ({"grid": {"plus": [1]}, "games": 0}, "games: Input should be greater than or equal to 1"),
         ({"models": [3]}, "models: 3 is neither a model's name nor a table of its fields"),

@@ -189,7 +189,7 @@ def test_a_salt_is_long_and_hangs_on_the_key_and_nothing_else() -> None:
         Message("ann.0", game, "decode", "user", "ann", EVERYONE, (), Said("", "hi", (1,), (0, 1))) for game in (0, 1)
     )
     assert cache_salts([one], "ann", key=KEY) == ours([one.metadata], "ann")
-    with pytest.raises(RequestError, match="of games 0, 1; give those of one"):
+    with pytest.raises(RequestError, match=r"several games \(0, 1\); give messages of one game"):
         cache_salts([one, two], "ann", key=KEY)
 
 

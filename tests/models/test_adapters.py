@@ -217,5 +217,5 @@ def test_an_adapter_that_does_not_fit_is_named_with_its_model(
 ) -> None:
     file = folders["two"] / "adapter_config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | changed))
-    with pytest.raises(ModelError, match=r"the model 'two': no adapter in .*/2: it"):
+    with pytest.raises(ModelError, match=r"model 'two': no adapter in .*/2: it"):
         load_together(config(engines, folders), None, {}, no_progress)

@@ -318,9 +318,9 @@ def test_options_of_models_are_checked_by_name() -> None:
     far = ModelConfig(model="openai:m", base_url="http://127.0.0.1:1/v1")
     for models, told in (
         ({"far": ModelConfig(model="openai:m")}, "models far: openai:m is a model behind an API"),
-        ({"near": ModelConfig(model="fake", server="vllm")}, "models near: server is of a model behind an API"),
+        ({"near": ModelConfig(model="fake", server="vllm")}, "models near: server applies to models behind an API"),
     ):
         with pytest.raises(ValueError, match=told):
             RunConfig(model="fake", models=models)
-    with pytest.raises(ValueError, match="deterministic says nothing of model far"):
+    with pytest.raises(ValueError, match="deterministic has no effect on model far"):
         RunConfig(model="fake", models={"far": far}, deterministic=True)

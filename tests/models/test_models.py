@@ -71,7 +71,7 @@ def test_the_own_engine_says_what_it_says_alone() -> None:
 
 @pytest.mark.parametrize(
     ("model", "told"),
-    [("large", "the run has default, small; add it to the run's models"), (7, "of type int"), ("", "''")],
+    [("large", "the run's models are default, small; add it to them"), (7, "of type int"), ("", "''")],
 )
 def test_a_model_that_the_run_has_not_is_refused_when_it_is_given(model: Any, told: str) -> None:
     async def script(game: Game) -> None:
@@ -159,13 +159,13 @@ def test_equal_models_are_loaded_once_and_what_is_wrong_is_said_before_any_is_lo
     models = {"a": ModelConfig(model="fake"), "b": ModelConfig(model="fake")}
     played = play(RunRequest(Scripted(script), RunConfig(model="fake", models=models)))
     assert played.error is None
-    with pytest.raises(ModelError, match="the model 'c': no model 'nowhere/at/all'"):
+    with pytest.raises(ModelError, match="model 'c': no model 'nowhere/at/all'"):
         play(RunRequest(Scripted(script), RunConfig(models={"c": ModelConfig(model="nowhere/at/all")})))
 
 
 @pytest.mark.parametrize("name", ["default", "", "a b", "-a", "x" * 65, "a\n"])
 def test_names_of_models_are_checked(name: str) -> None:
-    with pytest.raises(ValueError, match="names no model"):
+    with pytest.raises(ValueError, match="cannot name a model"):
         RunConfig(models={name: ModelConfig(model="fake")})
 
 

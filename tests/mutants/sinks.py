@@ -121,7 +121,7 @@ TOLD = (
         "a result needs no call",
         "a result that came of nothing on record would be clean",
         FOUND,
-        'raise Unknown(f"{made.named} does not say which call it came of")',
+        'raise Unknown(f"{made.named} does not say which call it came from")',
         "return frozenset(), made.use",
         (f"{AUDIT}::test_a_result_that_does_not_say_where_it_comes_from_is_never_clean",),
     ),

@@ -186,7 +186,7 @@ def test_line_by_line_a_person_reads_and_answers(recwarn: Any, capsys: pytest.Ca
     assert "CANARY" not in said
     assert "CANARY17" in end
     assert {int(number) for number in re.findall(r"CANARY(\d+)", end)} <= SHOWN_AFTER
-    assert "! it is too long: 9 tokens, and 8 are the most; shorten it by 1" in said
+    assert "! it has 9 tokens, and at most 8 are allowed; shorten it by 1" in said
     assert "? 1 of 3: who" in said
     assert "  2. carol" in said
     assert "\x1b" not in said

@@ -92,7 +92,7 @@ def test_what_is_not_needed_can_be_left_out() -> None:
     [
         (["x"], "too short"),
         (["eat", '"now"', "9"], "9"),
-        (["eat", '"now"', "many"], "no number"),
+        (["eat", '"now"', "many"], "not a number"),
         (["eat", '"now"', "1.5"], "1.5"),
         (["eat", '"now"', "NaN"], "JSON"),
         (["eat", '"now"', "1", "", "", "Rome", "", "{"], "JSON"),
@@ -127,7 +127,7 @@ def test_words_and_choices_are_forms_of_one_field() -> None:
     choice = form_of(asked(choices=("<a>", "<b>")))
     assert [(option.label, option.words) for option in choice.current.options] == [("a", "<a>"), ("b", "<b>")]
     assert choice.enter("<b>") == ("<b>", None)
-    assert choice.enter("b") == (None, "it is none of the 2 choices")
+    assert choice.enter("b") == (None, "it is not one of the 2 choices")
 
 
 def test_a_schema_without_fields_is_typed_as_json() -> None:

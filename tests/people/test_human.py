@@ -178,11 +178,11 @@ def faults(words: list[str], **options: Any) -> list[str | None]:
 
 def test_words_are_checked_as_they_are_typed() -> None:
     long, empty, stop, torn, fine = faults(["a b c d e", "  ", "a END", "\udcff", "a b"], max_tokens=3, stop=["END"])
-    assert long == "it is too long: 5 tokens, and 3 are the most; shorten it by 2"
+    assert long == "it has 5 tokens, and at most 3 are allowed; shorten it by 2"
     assert empty == "it is empty: say something"
-    assert stop == "a message ends at 'END' here: leave that out"
+    assert stop == "'END' ends a message here; leave it out"
     assert torn is not None
-    assert "halves" in torn
+    assert "lone surrogates" in torn
     assert fine is None
 
 
@@ -245,7 +245,7 @@ def test_words_that_cannot_be_said_end_the_game_with_what_is_wrong() -> None:
     async def script(game: Game) -> None:
         await game.cast(Agent, "bob").choose(["yes", "no"])
 
-    with pytest.raises(RequestError, match="none of the 2 choices"):
+    with pytest.raises(RequestError, match="not one of the 2 choices"):
         play(script, people={"bob": Scripted(["maybe"])})
 
 
@@ -394,14 +394,14 @@ def test_others_go_on_while_it_is_asked() -> None:
 
 def test_a_name_that_nobody_has_is_told_with_the_cast(tmp_path: Path) -> None:
     bob = Scripted()
-    with pytest.raises(AudienceError, match=r"nobody is called bbo.*the cast is: alice, bob") as told:
+    with pytest.raises(AudienceError, match=r"no agent is named bbo.*the cast is: alice, bob") as told:
         play_run(RunRequest(Open(), FAKE, engine=FakeEngine(), people={"bbo": bob}, out=tmp_path))
     assert bob.notes == ["bbo not in 0: alice, bob"]
     assert next(tmp_path.iterdir()).name in str(told.value)
 
 
 def test_a_run_of_people_needs_them(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match="bob is to be played by a person"):
+    with pytest.raises(RequestError, match="bob is played by a person"):
         play_run(RunRequest(Open(), RunConfig(model="fake", people=("bob",)), engine=FakeEngine()))
     with pytest.raises(RequestError, match="give a Person"):
         play_run(RunRequest(Open(), FAKE, engine=FakeEngine(), people={"bob": "me"}))  # type: ignore[dict-item]

@@ -94,7 +94,7 @@ def test_a_key_goes_to_whom_it_is_meant_for(monkeypatch: pytest.MonkeyPatch) -> 
     assert key(key_env="OPENAI_API_KEY") == KEY
     with pytest.raises(ConfigError, match=r"models\.example needs a key"):
         key(base_url=FAR)
-    with pytest.raises(ConfigError, match="NO_SUCH_KEY, which is not set"):
+    with pytest.raises(ConfigError, match="NO_SUCH_KEY, which should hold its key, is not set"):
         key(base_url=FAR, key_env="NO_SUCH_KEY")
 
 
@@ -134,7 +134,7 @@ def test_a_key_has_one_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize("given", [KEY, "sk-key.of-somebody", "hf_KeyOfSomebody", "k" * 200])
 @pytest.mark.parametrize("option", ["key_env", "key_file"])
 def test_a_key_in_place_of_where_it_is_is_not_repeated(option: str, given: str) -> None:
-    with pytest.raises(ConfigError, match="never the key itself") as found:
+    with pytest.raises(ConfigError, match="not the key itself") as found:
         key(**{option: given})
     assert given not in str(found.value)
 
@@ -145,7 +145,7 @@ def test_a_key_that_travels_in_clear_is_warned_of(
     monkeypatch.setenv("FAR_KEY", KEY)
     with caplog.at_level(logging.WARNING):
         key(base_url="http://models.example/v1", key_env="FAR_KEY")
-    assert "without encryption" in caplog.text
+    assert "unencrypted" in caplog.text
     assert KEY not in caplog.text
 
 

@@ -88,13 +88,13 @@ def test_it_finds_what_the_command_finds(
 @pytest.mark.parametrize(
     ("how", "error", "told"),
     [
-        ({"scenario": "nothing"}, ScenarioNotFound, "no 'nothing' here"),
+        ({"scenario": "nothing"}, ScenarioNotFound, "no scenario or agent named 'nothing'"),
         ({"modes": "fast"}, ConfigError, "'fast' is no mode"),
         ({"given": {"colour": 1}}, ConfigError, "given is for a scenario that is named"),
         ({"scenario": "prisoners-dilemma", "given": {"colour": 1}}, ConfigError, "colour: Extra inputs"),
         ({"judge": "understudy"}, ConfigError, "the understudy is no judge"),
         ({"judge": "a/model"}, ConfigError, "no text that could be judged"),
-        ({"workers": 2}, ConfigError, "workers say nothing without on"),
+        ({"workers": 2}, ConfigError, "workers have no effect without on"),
         ({"fidelity_games": -1}, ConfigError, "fidelity_games is -1"),
         ({"timed_games": 1.5}, ConfigError, "timed_games is 1.5"),
         ({"on": "ray"}, ConfigError, "by its name or path"),
@@ -104,9 +104,9 @@ def test_it_finds_what_the_command_finds(
         (
             {"heat": 1},
             ConfigError,
-            "heat: there is no such option; there are model, engine, tensor_parallel, pipeline_parallel,",
+            "heat: there is no such option; the options are model, engine, tensor_parallel, pipeline_parallel,",
         ),
-        ({"limits": {"heat": 1}}, ConfigError, "limits heat: there is no such limit; there are agent_tokens"),
+        ({"limits": {"heat": 1}}, ConfigError, "limits heat: there is no such limit; the limits are agent_tokens"),
         ({"json": "/proc/nowhere/r.json"}, CannotWrite, "nothing can be written"),
     ],
 )

@@ -231,7 +231,7 @@ def test_more_messages_than_are_kept_are_not_passed_over_in_silence(monkeypatch:
     monkeypatch.setattr("agentcho.api.LiveMessages", lambda: LiveMessages(most=6))
     played = play()
     assert played.games[0].scores
-    with pytest.raises(RecordError, match="15 messages and no record, and only the first 6 are kept: give out="):
+    with pytest.raises(RecordError, match="15 messages and no record, so only the first 6 are kept; give out="):
         played.messages()
 
 
@@ -269,7 +269,7 @@ def test_an_interrupt_that_ends_the_event_loop_leaves_no_thread_that_the_process
 def test_a_scenario_may_be_named() -> None:
     played = agentcho.run("prisoners-dilemma", engine=FakeEngine(), display="none", given={"rounds": 1})
     assert played.options["rounds"] == 1
-    with pytest.raises(TypeError, match="given is for a scenario that is named"):
+    with pytest.raises(TypeError, match="`given` needs a scenario given by its name"):
         agentcho.run(Talk(), engine=FakeEngine(), given={"fails": 1})
 
 
@@ -287,7 +287,7 @@ def change(record: Path, **fields: Any) -> None:
 
 def test_a_record_of_a_newer_version_says_what_wrote_it(record: Path) -> None:
     change(record, format="agentcho-run/3", versions={"agentcho": "0.9.1"}, config={"colour": "red"})
-    wrote = r"written by agentcho '0\.9\.1', in the format agentcho-run/3; this is agentcho .*: install that version"
+    wrote = r"written by agentcho '0\.9\.1', in the format agentcho-run/3; this is agentcho .*; install the version"
     with pytest.raises(RecordError, match=wrote) as told:
         agentcho.load(record)
     assert not isinstance(told.value, RecordBroken)

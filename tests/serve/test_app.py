@@ -305,7 +305,7 @@ def test_a_header_that_says_where_a_request_belongs_comes_once(name: str) -> Non
             headers = [("x-agentcho-society", "talk"), (name, "talk"), (name, "other")]
             first = int(name == "x-agentcho-society")
             error = await door.error(400, await door.client.post(CHAT, json=ASKED, headers=headers[first:]))
-            assert error["message"] == f"header {name}: it is there twice; send it once"
+            assert error["message"] == f"header {name}: it is given twice; send it once"
             assert not model.asked
 
     play(body)

@@ -123,7 +123,7 @@ def test_a_body_of_too_many_parts_is_not_read() -> None:
     few = LIMITS._replace(parts=20)
     much: list[Any] = [[{}] * 12, [[]] * 12, {str(number): 0 for number in range(12)}]
     for more in much:
-        with pytest.raises(ApiError, match="names in it; this server takes 20"):
+        with pytest.raises(ApiError, match="names; this server takes at most 20"):
             chat.parsed(json.dumps(said(metadata=more)).encode(), few)
     chat.parsed(json.dumps(said(metadata=[{}] * 3)).encode(), few)
 
@@ -137,7 +137,7 @@ def test_a_thousand_mistakes_are_one_error(api: Any) -> None:
     for name, most in (("messages", LIMITS.messages), ("input", LIMITS.messages), ("tools", LIMITS.tools)):
         error = outcome(api, json.dumps({"model": "m", name: [{}] * (most + 1)}).encode())
         assert error is not None
-        assert (error.param, f"{most} at most" in error.message) == (name, True)
+        assert (error.param, f"at most {most}" in error.message) == (name, True)
 
 
 def _leaves(value: Any, put: Any) -> list[Any]:

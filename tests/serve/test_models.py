@@ -88,7 +88,7 @@ def test_a_mode_of_societies_needs_one() -> None:
         RequestTarget("org/m", "enforce"),
         RequestTarget("org/m", None, None, "ann"),
     ):
-        with pytest.raises(ApiError, match="needs a society; name one by the path") as caught:
+        with pytest.raises(ApiError, match="needs a society; name one with the path") as caught:
             models.settled(target, SERVED)
         assert caught.value.status == 400
 

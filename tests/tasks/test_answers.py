@@ -83,7 +83,7 @@ def test_mathematics_is_compared_in_any_thread() -> None:
 
 @pytest.mark.parametrize(("check", "answer"), [("number", "six"), ("text", "..."), ("math", " ")])
 def test_an_answer_that_compares_as_nothing_is_refused(check: Check, answer: str) -> None:
-    with pytest.raises(ValueError, match="as its check needs"):
+    with pytest.raises(ValueError, match="which its check needs"):
         asked(check, answer)
 
 

@@ -136,7 +136,7 @@ def test_the_published_id_keeps_its_configuration(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("words", "told"), [(["Dog", "run", "dog"], "'dog' is there twice"), (["-"], "'-' is no word")]
+    ("words", "told"), [(["Dog", "run", "dog"], "'dog' is listed twice"), (["-"], "'-' is not a word")]
 )
 def test_words_are_words_and_different(tmp_path: Path, words: list[str], told: str) -> None:
     with pytest.raises(TaskError, match=rf"t\.jsonl:1: words: .*{told}"):
@@ -150,17 +150,17 @@ def test_without_the_library_the_hub_is_refused_with_what_to_install(monkeypatch
 
 
 BROKEN: list[tuple[str, list[Any], str]] = [
-    ("", [OWN, "", '{"question": '], r"t\.jsonl:3: is no JSON"),
-    ("", [OWN, "[1]"], r"t\.jsonl:2: is list, and no object"),
+    ("", [OWN, "", '{"question": '], r"t\.jsonl:3: is not JSON"),
+    ("", [OWN, "[1]"], r"t\.jsonl:2: is list, not a JSON object"),
     ("", [OWN, {"answer": "6"}], r"t\.jsonl:2: question: Field required"),
     ("", [{"question": "?"}], r"t\.jsonl:1: has no field 'answer'"),
     ("", [OWN | {"colour": "red"}], r"t\.jsonl:1: colour: Extra inputs"),
     ("", [OWN | {"check": "mind"}], r"t\.jsonl:1: check: "),
-    ("", [OWN, OWN | {"answer": "six"}], r"t\.jsonl:2: .*'six' has not a number in it"),
+    ("", [OWN, OWN | {"answer": "six"}], r"t\.jsonl:2: .*'six' does not contain a number"),
     ("", [OWN | {"answer": None}], r"t\.jsonl:1: answers.0: "),
     ("", [], r"t\.jsonl: is empty; give at least one task"),
     ("", ["", "  "], r"t\.jsonl: is empty"),
-    ("", [{"id": "a", **OWN}, {"id": "a", **OWN, "answer": "8"}], r"t\.jsonl:2: has the id 'a', as another .* in 1"),
+    ("", [{"id": "a", **OWN}, {"id": "a", **OWN, "answer": "8"}], r"t\.jsonl:2: repeats the id 'a' of entry 1"),
     ("gsm8k:", [{"question": "?", "answer": "6"}], r"t\.jsonl:1: its answer does not end in '#### NUMBER'"),
     ("gsm8k:", [{"question": " ", "answer": "#### 6"}], r"t\.jsonl:1: has no text in its field 'question'"),
     ("math:", [{"problem": "?", "solution": "6"}], r"t\.jsonl:1: its solution has no \\boxed"),
@@ -187,7 +187,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match="holds neither a list nor"):
         task_set(str(tmp_path / "odd.json"), Problem)
     (tmp_path / "torn.json").write_text('[{"question": "?"},\n{"quest')
-    with pytest.raises(TaskError, match=r"torn\.json:2: is no JSON"):
+    with pytest.raises(TaskError, match=r"torn\.json:2: is not JSON"):
         task_set(str(tmp_path / "torn.json"), Problem)
     assert jsonl(tmp_path / "c.jsonl", {"concepts": []})
     with pytest.raises(TaskError, match="has neither 'concepts' nor 'concept_set'"):

@@ -133,14 +133,14 @@ def every_question(half: int) -> set[str]:
     [
         (
             "poems",
-            "is no .jsonl or .json file, and none of arithmetic, facts, concepts, vaults, vignettes, math, gsm8k",
+            "is neither a .jsonl or .json file nor one of arithmetic, facts, concepts, vaults, vignettes, math, gsm8k",
         ),
-        ("arithmetic:steps=9", "steps is a number from 1 to 6"),
-        ("arithmetic:size=3", r"'size=3' is no option of it; its options: steps=NUMBER"),
-        ("arithmetic:steps=three", "'steps=three' is no option"),
+        ("arithmetic:steps=9", "steps must be a number from 1 to 6"),
+        ("arithmetic:size=3", r"'size=3' is not one of its options: steps=NUMBER"),
+        ("arithmetic:steps=three", "'steps=three' is not one of its options"),
         ("facts:n=3", "its options: half=NUMBER"),
-        ("facts:half=3", "half is a number from 1 to 2"),
-        ("concepts", "its tasks are of the kind Concepts, and Problem is wanted"),
+        ("facts:half=3", "half must be a number from 1 to 2"),
+        ("concepts", "has tasks of the kind Concepts, but the scenario needs Problem"),
     ],
 )
 def test_what_is_no_set_is_refused(spec: str, told: str) -> None:

@@ -226,9 +226,9 @@ def test_a_record_without_fields_is_named_by_its_place() -> None:
 def test_a_missing_file_and_a_set_without_a_home_say_what_to_give(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match="cannot be read: No such file"):
         task_set(str(tmp_path / "none.jsonl"), Vault)
-    with pytest.raises(TaskError, match=r"on no hub that is known; give its file, as agentleak:FILE\.jsonl"):
+    with pytest.raises(TaskError, match=r"no known location on a hub; give its file, as agentleak:FILE\.jsonl"):
         task_set("agentleak", Vault)
-    with pytest.raises(TaskError, match="its tasks are of the kind Vignette, and Vault is wanted"):
+    with pytest.raises(TaskError, match="has tasks of the kind Vignette, but the scenario needs Vault"):
         task_set("privacylens", Vault)
 
 

@@ -146,7 +146,7 @@ def test_tools_work_in_every_mode_and_nothing_leaks(mode: Any, leakage: Any) -> 
         ({"tool_choice": "sub"}, 'give "auto", "required", or one of: add'),
         ({"max_calls": 0}, "max_calls"),
         ({"tools": [add, add]}, "two tools named add"),
-        ({"tools": [print]}, "what @agentcho.tool makes"),
+        ({"tools": [print]}, "a function made with @agentcho.tool"),
         ({"tools": add}, "tools"),
         ({"release": 1}, "release"),
     ],

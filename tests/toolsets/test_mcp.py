@@ -118,12 +118,12 @@ def test_a_call_may_take_as_long_as_is_declared_of_its_tool(timeout: float | Non
 
 @pytest.mark.slow
 def test_a_server_that_never_answers_is_given_up() -> None:
-    with pytest.raises(ToolFailed, match="here has not said within 30 seconds which tools it has; give log=FILE"):
+    with pytest.raises(ToolFailed, match="here did not list its tools within 30 seconds; give log=FILE"):
         on_a_clock_of_its_own(Here(None))
 
 
 def test_an_mcp_server_is_started_or_reached_and_declared_like_a_tool() -> None:
-    with pytest.raises(RequestError, match="one of the two"):
+    with pytest.raises(RequestError, match="either a command that starts it or a url"):
         agentcho.MCPServer()
     with pytest.raises(RequestError, match="https://"):
         agentcho.MCPServer(url="file:///etc/passwd")
@@ -205,7 +205,7 @@ def test_one_odd_tool_of_a_server_takes_no_other_down(caplog: pytest.LogCaptureF
     assert "#/properties/n" in caplog.text
     assert offered(agentcho.MCPServer("x", only=["good"])) == ["good"]
     for named in (agentcho.MCPServer("x", only=["odd"]), agentcho.MCPServer("x", declare={"odd": {"effect": False}})):
-        with pytest.raises(ToolFailed, match="cannot be offered: the tool odd can never be called"):
+        with pytest.raises(ToolFailed, match="cannot be used: the tool odd can never be called"):
             offered(named)
 
 
@@ -279,7 +279,9 @@ def test_one_that_never_answers_is_given_up_and_ends_no_other_game(
     monkeypatch.setattr("agentcho.games.tools.mcp_server.CONNECTING", 0.3)
     mute = agentcho.MCPServer(sys.executable, "-c", "import sys; sys.stdin.read()")
     began = monotonic()
-    check_the_game_beside(mute if over == "streams" else agentcho.MCPServer(url=silent), "has not said within 0.3 s")
+    check_the_game_beside(
+        mute if over == "streams" else agentcho.MCPServer(url=silent), "did not list its tools within 0.3 s"
+    )
     assert monotonic() - began < 20
 
 

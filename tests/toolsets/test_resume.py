@@ -193,7 +193,7 @@ def test_a_call_without_a_result_stops_its_game_and_no_other(tmp_path: Path, ret
     assert len(bank.paid) == 4  # the second of game 0 is not retried; game 1 is whole
     again = play(RunRequest.resuming(run, Paying(bank), engine=FakeEngine(), changed="accept"))
     assert isinstance(again.error, ResumeMismatch)
-    assert "game 0 cannot go on: ann.2 called a tool" in str(again.error)
+    assert "game 0 cannot continue: ann.2 called a tool" in str(again.error)
     assert "--redo 0:ann.2" in str(again.error)
     assert len(bank.paid) == 4
     assert list(again.errors) == [0]

@@ -146,11 +146,11 @@ def unsaid(x: str = Opaque()) -> str:  # type: ignore[assignment]
     ("function", "told"),
     [
         (untyped, "its parameter x has no type"),
-        (many, "can be given by no name"),
-        (opaque, "JSON cannot say"),
-        (calling, "JSON cannot say"),
-        (unsaid, "JSON cannot say"),
-        (lambda: "", "is called '<lambda>'"),
+        (many, "cannot be passed by name"),
+        (opaque, "JSON cannot express"),
+        (calling, "JSON cannot express"),
+        (unsaid, "JSON cannot express"),
+        (lambda: "", "'<lambda>' cannot name a tool"),
         (Opaque, "type type"),
         ("weather", "give a function"),
     ],
@@ -203,7 +203,7 @@ def test_what_only_a_grammar_cannot_hold_is_a_tool() -> None:
         ({"trusted": 1}, "True or False"),
         ({"name": "a b"}, "letters, digits"),
         ({"audience": "every body "}, "begins or ends"),
-        ({"isolate": True}, "inside of another function"),
+        ({"isolate": True}, "inside another function"),
     ],
 )
 def test_declarations_that_cannot_be_are_told_too(declared: dict[str, Any], told: str) -> None:

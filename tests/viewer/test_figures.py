@@ -163,10 +163,10 @@ def test_without_a_score_it_is_said_how_to_give_one(compared: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("compare.csv", "is nothing that a page can show; give its folder, "),
-        ("baseline/*/transcript.jsonl", "is a part of a record; give its folder, "),
-        ("baseline/*/run.json", "is a part of a record; give its folder, "),
-        ("../other.txt", r"is nothing that a page can show; give a run, a folder of runs, the .json of a comparison"),
+        ("compare.csv", "cannot be shown as a page; give its folder, "),
+        ("baseline/*/transcript.jsonl", "is one file of a record; give its folder, "),
+        ("baseline/*/run.json", "is one file of a record; give its folder, "),
+        ("../other.txt", r"cannot be shown as a page; give a run, a folder of runs, the .json of a comparison"),
         ("../newer.json", "is no comparison of this version; the command that made it writes it anew"),
     ],
 )

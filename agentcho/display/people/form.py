@@ -178,7 +178,7 @@ def _field(path: tuple[str, ...], schema: Mapping[str, Any], root: Mapping[str, 
 
 def _default(schema: Mapping[str, Any]) -> str:
     """What it is called to leave a field out."""
-    return f"({schema['default']}, as it is left out)" if schema.get("default") is not None else "(nothing)"
+    return f"({schema['default']} if left out)" if schema.get("default") is not None else "(nothing)"
 
 
 def _resolved(schema: Any, root: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,14 +225,14 @@ def _number(typed: str) -> int | float:
             return kind(typed.strip())
         except ValueError:
             continue
-    raise ValueError(f"{typed.strip()[:20] or 'nothing'} is no number")
+    raise ValueError(f"{typed.strip()[:20] or 'nothing'} is not a number")
 
 
 def _json(typed: str) -> Any:
     try:
         return json.loads(typed)
     except (ValueError, RecursionError):
-        raise ValueError("it is no JSON: write text in double quotes, lists as [1, 2]") from None
+        raise ValueError("this is not JSON: write text in double quotes, and lists as [1, 2]") from None
 
 
 def _whole(fields: Sequence[Field], typed: Sequence[str]) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def talk(desk: Session, width: int) -> Styled:
     messages = desk.talk
     styled: Styled = []
     if len(messages) > MOST:
-        styled.append(("italic", f"… {len(messages) - MOST} earlier messages: `agentcho show` after the end\n\n"))
+        styled.append(("italic", f"… {len(messages) - MOST} earlier messages: run `agentcho show` after the end\n\n"))
     for message in messages[-MOST:]:
         speech = spoken(message)
         styled += [(f"bold {_colour(message.author)}", speech.heading), ("", "\n")]
@@ -88,7 +88,7 @@ def _what(form: Form) -> str:
     alone = who is not None and who <= {question.agent}
     if question.choices:
         return "Choose"
-    return "Think: write what you make of it" if alone else "Say something"
+    return "Think: write down your thoughts" if alone else "Say something"
 
 
 def _readers(form: Form) -> str:
@@ -131,7 +131,7 @@ def middle(desk: Session) -> Sequence[str]:
     """What stands where there is no question: the keyboard is passed on, a game is over, or others speak."""
     if desk.handing:
         assert desk.current is not None
-        return (f"Pass the keyboard to {inline(str(desk.current.agent))}.", "Press Enter when nobody else looks.")
+        return (f"Pass the keyboard to {inline(str(desk.current.agent))}.", "Press Enter when nobody else is looking.")
     if desk.current is not None and not isinstance(desk.current, Question):
         return (inline(desk.current.text), "Press Enter to go on.")
-    return (desk.note, "The others speak; you wait.")
+    return (desk.note, "The others are speaking; please wait.")

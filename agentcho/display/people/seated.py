@@ -17,7 +17,7 @@ from agentcho.extras import require
 from agentcho.games.play.people import People
 from agentcho.message import cast_name
 
-LINES = "--display plain asks one person line by line"
+LINES = "with --display plain, one person can play line by line"
 
 
 def seated(config: RunConfig, display: Kind | None, clear: Callable[[], None] = lambda: None) -> People:
@@ -28,13 +28,17 @@ def seated(config: RunConfig, display: Kind | None, clear: Callable[[], None] = 
         return {}
     require("for people to play agents", "people")
     if display == "none":
-        raise ConfigError(f"--display none shows nothing, and who plays {names[0]} has to see something; leave it out")
+        raise ConfigError(
+            f"--display none shows nothing, but the person who plays {names[0]} needs a display; leave it out"
+        )
     if display == "plain":
         return _lines(names, len(config.numbers))
     if not (_terminal(sys.stdin) and _terminal(sys.stdout)) or os.environ.get("TERM", "dumb") == "dumb":
-        raise ConfigError(f"--as needs a terminal to show {names[0]} a screen, and this is none; {LINES}")
+        raise ConfigError(f"--as needs a terminal to show {names[0]} a screen, and this is not one; {LINES}")
     if any(_terminal(getattr(each, "stream", None)) for each in logging.getLogger("agentcho").handlers):
-        raise ConfigError("--as takes the whole terminal, and the log goes there too; send it to a file: --log-file")
+        raise ConfigError(
+            "--as uses the whole terminal, but the log is written there too; send the log to a file with --log-file"
+        )
     from agentcho.display.people.terminal import Terminal
 
     return Terminal(names, len(config.numbers), clear).people
@@ -45,11 +49,11 @@ def _lines(names: tuple[str, ...], games: int) -> People:
 
     if len(names) > 1:
         raise ConfigError(
-            f"line by line all stays to be read, so {names[1]} would see what {names[0]} saw; leave --display plain "
-            "out, at a terminal"
+            f"--display plain leaves everything on the screen, so {names[1]} would see what {names[0]} "
+            "saw; leave it out and play at a terminal"
         )
     if sys.stdin is None or sys.stdin.closed:
-        raise ConfigError(f"nobody can type: standard input is closed, and {names[0]} is to be played by a person")
+        raise ConfigError(f"{names[0]} is played by a person, but standard input is closed; open it, or leave --as out")
     return LineByLine(names, games, sys.stdin.fileno(), sys.stdout).people
 
 

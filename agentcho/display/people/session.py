@@ -90,7 +90,7 @@ class Session(Person):
             await question.answered.wait()
         finally:
             if question is self.current and not question.answered.is_set():
-                self.note = "the last question is withdrawn: its time was over"
+                self.note = "the last question was withdrawn because its time was up"
             self._remove(question)
         if question.words is None:
             raise person_left(asked.agent)
@@ -105,7 +105,9 @@ class Session(Person):
 
     def absent(self, game: int, agent: str, cast: Sequence[str]) -> None:
         there = ", ".join(cast) or "nobody"
-        self._add(Notice(game, None, f"{self.which(game)} is over, and nobody in it was called {agent}: {there}"))
+        self._add(
+            Notice(game, None, f"{self.which(game)} is over, and no agent in it was named {agent}; its agents: {there}")
+        )
 
     # -- what is shown -----------------------------------------------------------------------------------
 

@@ -170,7 +170,10 @@ class Game:
             TaskError: More tasks are drawn than the scenario's `draws` returns.
         """
         if count > len(self._tasks):
-            what = f"{count} are drawn and {len(self._tasks)} are left; let `draws` of the scenario say how many"
+            what = (
+                f"the scenario draws {count} tasks, but only {len(self._tasks)} are left; return the number "
+                "of tasks per game from its `draws`"
+            )
             raise TaskError("of this game", None, what)
         drawn, self._tasks = self._tasks[:count], self._tasks[count:]
         return tuple(drawn)
@@ -603,12 +606,12 @@ class Game:
                 playing = scenario.play(self)
                 if not isawaitable(playing):
                     raise ScenarioError(
-                        f"play of {called(scenario)} is no coroutine; write `async def play(self, game)`"
+                        f"`play` of {called(scenario)} is not a coroutine; write `async def play(self, game)`"
                     )
                 outcome = await playing
             self._recorded.end()
             if not isinstance(outcome, BaseModel):
-                raise ScenarioError(f"play of {called(scenario)} {no_outcome(outcome)}")
+                raise ScenarioError(f"`play` of {called(scenario)} {no_outcome(outcome)}")
         except Exception as error:
             limit = only_limit(error)
             if not isinstance(error, ExceptionGroup):  # a group has errors of other tasks, which no limit explains

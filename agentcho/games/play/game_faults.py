@@ -70,14 +70,14 @@ def words(error: BaseException) -> str:
     try:
         return _written(str(error))
     except Exception as other:
-        return f"(what it says cannot be told: {type(other).__name__})"
+        return f"(its message cannot be shown: {type(other).__name__})"
 
 
 def _whole(error: BaseException) -> str:
     try:
         return _written("".join(traceback.TracebackException.from_exception(error, capture_locals=False).format()))
     except Exception as other:  # endlessly nested groups, a user's class that fails
-        return f"(its traceback cannot be told: {type(other).__name__})"
+        return f"(its traceback cannot be shown: {type(other).__name__})"
 
 
 def _written(text: str) -> str:
@@ -111,7 +111,7 @@ def _users_frames(error: BaseException, package: str) -> list[tuple[FrameType, i
 def _told_frames(users: list[tuple[FrameType, int]]) -> tuple[str, ...]:
     """Return the deepest of these frames, one line each: file, line, function and source."""
     deepest = users[-DEEPEST:]
-    before = [f"… {len(users) - len(deepest)} frames before"] if len(users) > len(deepest) else []
+    before = [f"… {len(users) - len(deepest)} earlier frames"] if len(users) > len(deepest) else []
     return (*before, *(_written(_told_frame(frame, line)) for frame, line in deepest))
 
 

@@ -194,7 +194,9 @@ class GameModels:
         if isinstance(wish, str):
             return self.named(who, wish)
         if not callable(wish):
-            raise RequestError(f"the model of {who} is {type_name(wish)}; give a name, or a function of the turn")
+            raise RequestError(
+                f"the model of {who} is {type_name(wish)}; give a model's name, or a function that takes the turn"
+            )
         return self.own
 
     def chosen(self, who: str, wish: object, turn: int) -> GameModel:
@@ -202,7 +204,7 @@ class GameModels:
         name = wish(turn) if callable(wish) else wish
         if name is not None and not isinstance(name, str):
             raise RequestError(
-                f"{who} is to speak through what is {type_name(name)}; let its model be a function that gives a name"
+                f"the model function of {who} returned {type_name(name)}; return a model's name, or None"
             )
         return self.own if name is None else self.named(who, name)
 
@@ -214,8 +216,8 @@ class GameModels:
         if model is None:
             there = ", ".join(dict.fromkeys((DEFAULT_MODEL, *self._models.others)))
             raise RequestError(
-                f"{who} is to speak through the model {shown(name)}, and the run has {there}; add it to the run's "
-                "models (--models FILE), or give one of these"
+                f"{who} names the model {shown(name)}, but the run's models are {there}; add it to them "
+                "(--models FILE), or give one of them"
             )
         return self.of(model.name)
 

@@ -126,9 +126,11 @@ class RecordedLines:
         """
         if left := self.open_calls:
             one, calls = f"{self._game}:{left[0]}", ", ".join(left)
-            why = f"{calls} called a tool, and no result is on record, so nobody knows whether that was done"
-            remedy = f"look there; --redo {one} calls it again, --skip {one} does not"
-            raise ResumeMismatch(f"game {self._game} cannot go on: {why}; {remedy}", 1)
+            why = (
+                f"{calls} called a tool, but no result is recorded, so it is not known whether the call was carried out"
+            )
+            remedy = f"check whether it was; --redo {one} repeats the call, --skip {one} does not"
+            raise ResumeMismatch(f"game {self._game} cannot continue: {why}; {remedy}", 1)
 
     def check(self, draft: Draft) -> None:
         """Check a message that is about to come. Raises `ResumeMismatch` if another one is recorded under its id."""
@@ -145,7 +147,7 @@ class RecordedLines:
         if self._departed is not None:
             raise self._departed
         if missing := [id for id in self._said if id not in self._met]:
-            self._depart(missing[0], "did not come")
+            self._depart(missing[0], "was not said again")
 
     def restored(self, message: Message) -> Message:
         """Return a message that was said again, with what had ended it or cut it, which forced words do not tell."""

@@ -113,12 +113,12 @@ class Messages:
         """
         if not isinstance(message, Message):
             raise RequestError(
-                f"a release of what is {value_checks.type_name(message)}; give a Message of the agent's own"
+                f"{author} releases {value_checks.type_name(message)}; give one of the agent's own messages"
             )
         known = self.drafts.get(id := exact(message.id))
         if known is None or known.message is None or known.metadata.author != author:
             raise AudienceError(
-                f"{author} cannot release {id!r}, which is no finished message of its own", self.roster.agents
+                f"{author} cannot release {id!r}, which is not a finished message of its own", self.roster.agents
             )
         return known
 

@@ -96,21 +96,21 @@ class PersonPrompt:
             ExtraMissing: JSON cannot be checked, because the extra `people` is not installed.
         """
         if not isinstance(words, str):
-            return f"words are text, and this is {type_name(words)}"
+            return f"the message must be text, and this is {type_name(words)}"
         try:
             words.encode()
         except UnicodeEncodeError:
-            return "there are halves of letters in it, which nobody can write: type it anew"
+            return "it contains invalid characters (lone surrogates); type it again"
         if self.choices:
-            return None if words in self.choices else f"it is none of the {len(self.choices)} choices"
+            return None if words in self.choices else f"it is not one of the {len(self.choices)} choices"
         if not words.strip():
             return "it is empty: say something"
         stops = self.sampling.stop if self.schema is None else ()
         if stop := next((stop for stop in stops if stop in words), None):
-            return f"a message ends at {stop!r} here: leave that out"
+            return f"{stop!r} ends a message here; leave it out"
         count = self.tokens(words)
         if count > self.most:
-            return f"it is too long: {count} tokens, and {self.most} are the most; shorten it by {count - self.most}"
+            return f"it has {count} tokens, and at most {self.most} are allowed; shorten it by {count - self.most}"
         return None if self.schema is None else self._misfit(self.unspelled(self.spelled(words)))
 
     def _misfit(self, words: str) -> str | None:
@@ -123,7 +123,7 @@ class PersonPrompt:
             self.model.model_validate_json(words)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-            return f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg'].removeprefix('Value error, ')}"
+            return f"{'.'.join(map(str, first['loc'])) or 'the answer'}: {first['msg'].removeprefix('Value error, ')}"
         return None
 
 
@@ -134,7 +134,7 @@ def schema_fault(schema: Mapping[str, Any], words: str) -> str | None:
 
     found = checked(Sampling(json_schema=dict(schema)), words, True)
     if not found.fault and found.text != words.strip():
-        return "there is more than JSON"
+        return "there is text after the JSON"
     told = found.fault.removeprefix("Your answer ").removeprefix("does not match the JSON schema: ").removesuffix(".")
     return told.removeprefix("at ") or None
 
@@ -224,7 +224,9 @@ class Person:
 
 def person_left(agent: str) -> PersonLeft:
     """Return the error for a person who has left."""
-    return PersonLeft(f"who plays {agent} has left; what was said is recorded, and --resume goes on from there")
+    return PersonLeft(
+        f"the person who plays {agent} has left; everything said so far is recorded, and --resume continues from there"
+    )
 
 
 People = Mapping[str, Person]
@@ -289,7 +291,7 @@ class Seats:
         finally:
             self._asked[agent] -= 1
         if fault := asked.fault(words):
-            raise RequestError(f"what the person who plays {agent} says cannot be said: {fault}")
+            raise RequestError(f"the person who plays {agent} gave a message that cannot be said: {fault}")
         return words
 
     def _tell(self, agent: str) -> None:
@@ -322,14 +324,16 @@ def with_people(config: RunConfig, people: People, cast: Collection[str] | None 
     for name in names:
         if name not in people:
             raise RequestError(
-                f"{name} is to be played by a person, and there is none here: give people={{{name!r}: ...}}, or play "
-                "the run by `agentcho run --as`"
+                f"{name} is played by a person, but no person is given; give people={{{name!r}: ...}}, or play "
+                "the run with `agentcho run --as`"
             )
     for name, person in people.items():
         if cast_name(name) not in names:
-            raise RequestError(f"no person is to play {name}, but {', '.join(names)}; give these alone")
+            raise RequestError(
+                f"people play {', '.join(names)} in this run, not {name}; give a person for these agents only"
+            )
         if not isinstance(person, Person):
-            raise RequestError(f"who plays {name} is {type_name(person)}; give a Person, with a method `ask`")
+            raise RequestError(f"the person for {name} is {type_name(person)}; give a Person, with a method `ask`")
         if cast is not None and name not in cast:
-            raise AudienceError(f"nobody is called {name}, to be played by a person", cast)
+            raise AudienceError(f"no agent is named {name}, which a person is to play", cast)
     return config.model_copy(update={"people": names})

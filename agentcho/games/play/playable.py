@@ -40,8 +40,8 @@ def no_outcome(returned: object) -> str:
     """Return what is wrong with what `play` returned, and what to do."""
     what = "None" if returned is None else f"a {type(returned).__name__}"
     return (
-        f"returned {what}; let it return its Outcome, as in `return self.Outcome(...)`, with what came of the game as "
-        "fields of a nested `class Outcome(agentcho.Scenario.Outcome)`"
+        f"returned {what}; return an Outcome instead, as in `return self.Outcome(...)`, with the "
+        "results as fields of a nested `class Outcome(agentcho.Scenario.Outcome)`"
     )
 
 
@@ -52,7 +52,7 @@ def points(score: Any) -> dict[str, float]:
     """
     if not isinstance(score, Mapping):
         raise RequestError(
-            f"what score returned is {value_checks.type_name(score)}; return a dict of numbers, as {{'points': 1.0}}"
+            f"`score` returned {value_checks.type_name(score)}; return a dict of numbers, such as {{'points': 1.0}}"
         )
     given = {value_checks.checked_text(name, "the name of a score"): value for name, value in score.items()}
     return {name: value if type(value) in (int, float) else float(value) for name, value in given.items()}

@@ -120,11 +120,13 @@ class TextTurn:
         """Check that the answer is one that was asked for, and agrees with what was shown of it."""
         text, choices = LONE.sub("\ufffd", reply.text), call.sampling.choices
         if choices is not None and text not in choices:
-            raise AnswerInvalid(f"{port.name} answered with what is none of the choices; ask in other words")
+            raise AnswerInvalid(f"the answer of {port.name} is not one of the choices; rephrase the prompt")
         if not self._record.text:
             self.hear(text)
         elif self._record.text != text:
-            raise AnswerInvalid(f"{port.name} ended with other words than it had shown; report it")
+            raise AnswerInvalid(
+                f"the final text of {port.name} differs from the text that it streamed; report this error"
+            )
 
     def hear(self, text: str) -> None:
         """Take in a piece of the text, and record it first.

@@ -42,24 +42,29 @@ class Roster:
         """
         if isinstance(agent, str):
             if self._find is None:
-                raise AudienceError(f"no library to find agent {agent!r} in", self.agents)
+                raise AudienceError(
+                    f"agent {agent!r} is given by name, but this game has no library to find it in; cast its class",
+                    self.agents,
+                )
             agent = self._find(agent)
         if not isinstance(agent, Agent) and not (isinstance(agent, type) and issubclass(agent, Agent)):
-            raise RequestError(f"what is cast is {type_name(agent)}; give a subclass of Agent, its name, or an agent")
+            raise RequestError(
+                f"an agent to cast is {type_name(agent)}; give a subclass of Agent, its name, or an agent"
+            )
         if isinstance(agent, Agent) and attributes:
             given = ", ".join(attributes)
-            raise RequestError(f"{given} for an agent that is made already; set that on it, or cast its class")
+            raise RequestError(f"{given} cannot be given for an existing agent; set it on the agent, or cast its class")
         player = agent if isinstance(agent, Agent) else agent(name or agent.role, **attributes)
         new = cast_name(player.name if name is None else name)
         if new in self.agents:
-            raise AudienceError(f"an agent named {new!r} has joined already", self.agents)
+            raise AudienceError(f"an agent named {new!r} has already joined; give another name", self.agents)
         checked_int(player.priority, f"the priority of {new}")
         checked_text(player.role, f"the role of {new}")
         if player.system is not None:
             checked_text(player.system, f"the system prompt of {new}")
         taken = self.name_of(player) or (player._game and player._game.name_of(player))
         if taken is not None:
-            raise AudienceError(f"this agent sits in a game already, as {taken!r}; cast a copy of it", self.agents)
+            raise AudienceError(f"this agent is already in a game, as {taken!r}; cast a copy of it", self.agents)
         return player, new
 
     def join(self, player: Agent, name: str) -> None:
@@ -75,7 +80,7 @@ class Roster:
         name = self.name_of(agent)
         if name is None:
             raise ScenarioError(
-                f"{agent._name} has no seat in this game; game.cast(...) gives it one, and an agent has one at most"
+                f"{agent._name} is not in this game; cast it with game.cast(...) (an agent can be in one game only)"
             )
         return name
 

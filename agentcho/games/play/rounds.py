@@ -139,7 +139,7 @@ class Rounds:
         message, so the code counts as having looked at all of them.
         """
         if not moves:
-            raise ScenarioError("a race of no moves; give game.first at least one, such as ann.say()")
+            raise ScenarioError("game.first was given no moves; give at least one, such as ann.say()")
         self.raced = True
         async with self.act():
             with self._moves(moves, race=True) as (branches, running):

@@ -62,7 +62,7 @@ class Streamed:
         """
         await anyio.lowlevel.checkpoint()
         if self._closed:
-            raise ScenarioError("the stream of a message is closed; write within its `async with`")
+            raise ScenarioError("the stream of a message is closed; write inside its `async with`")
         self._pieces.append(checked_text(piece, "a piece of a stream"))
         self._length += len(piece)
         fresh = self._length - self._encoded

@@ -221,7 +221,10 @@ class _Talk:
         )
         known = next((call for call in calls if call.name in self._offer.tools), None)
         if known is None:
-            raise AnswerInvalid(f"{self._author} was made to say what is no call of its tools ({said.id})")
+            raise AnswerInvalid(
+                f"{self._author} was forced to say something that is not a call of its tools ({said.id}); "
+                "force a valid call"
+            )
         return before, calls, known
 
     def _follow(self, id: str) -> None:

@@ -47,7 +47,7 @@ class Connection:
         if isinstance(self._error, AgentchoError):
             raise self._error
         if self._error is not None:
-            raise ToolFailed(f"a server of tools is gone ({type(self._error).__name__})") from self._error
+            raise ToolFailed(f"a tool server has ended ({type(self._error).__name__})") from self._error
         return self._tools
 
     def leave(self) -> None:
@@ -88,13 +88,14 @@ class Toolbox:
                     raise RequestError(f"{agent} has two tools named {tool.name}; give one of them another name")
                 found[tool.name] = tool
         if not found:
-            raise RequestError(f"the servers of {agent} have no tools; give others, or none")
+            raise RequestError(f"the tool servers of {agent} offer no tools; give other servers, or none")
         return found
 
     async def _of(self, agent: str, toolset: Toolset) -> Sequence[Tool]:
         if not hasattr(toolset, "connected"):
             raise RequestError(
-                f"one of the tools of {agent} is {type_name(toolset)}; give what @agentcho.tool makes, or an MCPServer"
+                f"one of the tools of {agent} is {type_name(toolset)}; give a function made with "
+                "@agentcho.tool, or an MCPServer"
             )
         key = id(toolset), None if toolset.shared else agent
         if key not in self._connections:

@@ -229,7 +229,8 @@ class Turns:
         text = None if charge.schema is None else canonical_json(said.text, charge.schema)
         if text is None:
             raise AnswerInvalid(
-                f"{author} was made to say what its schema does not admit; nobody was told. Force words that fit"
+                f"{author} was forced to say something that its schema does not allow, so it was not "
+                "delivered. Force words that fit the schema"
             )
         reads = draft.reads._replace(reads=(*draft.reads.reads, Read(said.id, draft.reads.new_at)), new_at=None)
         told = KnownTextMessage(

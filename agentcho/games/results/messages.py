@@ -82,8 +82,8 @@ class LiveMessages:
     def games(self) -> Games:
         if self._lost:
             raise RecordError(
-                f"the run had {self._most + self._lost} messages and no record, and only the first {self._most} are "
-                "kept: give out=FOLDER, so that they can be read from there"
+                f"the run had {self._most + self._lost} messages and no record, so only the first "
+                f"{self._most} are kept; give out=FOLDER to record all of them"
             )
         found: dict[int, list[TranscriptEntry]] = {}
         for entry in self._entries:

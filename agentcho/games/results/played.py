@@ -206,7 +206,9 @@ class Played:
         """
         found = next((game for game in self.games if game.number == number), None)
         if found is None:
-            raise ConfigError(f"game {number} is not over, or not of this run, which has {len(self.games)} that are")
+            raise ConfigError(
+                f"game {number} is not over or not part of this run, which has {len(self.games)} finished games"
+            )
         return found
 
     def messages(
@@ -261,9 +263,12 @@ class Played:
         if what == "messages":
             return messages_table(chosen.of(self._said), leave_out=() if readable_by is None else COSTS)
         if what != "games":
-            raise ConfigError(f"no table {what!r}; there are 'games' and 'messages'")
+            raise ConfigError(f"there is no table {what!r}; give 'games' or 'messages'")
         if chosen != Selected():
-            raise ConfigError("agent, readable_by and unfinished choose messages: ask for the table of 'messages'")
+            raise ConfigError(
+                "agent, readable_by and unfinished apply to the table 'messages' only; give that table, or "
+                "leave them out"
+            )
         said = self._said.games
         return games_table(self.games, {game.number: usage_of(said.get(game.number, [])) for game in self.games})
 

@@ -31,7 +31,7 @@ class Table:
 
     def __init__(self, columns: Sequence[Column]) -> None:
         if len({len(column.values) for column in columns}) > 1:
-            raise ValueError("the columns of a table are equally long")
+            raise ValueError("the columns of a table must have the same length")
         self._columns = tuple(columns)
 
     @property
@@ -44,7 +44,7 @@ class Table:
         for column in self._columns:
             if column.name == name:
                 return [*column.values]
-        raise KeyError(f"no column {name!r}; there are {', '.join(self.columns)}")
+        raise KeyError(f"there is no column {name!r}; the columns are {', '.join(self.columns)}")
 
     def __len__(self) -> int:
         return len(self._columns[0].values) if self._columns else 0

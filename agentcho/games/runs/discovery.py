@@ -129,7 +129,7 @@ def read(section: Section, path: Path, origin: Origin = "path", module: str | No
     try:
         tree = parsed(path.read_bytes())
     except SyntaxError as error:
-        raise broken(path, error.lineno, f"does not parse: {error.msg}") from None
+        raise broken(path, error.lineno, f"is not valid Python: {error.msg}") from None
     except (ValueError, OSError) as error:
         raise broken(path, None, f"cannot be read: {error}") from None
     root = "Scenario" if section == "scenarios" else "Agent"
@@ -223,7 +223,7 @@ def _in_file(section: Section, path: Path, cls: str) -> Found:
     if not found:
         raise broken(path, None, f"defines no {'class ' + cls if cls else section.removesuffix('s')}")
     if len(found) > 1:
-        raise broken(path, None, f"defines several: name one as {path}:{found[0].cls}")
+        raise broken(path, None, f"defines several classes; choose one, such as {path}:{found[0].cls}")
     return found[0]
 
 
@@ -243,7 +243,7 @@ def copy(found: Found, folder: Path) -> Path:
     """
     target = folder / found.path.name
     if target.exists():
-        raise ScenarioError(f"{target} exists already; move it away, or copy to another folder")
+        raise ScenarioError(f"{target} already exists; move it away, or copy to another folder")
     folder.mkdir(parents=True, exist_ok=True)
     target.write_bytes(found.path.read_bytes())
     return target

@@ -41,7 +41,7 @@ def scenario(name: str) -> type[Scenario]:
     found = find("scenarios", name)
     cls = load(found)
     if not issubclass(cls, Scenario):
-        raise broken(found.path, None, f"{found.cls} is no agentcho.Scenario")
+        raise broken(found.path, None, f"{found.cls} is not a subclass of agentcho.Scenario")
     return cls
 
 
@@ -50,7 +50,7 @@ def agent(name: str) -> type[Agent]:
     found = find("agents", name)
     cls = load(found)
     if not issubclass(cls, Agent):
-        raise broken(found.path, None, f"{found.cls} is no agentcho.Agent")
+        raise broken(found.path, None, f"{found.cls} is not a subclass of agentcho.Agent")
     return cls
 
 
@@ -94,7 +94,7 @@ def load(found: Found) -> type:
         what = f"does not import: {type(error).__name__}: {words(error)}"
         raise broken(found.path, _line(error, found.path), what) from error
     if not isinstance(cls, type):
-        raise broken(found.path, None, f"{found.cls} is no class once imported")
+        raise broken(found.path, None, f"{found.cls} is not a class after the import")
     return cls
 
 

@@ -182,7 +182,9 @@ def load_together(
     wanted = named if engine is not None else {DEFAULT_MODEL: own, **named}
     markers = required_markers(config.policy, config.plain_markers)
     if len(several := [name for name, source in wanted.items() if source.model.engine == VLLM]) > 1:
-        raise ConfigError(f"models {', '.join(several)} are of engine vllm, and a process has one of it; give one")
+        raise ConfigError(
+            f"models {', '.join(several)} use engine vllm, but a process can run only one of them; keep one"
+        )
     for name, source in wanted.items():
         with of_model(name):
             _check(source, markers)
@@ -254,7 +256,7 @@ def _kept(engine: Any) -> str:
 def _check(source: EngineSource, markers: Markers) -> None:
     """Raise what is known to be wrong with a model before it is loaded."""
     if source.model.model == FAKE and source.model.adapter is not None:
-        raise ConfigError("adapter needs a model with weights, and the fake one has none")
+        raise ConfigError("adapter needs a model with weights, and the fake model has none; leave it out")
     if source.model.engine == VLLM:
         from agentcho.integrations.vllm.versions import installed
 

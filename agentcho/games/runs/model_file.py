@@ -27,7 +27,9 @@ def read_models(file: Path, typed: Mapping[str, Any]) -> dict[str, Any]:
         return {**typed, "models": models}
     if twice := [name for name in OWN if name in typed and name not in KEYS]:
         option = twice[0].replace("_", "-")
-        raise ConfigError(f"{file}: [{DEFAULT_MODEL}] is the run's own model, and --{option} says another; give one")
+        raise ConfigError(
+            f"{file}: [{DEFAULT_MODEL}] is the run's own model, and --{option} contradicts it; give only one of them"
+        )
     return {**RunConfig.of_own(own), **typed, "models": models}
 
 
@@ -37,15 +39,17 @@ def tables(file: Path) -> dict[str, ModelConfig]:
         tables = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise ConfigError(f"{file} cannot be read: {reason}; give a file of models") from None
+        raise ConfigError(f"{file} cannot be read: {reason}; give a TOML file of models") from None
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{file} is no TOML: {error}") from None
+        raise ConfigError(f"{file} is not TOML: {error}") from None
     return {name: _model(file, name, table) for name, table in tables.items()}
 
 
 def _model(file: Path, name: str, table: Any) -> ModelConfig:
     if not isinstance(table, dict):
-        raise ConfigError(f"{file}: {name} stands in no table; begin with [NAME], as agents are given the model")
+        raise ConfigError(
+            f"{file}: {name} is outside any table; begin a table with [NAME], where NAME is the name that agents use"
+        )
     try:
         if name != DEFAULT_MODEL:
             model_name(name)

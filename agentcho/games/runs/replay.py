@@ -313,7 +313,7 @@ class _Drafts:
         if content is None and message.role == "system":  # the frame may have a date
             return None
         if content is None:
-            raise RecordBroken(f"message {message.id}", "its tokens do not stand in this engine's framing", TRACE)
+            raise RecordBroken(f"message {message.id}", "its tokens do not match this engine's framing", TRACE)
         return content
 
     def forced(self, decode: TraceMessage) -> tuple[int, ...]:
@@ -324,7 +324,7 @@ class _Drafts:
             return tuple(encode(decode.text))
         header = tuple(encode(decode.header or ""))
         if content[: len(header)] != header:
-            raise RecordBroken(f"message {decode.id}", "its tokens do not begin with its header's", TRACE)
+            raise RecordBroken(f"message {decode.id}", "its tokens do not begin with the tokens of its header", TRACE)
         return content[len(header) :]
 
     def cut(self, decode: TraceMessage, forced: tuple[int, ...]) -> Sampling:

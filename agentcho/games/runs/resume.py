@@ -162,7 +162,9 @@ def settled_calls(
     }
     again, not_again = _named(redo, open_), _named(skip, open_)
     if both := again & not_again:
-        raise ResumeMismatch(f"{min(both)[0]}:{min(both)[1]} is to be called again and not; say one of the two")
+        raise ResumeMismatch(
+            f"call {min(both)[0]}:{min(both)[1]} is given to both --redo and --skip; give it to one of them"
+        )
     found = dict[int, BegunCalls]()
     for game, call in open_.values():
         begun, redone, skipped = found.get(game, BegunCalls())
@@ -198,7 +200,8 @@ def _named(calls: Iterable[str], open_: Mapping[str, tuple[int, str]]) -> set[tu
     if unknown := [call for call in given if call not in open_]:
         there = ", ".join(open_) or "none is"
         raise ResumeMismatch(
-            f"{unknown[0]!r} is no call that was begun without a result; {there}. Give GAME:CALL, as the error says it"
+            f"{unknown[0]!r} is not a call that was started and has no result; {there}. Give GAME:CALL, "
+            "as the error states it"
         )
     return {open_[call] for call in given}
 

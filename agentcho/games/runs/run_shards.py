@@ -46,8 +46,8 @@ def merge(parts: Sequence[SavedRun], out: Path, missing: Missing = "refuse") -> 
     left = _missing(parts)
     if left and missing == "refuse":
         raise RecordError(
-            f"{_numbers(left)} of {parts[0].info.config.games} are over in no part; name all parts, go on with one by "
-            "`agentcho run --resume`, or merge without these games by --missing accept"
+            f"no part has finished {_numbers(left)} of {parts[0].info.config.games}; name all parts, "
+            "finish them with `agentcho run --resume`, or leave these games out with --missing accept"
         )
     check_folder(out)
     return _written(parts, out, "interrupted" if left else _status(parts))
@@ -65,7 +65,7 @@ def _check_alike(one: RunInfo, other: RunInfo) -> None:
     names = sorted({*one.versions, *other.versions} - {"python"})
     found += [f"the version of {name}" for name in names if one.versions.get(name) != other.versions.get(name)]
     if found:
-        raise ResumeMismatch(f"{one.id} and {other.id} are no parts of one run: {'; '.join(found)} differ")
+        raise ResumeMismatch(f"{one.id} and {other.id} are not parts of the same run: {'; '.join(found)} differ")
 
 
 def _rest(one: RunInfo, other: RunInfo, model: str | None) -> list[str]:
@@ -86,11 +86,12 @@ def _check_apart(parts: Iterable[SavedRun]) -> None:
         own = part.info.config.numbers
         if twice := sorted(seen.keys() & set(own)):
             raise RecordError(
-                f"{_numbers(twice)} in both {seen[twice[0]].path} and {part.path}; name each part once, of one division"
+                f"both {seen[twice[0]].path} and {part.path} contain {_numbers(twice)}; name each part once, "
+                "and only parts of one division"
             )
         seen |= dict.fromkeys(own, part)
         if strange := sorted(part.games().keys() - set(own)):
-            raise RecordBroken(part.path, f"{_numbers(strange)} there, and not of its part {part.info.config.part}")
+            raise RecordBroken(part.path, f"it contains {_numbers(strange)}, outside its part {part.info.config.part}")
 
 
 def _check_still(parts: Iterable[SavedRun]) -> None:
@@ -98,7 +99,7 @@ def _check_still(parts: Iterable[SavedRun]) -> None:
     for part in parts:
         writer_lock.check(part.path / writer_lock.NAME)
         if SavedRun(part.path).info != part.info:
-            raise RecordError(f"{part.path} went on while it was merged; merge again when it is over")
+            raise RecordError(f"{part.path} continued while it was being merged; merge again when it is over")
 
 
 def _missing(parts: Sequence[SavedRun]) -> list[int]:
@@ -137,12 +138,12 @@ def _whole_lines(part: SavedRun, name: str) -> bytes:
     """Return the lines of a part's file. A torn last line of a killed process is left out; otherwise it is damage."""
     file = part.path / name
     if not file.exists():
-        raise RecordBroken(file, "it is not there", "restore the file")
+        raise RecordBroken(file, "the file is missing", "restore the file")
     with write_errors(file):
         data = file.read_bytes()
     whole = data[: data.rfind(b"\n") + 1]
     if len(whole) < len(data) and part.status == "done":
-        raise RecordBroken(file, "its last line is torn, and the run was over")
+        raise RecordBroken(file, "its last line is incomplete although the run was over")
     return whole
 
 

@@ -203,7 +203,7 @@ def _all_met(run: Run, played: RunResult) -> RunResult:
     absent = [name for name in run.config.people if name not in run.met]
     if absent and not played.interrupted and any(not game.failed for game in played.games):
         kept = "" if played.record is None else f". All games are over and recorded: {played.record}"
-        raise AudienceError(f"nobody is called {' or '.join(absent)}, to be played by a person{kept}", run.met)
+        raise AudienceError(f"no agent is named {' or '.join(absent)}, which a person is to play{kept}", run.met)
     return played
 
 

@@ -82,7 +82,7 @@ class MCPServer:
         **declaring: Any,
     ) -> None:
         if (command is None) == (url is None):
-            raise RequestError("an MCP server is started by a command, or reached at a url; give one of the two")
+            raise RequestError("an MCP server needs either a command that starts it or a url; give one of them")
         require("to connect MCP servers", "mcp")
         self._command = command or ""
         self._arguments = arguments
@@ -125,7 +125,7 @@ class MCPServer:
             first = _first(error)
             if isinstance(first, AgentchoError):
                 raise first from error
-            what = f"is gone ({type(first).__name__})" if there else _unreached(first)
+            what = f"is gone: the connection was lost ({type(first).__name__})" if there else _unreached(first)
             raise ToolFailed(f"the MCP server {self.name} {what}{self._look()}") from error
         finally:
             for scope in under_way:  # the library may leave calls waiting for a server that is gone
@@ -170,7 +170,7 @@ class MCPServer:
                 offered.append(self._tool(client, each, agent, under_way))
             except RequestError as error:
                 if self._only is not None or each.name in self._apart:
-                    told = f"the MCP server {self.name} has a tool that cannot be offered: {error}"
+                    told = f"the MCP server {self.name} has a tool that cannot be used: {error}"
                     raise ToolFailed(told) from error
                 LOG.warning("a tool of the MCP server %s is left out: %s", self.name, error)
         return offered
@@ -220,12 +220,12 @@ class MCPServer:
         return _text(result)
 
     def _gone(self, why: str) -> ToolFailed:
-        return ToolFailed(f"the MCP server {self.name} is gone ({why}){self._look()}")
+        return ToolFailed(f"the MCP server {self.name} is gone: the connection was lost ({why}){self._look()}")
 
     def _look(self) -> str:
         if self._url is not None:
-            return "; look whether it runs there"
-        return "; give log=FILE to see what it says" if self._log is None else f"; look into {self._log}"
+            return "; check that it is running there"
+        return "; give log=FILE to see its output" if self._log is None else f"; see {self._log}"
 
 
 def _name(command: str | None, arguments: Sequence[str], url: str | None) -> str:
@@ -233,9 +233,7 @@ def _name(command: str | None, arguments: Sequence[str], url: str | None) -> str
     if url is not None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise RequestError(
-                f"the url of an MCP server is {shown(url)}; give one that begins with https:// or http://"
-            )
+            raise RequestError(f"the url of an MCP server is {shown(url)}; give an https:// or http:// address")
         return f"{parts.hostname}{'' if parts.port is None else f'.{parts.port}'}"
     digest = hashlib.blake2b(repr((command, *arguments)).encode(), digest_size=3).hexdigest()
     return f"{Path(str(command)).name}-{digest}"
@@ -251,7 +249,7 @@ def _first(error: BaseException) -> BaseException:
 def _unreached(error: BaseException) -> str:
     """Return why a server cannot be connected."""
     if isinstance(error, TimeoutError):
-        return f"has not said within {CONNECTING:g} seconds which tools it has"
+        return f"did not list its tools within {CONNECTING:g} seconds"
     return f"cannot be reached ({type(error).__name__})"
 
 

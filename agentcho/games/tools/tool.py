@@ -110,7 +110,7 @@ def _told(names: Names) -> Audience:
 
 def _seconds(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value) or value <= 0:
-        raise RequestError(f"the timeout of a tool is {shown(value)}; give seconds above 0, or None")
+        raise RequestError(f"the timeout of a tool is {shown(value)}; give a number of seconds above 0, or None")
     return float(value)
 
 
@@ -273,10 +273,12 @@ def tool(function: Callable[..., Any] | None = None, /, *, name: str | None = No
 
 def _made(function: Callable[..., Any], name: str | None, given: Declared) -> Tool:
     if isclass(function) or not callable(function):
-        raise RequestError(f"a tool is made of what is {value_checks.type_name(function)}; give a function")
+        raise RequestError(f"a tool was made of {value_checks.type_name(function)}; give a function")
     called = checked_name(_name(function) if name is None else name)
     if given.isolate and (why := _not_importable(function)):
-        raise RequestError(f"the tool {called} cannot run in a process of its own: {why}; define it in a module")
+        raise RequestError(
+            f"the tool {called} cannot run in a process of its own: {why}; define it as a function of a module"
+        )
     model = _model(called, function)
     schema = _schema(called, model)
     if not _is_plain(schema):
@@ -291,7 +293,7 @@ def check_callable(called: str, schema: Mapping[str, Any]) -> None:
     from agentcho.runner.sampling.grammar import fault
 
     if (found := fault(schema, lenient=True)) is not None:
-        raise RequestError(f"the tool {called} can never be called: its schema is not usable {found}; mend that")
+        raise RequestError(f"the tool {called} can never be called: its schema is not usable {found}; fix the schema")
 
 
 def _is_plain(schema: Any) -> bool:
@@ -334,14 +336,14 @@ def _not_importable(function: Callable[..., Any]) -> str:
     """Why another process cannot find a function; empty: it can."""
     qualified, code = getattr(function, "__qualname__", ""), getattr(unwrap(function), "__code__", None)
     if code is None or not qualified or "<" in qualified:
-        return "it is defined inside of another function, or is no plain function"
+        return "it is defined inside another function, or is not a plain function"
     return "" if not code.co_filename.startswith("<") else "it was not read from a file"
 
 
 def checked_name(name: object) -> str:
     """Return a name that a tool can have. Raises `RequestError` for another one."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise RequestError(f"a tool is called {shown(name)}; give 1 to 64 letters, digits, '_', '.' or '-'")
+        raise RequestError(f"{shown(name)} cannot name a tool; use 1 to 64 letters, digits, '_', '.' or '-'")
     return str.__str__(name)
 
 
@@ -354,9 +356,9 @@ def _model(called: str, function: Callable[..., Any]) -> type[BaseModel]:
     fields: dict[str, Any] = {}
     for place, (name, parameter) in enumerate(given.items()):
         if parameter.kind in PLACED:
-            raise RequestError(f"the tool {called}: {parameter} can be given by no name; give every parameter one")
+            raise RequestError(f"the tool {called}: {parameter} cannot be passed by name; use parameters that can")
         if name not in hints:
-            raise RequestError(f"the tool {called}: its parameter {name} has no type; write one, as in `{name}: str`")
+            raise RequestError(f"the tool {called}: its parameter {name} has no type; annotate it, as in `{name}: str`")
         default = ... if parameter.default is Parameter.empty else parameter.default
         fields[f"p{place}"] = (Annotated[hints[name], Field(alias=name)], default)
     try:
@@ -392,7 +394,7 @@ def _untitled(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _unfit(called: str, error: Exception) -> RequestError:
     why = str(error).partition("\n")[0]
-    return RequestError(f"the tool {called}: a parameter has a type that JSON cannot say ({why}); give one that it can")
+    return RequestError(f"the tool {called}: a parameter has a type that JSON cannot express ({why}); use another type")
 
 
 def _faults(error: ValidationError) -> str:

@@ -62,24 +62,24 @@ class ServerKey:
         return "<key>"
 
     def __reduce__(self) -> str:
-        raise TypeError("a key is not pickled")
+        raise TypeError("an API key cannot be pickled")
 
 
 def address_of(config: ModelConfig, name: str) -> Address:
     """The address of a configured server. `ConfigError`: there is none, or it is none that a key may be sent to."""
     where = f"model {name}: base_url"
     if config.base_url is None:
-        raise ConfigError(f"{where} is missing; give the address of the server's API, as http://127.0.0.1:8000/v1")
+        raise ConfigError(f"{where} is missing; give the address of the server's API, such as http://127.0.0.1:8000/v1")
     try:
         parts = urlsplit(config.base_url)
         host, port = (parts.hostname or "").lower(), parts.port
     except ValueError as error:
-        raise ConfigError(f"{where} is no URL: {error}") from None
+        raise ConfigError(f"{where} is not a URL: {error}") from None
     if parts.scheme not in PORTS or not host or any(char.isspace() or not char.isprintable() for char in parts.netloc):
-        raise ConfigError(f"{where} is no URL of a server; give one as http://127.0.0.1:8000/v1")
+        raise ConfigError(f"{where} is not the URL of a server; give one such as http://127.0.0.1:8000/v1")
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         raise ConfigError(
-            f"{where} has a user, a password, a query or a fragment; keys are given by key_env or key_file"
+            f"{where} has a user, a password, a query or a fragment; remove it, and give keys by key_env or key_file"
         )
     path = parts.path.rstrip("/") or "/v1"
     url = f"{parts.scheme}://{parts.netloc.lower()}{path}"
@@ -91,7 +91,7 @@ def key_of(config: ModelConfig, name: str, address: Address) -> ServerKey:
     gets OPENAI_API_KEY, this machine none, and any other server is a `ConfigError`, for no key is sent to whom it is
     not meant for."""
     if config.key_file is not None and config.key_env is not None:
-        raise ConfigError(f"model {name}: key_file and key_env both say where its key is; give one of them")
+        raise ConfigError(f"model {name}: key_file and key_env contradict each other; give one of them")
     if config.key_file is not None:
         return _usable(_from_file(Path(config.key_file).expanduser(), name), name, address)
     variable = config.key_env or (OPENAI_KEY if address.host == OPENAI else None)
@@ -99,7 +99,8 @@ def key_of(config: ModelConfig, name: str, address: Address) -> ServerKey:
         return _usable(_from_environment(variable, name), name, address)
     if not address.here:
         raise ConfigError(
-            f"model {name}: {address.host} needs a key; say which environment variable has it (key_env), or which file"
+            f"model {name}: {address.host} needs a key; give the environment variable (key_env) or the "
+            "file (key_file) that holds it"
         )
     return ServerKey(NO_KEY)
 
@@ -108,9 +109,12 @@ def _from_environment(variable: str, name: str) -> str:
     if found := os.environ.get(variable, "").strip():
         return found
     if VARIABLE.fullmatch(variable):
-        raise ConfigError(f"model {name}: its key is looked for in {variable}, which is not set; set it")
+        raise ConfigError(
+            f"model {name}: the environment variable {variable}, which should hold its key, is not set; set it"
+        )
     raise ConfigError(
-        f"model {name}: key_env is no name of an environment variable that is set, and it is never the key itself"
+        f"model {name}: key_env is not the name of an environment variable that is set; give such a "
+        "name, not the key itself"
     )
 
 
@@ -119,20 +123,25 @@ def _from_file(path: Path, name: str) -> str:
         mode, word = path.stat().st_mode, path.read_bytes()[: LONGEST_KEY + 1].decode("utf-8").strip()
     except OSError as error:
         raise ConfigError(
-            f"model {name}: its key_file cannot be read ({error.strerror}); it is a file with the key in it, and never "
-            "the key itself"
+            f"model {name}: its key_file cannot be read ({error.strerror}); give a file that holds the "
+            "key, not the key itself"
         ) from None
     except UnicodeDecodeError:
-        raise ConfigError(f"model {name}: key_file {path} is no text in UTF-8; it holds the key, and no more") from None
+        raise ConfigError(
+            f"model {name}: key_file {path} is not UTF-8 text; give a file that holds the key and nothing else"
+        ) from None
     if os.name == "posix" and mode & 0o077:
-        LOG.warning("model %s: others than its owner may read the key in %s; chmod 600 it", name, path)
+        LOG.warning("model %s: users other than its owner may read the key in %s; run chmod 600 on it", name, path)
     return word
 
 
 def _usable(word: str, name: str, address: Address) -> ServerKey:
     """`ConfigError`: no header can have that key. It is not shown."""
     if not word or len(word) > LONGEST_KEY or not all("!" <= char <= "~" for char in word):
-        raise ConfigError(f"model {name}: its key is empty, or not of plain letters, digits and signs without spaces")
+        raise ConfigError(
+            f"model {name}: its key is empty, too long, or contains characters other than printable ASCII "
+            "without spaces"
+        )
     if not address.secure and not address.here:
-        LOG.warning("model %s: its key is sent to %s without encryption; give an https address", name, address.host)
+        LOG.warning("model %s: its key is sent to %s unencrypted; give an https address", name, address.host)
     return ServerKey(word)

@@ -39,7 +39,7 @@ def check_schema(sampling: Sampling) -> None:
     except jsonschema.exceptions.SchemaError as error:
         raise _unusable(error.message[:LONGEST]) from None
     except RecursionError:
-        raise _unusable("it is too deep") from None
+        raise _unusable("it is nested too deeply") from None
 
 
 def _unusable(why: str) -> RequestError:

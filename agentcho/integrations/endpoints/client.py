@@ -98,8 +98,9 @@ class Endpoint:
                 return asking.reply(heard, found)
             asking.repair(heard, found)
         raise AnswerInvalid(
-            f"model {self.name} at {self._address.url} was asked {REPAIRS + 1} times, and each answer was not as asked "
-            f"for: {_wanted(call)}. Ask for less, or ask a model or server that can be held to it (can)"
+            f"model {self.name} at {self._address.url} gave {REPAIRS + 1} answers, none of which was "
+            f"{_wanted(call)}. Ask for something simpler, or use a server that can enforce the form of "
+            "answers (can)"
         )
 
     async def _heard(self, asking: _Asking) -> _Heard:
@@ -152,9 +153,7 @@ class Endpoint:
         if not failed.again:
             return None
         if failed.wait is not None and failed.wait > LONGEST_WAIT:
-            failed.told = (
-                f"it asks to be left alone for {failed.wait:g} seconds, and at most {LONGEST_WAIT:g} are waited"
-            )
+            failed.told = f"it asks for a pause of {failed.wait:g} seconds, and the longest pause is {LONGEST_WAIT:g}"
             return None
         if failed.wait:
             self._pace.close_for(failed.wait)
@@ -244,9 +243,9 @@ class _Heard:
 
     def _hear(self, choice: Choice) -> None:
         if choice.index:
-            raise AttemptFailed("gives several answers where one was asked for")
+            raise AttemptFailed("gave several answers although one was requested")
         if choice.delta.refusal or choice.finish_reason == "content_filter":
-            raise AttemptFailed("refuses to answer this (refusal, content_filter)")
+            raise AttemptFailed("refused to answer (refusal or content_filter)")
         if apart := choice.delta.reasoning_content or choice.delta.reasoning or "":
             self._apart += apart
             self._parted.apart()
@@ -260,11 +259,11 @@ class _Heard:
         """No other event comes. `AttemptFailed`: that is not how an answer ends."""
         reason = None if self._choice is None else self._choice.finish_reason
         if reason is None and not self._growing.cut:
-            raise AttemptFailed("broke its answer off", again=True)
+            raise AttemptFailed("broke off its answer", again=True)
         if reason not in {None, *ENDED, *CUT}:
             said = f" ({reason})" if re.fullmatch(r"\w{1,32}", str(reason)) else ""
             raise AttemptFailed(
-                f"ended its answer otherwise than by a stop or its limit{said}", again=reason == "abort"
+                f"ended its answer for a reason other than a stop or its limit{said}", again=reason == "abort"
             )
         self._show(self._growing.add(self._parted.end(cut=reason in CUT)))
         self._show(self._growing.end())

@@ -16,7 +16,7 @@ def open_endpoint(config: ModelConfig, name: str) -> TextPort:
     """The model of a server, as configured; `name` is what the run calls it. Nothing is sent yet. `ConfigError`: there
     is no address, or no key where one is needed. `ExtraMissing`: the client is not installed."""
     if not served(config.model) or not config.model.removeprefix(API).strip():
-        raise ConfigError(f"model {name}: {config.model!r} is no model of a server; give openai:NAME")
+        raise ConfigError(f"model {name}: {config.model!r} is not a model behind an API; give openai:NAME")
     address = address_of(config, name)
     key = key_of(config, name, address)
     require("to ask models of servers", "endpoints")

@@ -27,12 +27,14 @@ SHARED = 6
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 REMEDIES = {
     400: "the request does not suit this server or its model",
-    401: "the key is not taken; see where it comes from (key_env, key_file)",
-    403: "the key may not do this",
-    404: "there is no such address or model; see base_url and the model's name",
+    401: "the key was rejected; check where it comes from (key_env, key_file)",
+    403: "the key has no permission for this",
+    404: "there is no such address or model; check base_url and the model's name",
     413: "the prompt is too long for this server",
-    422: "the server does not know a field of the request; say what it can do by server and can",
-    429: "the server takes no more requests now; lower concurrency, requests_per_minute or tokens_per_minute",
+    422: "the server does not know a field of the request; describe its abilities with server and can",
+    429: (
+        "the server accepts no more requests at the moment; lower concurrency, requests_per_minute or tokens_per_minute"
+    ),
 }
 
 
@@ -98,7 +100,8 @@ def refused(status: int, refusal: Refusal, wait: float | None, prompt: Iterable[
     again = is_passing(status, refusal)
     if 300 <= status < 400:
         return AttemptFailed(
-            f"redirects to another address (HTTP {status}), where no key is sent; give that one", status
+            (f"redirects to another address (HTTP {status}), to which no key is sent; give that address as base_url"),
+            status,
         )
     told = "" if status in (401, 403) else refusal.told(prompt)
     return AttemptFailed(what=f"answers HTTP {status}", status=status, again=again, wait=wait, told=told)

@@ -113,7 +113,7 @@ def _sampled(sampling: Sampling, abilities: Abilities) -> dict[str, Any]:
     if kind.fixed:
         for option in CUTS:
             if getattr(sampling, option) != Sampling.model_fields[option].default:
-                raise RequestError(f"{option}: this kind of server has no field for it; leave it out", "sampling")
+                raise RequestError(f"{option}: this kind of server does not support it; leave it out", "sampling")
         found = {name: value for name, value in found.items() if name == kind.limit or value != 1.0}
     else:
         found |= {option: getattr(sampling, option) for option in CUTS}
@@ -133,7 +133,7 @@ def _named(sampling: Sampling, kind: ServerKind) -> dict[str, Any]:
     given = {option: getattr(sampling, option) for option in options}
     given = {option: value for option, value in given.items() if value != Sampling.model_fields[option].default}
     if lacking := next((option for option in given if option not in kind.takes), None):
-        raise RequestError(f"{lacking}: this kind of server has no field for it; leave it out", "sampling", lacking)
+        raise RequestError(f"{lacking}: this kind of server does not support it; leave it out", "sampling", lacking)
     return {kind.takes[option]: _plain(value) for option, value in given.items()}
 
 

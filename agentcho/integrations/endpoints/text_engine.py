@@ -54,7 +54,7 @@ class Utf8:
 
     def check(self, ids: Iterable[int]) -> tuple[int, ...]:
         """`RequestError`: nobody knows this model's token ids."""
-        raise RequestError("token ids for a model behind an API, which takes texts alone; give the text")
+        raise RequestError("a model behind an API takes only text, not token ids; give the text")
 
     def token_bytes(self, id: int, begins: bool = False) -> bytes:
         """The bytes that an id adds to a text."""
@@ -128,7 +128,9 @@ class TextEngine:
 
     def submit(self, calls: Sequence[Call], turn: SchedulingPriority = DEFAULT_PRIORITY) -> tuple[EncodingId, ...]:
         """`RequestError`: there are no encodings."""
-        raise RequestError(f"{self.port.name} is a model behind an API, which encodes nothing here; ask it in a game")
+        raise RequestError(
+            f"{self.port.name} is a model behind an API, which cannot encode messages here; use it in a game"
+        )
 
     def step(self, deterministic: bool = False) -> StepResult:
         """Nothing to do."""

@@ -104,13 +104,13 @@ class Wire:
                 while (chunk := await self._next(stream, body)) is not None:
                     size += sum(_size(each.delta) for each in chunk.choices)
                     if size > bound.bytes:
-                        raise AttemptFailed(f"goes on past its limit of tokens: more than {bound.bytes} bytes of text")
+                        raise AttemptFailed(f"exceeded its token limit: more than {bound.bytes} bytes of text")
                     if (progress := hear(chunk)) == "all":
                         return
                     if progress == "ended":
                         scope.deadline = min(scope.deadline, anyio.current_time() + LINGERING)
         if scope.cancelled_caught and progress != "ended":
-            raise AttemptFailed(f"has not ended its answer within {bound.seconds:g} seconds", again=True)
+            raise AttemptFailed(f"did not finish its answer within {bound.seconds:g} seconds", again=True)
 
     @asynccontextmanager
     async def _stream(self, body: dict[str, Any]) -> AsyncIterator[AsyncIterator[object]]:
@@ -138,7 +138,7 @@ class Wire:
         try:
             return Chunk.model_validate(found)
         except ValidationError:
-            raise AttemptFailed("sends what is no part of a chat completion") from None
+            raise AttemptFailed("sent something that is not part of a chat completion") from None
 
 
 class _TooLarge(Exception):
@@ -168,7 +168,7 @@ class _Bounded(httpx2.AsyncByteStream):
 async def _bounded(response: httpx2.Response) -> None:
     """Bound what is read of a response. One that is packed is refused: what it unpacks to has no bound."""
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise AttemptFailed("packs its answers, though it was asked not to")
+        raise AttemptFailed("compresses its answers although the request forbids it")
     if isinstance(response.stream, httpx2.AsyncByteStream):
         response.stream = _Bounded(response.stream, response.status_code != 200)
 
@@ -190,25 +190,25 @@ def _failed(error: Exception, prompt: list[str]) -> AttemptFailed:
             refusal, wait = Refusal.of(error.body), asked_wait(error.response.headers)
             return refused(error.status_code, refusal, wait, prompt)
         case openai.APIConnectionError():
-            return AttemptFailed("does not answer, or broke the connection; is it up?", again=True)
+            return AttemptFailed("does not answer or broke the connection; check that it is running", again=True)
         case openai.APIError():
             refusal = Refusal.of(error.body)
             status = int(refusal.code) if re.fullmatch(r"[45]\d\d", refusal.code) else 500
             return AttemptFailed(
-                what="broke its answer off with an error",
+                what="broke off its answer with an error",
                 status=None,
                 again=is_passing(status, refusal),
                 wait=None,
                 told=refusal.told(prompt),
             )
         case _TooLarge():
-            return AttemptFailed(f"sends more than {LARGEST} bytes at once")
+            return AttemptFailed(f"sent more than {LARGEST} bytes in one event")
         case JSONDecodeError() | UnicodeDecodeError():
-            return AttemptFailed("sends what is no JSON", again=True)
+            return AttemptFailed("sent something that is not JSON", again=True)
         case httpx2.HTTPError() | OSError():
             return AttemptFailed("broke the connection", again=True)
         case _:
-            return AttemptFailed(f"cannot be asked ({type(error).__name__})")
+            return AttemptFailed(f"cannot be reached ({type(error).__name__})")
 
 
 def _size(delta: Delta) -> int:

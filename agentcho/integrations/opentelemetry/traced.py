@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 Spans = Literal["spans", "content"]
 NOWHERE = (
-    "note: --telemetry has no OpenTelemetry SDK to give its spans to; install one and begin the command with "
-    "`opentelemetry-instrument`"
+    "note: --telemetry finds no OpenTelemetry SDK for its spans; install one and prefix the "
+    "command with `opentelemetry-instrument`"
 )
 
 

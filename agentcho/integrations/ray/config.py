@@ -6,11 +6,14 @@ import re
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-ON = "Play on a Ray cluster: ray (one of its own, on this machine), or ray:HOST:PORT. --retries: of dead workers (2)."
-WORKERS = (
-    "Number of worker processes, each with its own engine.  [default: one a machine, or one for every so many GPUs]"
+ON = (
+    "Play on a Ray cluster: ray (a new one on this machine) or ray:HOST:PORT. --retries then "
+    "also counts workers that die (default 2)."
 )
-GPUS = "GPUs per worker; with 0.5, two workers share one.  [default: 1 where there are any, and --device lets it]"
+WORKERS = (
+    "Number of worker processes, each with its own engine.  [default: one per machine, or as many as the GPUs allow]"
+)
+GPUS = "GPUs per worker; with 0.5, two workers share one.  [default: 1 if there are GPUs and --device allows them]"
 
 
 class ClusterConfig(BaseModel):
@@ -35,7 +38,7 @@ class ClusterConfig(BaseModel):
             return on
         kind, _, address = on.partition(":")
         if kind != "ray" or not (address == "auto" or re.fullmatch(r"\[?[\w.:%-]+\]?:[0-9]{1,5}", address)):
-            raise ValueError(f"{on!r} is none of ray, ray:auto and ray:HOST:PORT, the address of the head")
+            raise ValueError(f"{on!r} is not ray, ray:auto or ray:HOST:PORT (the address of the head node)")
         return on
 
     @property

@@ -205,15 +205,15 @@ class Driver:
             raise self._nobody()
         coming = all(member.state == "coming" for member in self._members.values())
         if coming and monotonic() - self._heard > self._patience.hello:
-            what = f"no worker came within {self._patience.hello:g} s{self._why and ', after: '}{self._why}"
-            raise WorkersLost(f"{what}; look whether the cluster has room for them")
+            what = f"no worker started within {self._patience.hello:g} s{self._why and ', after: '}{self._why}"
+            raise WorkersLost(f"{what}; check that the cluster has room for the workers")
 
     def _nobody(self) -> AgentchoError:
         """What to raise where nobody is left: what they refused with, or of what the last of them died."""
         if self._refused:
             first = next(iter(self._refused.values()))
             return rebuilt(first)
-        return WorkersLost(f"workers die as soon as they are started: {self._why}")
+        return WorkersLost(f"workers die as soon as they start: {self._why}")
 
     def _call(self, id: int, method: str, *given: object) -> None:
         self._members[id].called = monotonic()
@@ -281,7 +281,7 @@ class Driver:
     def _tell_refused(self) -> None:
         if self._first is not None:
             for what in self._refused.keys() - self._told:
-                self._warn(f"a worker takes no part: {what}")
+                self._warn(f"a worker does not take part: {what}")
             self._told.update(self._refused)
 
     def _lose(self, id: int, why: str) -> None:
@@ -304,7 +304,7 @@ class Driver:
         for id, member in list(self._members.items()):
             seconds = patience.get(member.state)
             if seconds is not None and member.called is not None and now - member.called > seconds:
-                self._lose(id, f"it gave no sign of life for {seconds:g} s")
+                self._lose(id, f"it did not respond for {seconds:g} s")
 
     # -- games -------------------------------------------------------------------------------------------
 

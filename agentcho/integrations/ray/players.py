@@ -34,7 +34,7 @@ def cluster_of(asked: Mapping[str, Any]) -> Cluster | None:
     without `on`."""
     config = checked(ClusterConfig, **asked)
     if config.on is None and any(value is not None for value in asked.values()):
-        raise ConfigError(f"{' and '.join(asked)} say nothing without on")
+        raise ConfigError(f"{' and '.join(asked)} have no effect without on; give on too, or leave them out")
     return None if config.on is None else Cluster(config)
 
 
@@ -46,7 +46,9 @@ def players(on: Cluster, scenario: str, config: RunConfig, heard: Heard = "messa
 
     for model in (config.own, *config.models.values()):
         if model.served:
-            raise ConfigError(f"--on with {model.model}: a model behind an API is asked by one process; leave --on out")
+            raise ConfigError(
+                f"--on with {model.model}: only one process may use a model behind an API; leave --on out"
+            )
     device = "cpu" if config.model == "fake" else config.device
     with workers(on.asked, scenario, device) as (pool, count, name):
         yield Players(Driver(pool, count, on.deaths, _warn), name, heard)

@@ -69,7 +69,7 @@ def placed(machines: Sequence[Machine], asked: ClusterConfig, device: str, threa
     cpus = threads or 1
     there = f"it has {sum(m.cpus for m in machines):g} processor cores and {sum(m.gpus for m in machines):g} GPUs"
     what = f"{workers} workers, each of {cpus} cores and {gpus:g} GPUs"
-    raise WorkersLost(f"the cluster has no room for {what}: {there}; ask for fewer by --workers or --gpus-per-worker")
+    raise WorkersLost(f"the cluster has no room for {what}: {there}; lower --workers or --gpus-per-worker")
 
 
 def _room(machines: Sequence[Machine], cpus: int, gpus: float) -> int:
@@ -126,9 +126,9 @@ def _check_reachable(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), REACH).close()
         command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", "--address", address]
         asked = subprocess.run(command, capture_output=True, timeout=HEALTHY, check=False)
-        why = "it is no head of a Ray cluster of this version, or asks for a token (RAY_AUTH_MODE)"
+        why = "it is not the head node of a Ray cluster of this version, or it requires a token (RAY_AUTH_MODE)"
     except (OSError, OverflowError, ValueError) as error:
-        raise WorkersLost(f"no Ray cluster at {address}: {error}; start one by `ray start --head`") from None
+        raise WorkersLost(f"no Ray cluster at {address}: {error}; start one with `ray start --head`") from None
     except subprocess.TimeoutExpired:
         raise WorkersLost(f"no Ray cluster at {address}: it does not answer within {HEALTHY:g} s") from None
     if asked.returncode != 0:

@@ -226,7 +226,7 @@ class Games:
 
     def lost(self, game: int, why: str) -> bool:
         """Write that a game was given up."""
-        error = WorkersLost(f"it was on workers that died, more often than is allowed; the last: {why}")
+        error = WorkersLost(f"its workers died more often than is allowed; the last one: {why}")
         fault = GameFault("WorkersLost", str(error), None, "")
         ended = GameOver(game, None, {}, told(error, fault), 0.0, fault.error, fault.traceback, where=fault.where)
         return self.over(GameDone(ended, fault=fault))

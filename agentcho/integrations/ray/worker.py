@@ -132,7 +132,10 @@ def _found(work: WorkSpec) -> tuple[Scenario, dict[str, type[Agent]]]:
     agents = {name: library.agent(name) for name in library.casts(found)}
     here = sorted(library.sources(found).values())
     if work.sources and here != sorted(work.sources):
-        raise RecordError(f"the source of {work.scenario} is another here than where the run was begun")
+        raise RecordError(
+            f"the source of {work.scenario} on this worker differs from the source where the run was "
+            "started; install the same source on all machines"
+        )
     return found, agents
 
 

@@ -77,7 +77,7 @@ def check_refused(name: str) -> None:
     kind = family(name.removeprefix(PREFIX))
     if (why := refused(kind)) is not None:
         raise ScenarioError(
-            f"{PREFIX}{kind} cannot be played: {why}. Take another: docs/how-to/textarena.md lists them"
+            f"{PREFIX}{kind} cannot be played: {why}. Choose another environment: docs/how-to/textarena.md lists them"
         )
 
 
@@ -100,5 +100,5 @@ def environment_id(name: str, known: Collection[str]) -> str:
     near = list(dict.fromkeys(folded[each] for each in like)) or sorted({family(id) for id in plain})[:NEAR]
     error = ScenarioNotFound(name, near)
     some = ", ".join(PREFIX + each for each in near)
-    error.args = (f"no environment {name!r}; there are, for example: {some}; agentcho ls textarena lists all",)
+    error.args = (f"no environment {name!r}; there are, for example: {some}; `agentcho ls textarena` lists all",)
     raise error

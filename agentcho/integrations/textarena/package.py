@@ -109,7 +109,7 @@ def kind_of(name: str) -> EnvironmentKind:
         found = getattr(__import__(module, fromlist=[cls]), cls)
     except Exception as error:
         raise ScenarioError(
-            f"{PREFIX}{id} cannot be played: its code does not import ({type(error).__name__})"
+            f"{PREFIX}{id} cannot be played: its code cannot be imported ({type(error).__name__})"
         ) from error
     _adopt()
     return EnvironmentKind(id, found, tuple(_parameters(found, spec.kwargs)))
@@ -162,7 +162,7 @@ class PlayedEnvironment:
         only = {library.SinglePlayerState: 1, library.TwoPlayerState: 2}
         for kind, many in only.items():
             if isinstance(self._environment.state, kind) and players != many:
-                raise ValueError(f"its state is of {many} players")
+                raise ValueError(f"its state is for {many} players")
 
     def turn(self) -> PlayerTurn:
         """Who is to move. What that player sees now that nobody was told before is told to it alone."""

@@ -36,10 +36,17 @@ class Arena(Scenario):
     class Options(Scenario.Options):
         """What there is of every environment; those of its own stand beside them."""
 
-        agents: str = Field("player", description="who plays: an agent of `agentcho ls` for all, or one each: a,b")
-        players: int | None = Field(None, ge=1, le=MOST_PLAYERS, description="how many; default: as few as may be")
-        moves: int = Field(500, ge=1, description="after so many moves a game is cut off, without rewards")
-        seconds: float = Field(10.0, gt=0, le=86_400, description="how long the environment may take for one move")
+        agents: str = Field(
+            "player", description="agents from `agentcho ls`: one for all players, or one per player: a,b"
+        )
+        players: int | None = Field(
+            None,
+            ge=1,
+            le=MOST_PLAYERS,
+            description="number of players; default: the smallest that the environment allows",
+        )
+        moves: int = Field(500, ge=1, description="number of moves after which a game is cut off, without rewards")
+        seconds: float = Field(10.0, gt=0, le=86_400, description="seconds that the environment may take for one move")
 
     class Outcome(Scenario.Outcome):
         """How a game ended. `rewards` None: it was cut off. By `invalid` moves players, or the game, ended; `roles` is
@@ -109,17 +116,19 @@ class Arena(Scenario):
                 if isinstance(given, Mapping)
                 else {type(given).__name__}
             )
-            raise ScenarioError(f"{self.name} gave rewards that are no numbers by player ({', '.join(sorted(kinds))})")
+            raise ScenarioError(f"{self.name} gave rewards that are not numbers by player ({', '.join(sorted(kinds))})")
         return found
 
     def _count(self) -> int:
         """How many play. `ConfigError`: the environment is not for so many, or the agents are not as many."""
         who = self.agents()
         if not all(who):
-            raise ConfigError(f"{self.name}: agents is {self.options.agents!r}; give names with commas between them")
+            raise ConfigError(f"{self.name}: agents is {self.options.agents!r}; give names separated by commas")
         asked: int | None = self.options.players or (len(who) if len(who) > 1 else None)
         if asked is not None and len(who) not in (1, asked):
-            raise ConfigError(f"{self.name}: {len(who)} agents for {asked} players; name one for all, or one for each")
+            raise ConfigError(
+                f"{self.name}: {len(who)} agents for {asked} players; give one agent for all players, or one per player"
+            )
         tried: tuple[int, ...] = (asked,) if asked is not None else (*range(2, MOST_PLAYERS + 1), 1)
         why: list[str] = []
         for many in tried:
@@ -130,9 +139,11 @@ class Arena(Scenario):
     def _wrong(self, asked: int | None, why: str) -> ConfigError:
         fit = [many for many in range(1, MOST_PLAYERS + 1) if asked is not None and self._begins(many, [])]
         if not fit:
-            return ConfigError(f"{self.name} cannot be begun with these options: {why}")
+            return ConfigError(f"{self.name} cannot be started with these options: {why}")
         said = ", ".join(map(str, fit))
-        return ConfigError(f"{self.name} is not for {asked} players: {why}. It is for {said}: --set players={fit[0]}")
+        return ConfigError(
+            f"{self.name} does not allow {asked} players: {why}. It allows {said}; give --set players={fit[0]}"
+        )
 
     def _begins(self, players: int, why: list[str]) -> bool:
         """Whether the environment takes so many. `ScenarioError`: it does not come back."""

@@ -66,7 +66,9 @@ class TextArenaTable:
     async def _move(self, player: int) -> PlayerMove:
         """One move, said in private."""
         if not 0 <= player < len(self._players):
-            raise ScenarioError(f"{self._name} asks player {player} for a move, and there are {len(self._players)}")
+            raise ScenarioError(
+                f"{self._name} asks player {player} for a move, but there are only {len(self._players)} players"
+            )
         agent = self._players[player]
         label = f"[Player {player}] "
         choices = self._listed(player)
@@ -79,10 +81,12 @@ class TextArenaTable:
             await agent.say(to=(), header=label)
         said = self._last(agent)
         if said is None or said == before:
-            raise ScenarioError(f"{agent.name} ({type(agent).__name__}) said nothing in its turn; let `move` say one")
+            raise ScenarioError(
+                f"{agent.name} ({type(agent).__name__}) said nothing in its turn; say one message in its `move`"
+            )
         if said.audience != Audience(frozenset({agent.name})):
             what = f"{agent.name} ({type(agent).__name__}) said its move to {said.audience}"
-            raise ScenarioError(f"{what}; let it say it to nobody (`to=()`): the environment decides who hears of it")
+            raise ScenarioError(f"{what}; say it to nobody (`to=()`), because the environment decides who hears of it")
         message = self._game.message(said.id)
         text, self._since[player] = message.text, []
         self._choices[player] = tuple(each for each in choices if each != text)

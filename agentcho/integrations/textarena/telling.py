@@ -81,5 +81,7 @@ class Teller:
 
     def _player(self, number: int) -> Agent:
         if not 0 <= number < len(self._players):
-            raise ScenarioError(f"{self._name} tells something to player {number}, and there are {len(self._players)}")
+            raise ScenarioError(
+                f"{self._name} tells something to player {number}, but there are only {len(self._players)} players"
+            )
         return self._players[number]

@@ -66,8 +66,8 @@ class Watched(Generic[T]):
         if not self._over.is_set():
             self._give_up()
             raise ScenarioError(
-                f"{self._what} did not come back within {self._seconds:g} s and is given up: this game ends, the "
-                "others go on. --set seconds=N gives it longer"
+                f"{self._what} did not come back within {self._seconds:g} s and was abandoned; this game ends, "
+                "and the others continue. Give it longer with --set seconds=N"
             )
         if self._error is not None:
             raise self._error

@@ -38,6 +38,6 @@ def doctor(
         ]
         notes = [
             f"vLLM {FOUND} computes; what is never read, and by whom, is decided as in every engine",
-            "no repair, no ways of reuse but rotate, no adapters, no deterministic profile: see docs/vllm.md",
+            "no repair, no way of reuse other than rotate, no adapters, no deterministic profile: see docs/vllm.md",
         ]
         return DoctorReport(str(model), rows, None, notes)

@@ -55,7 +55,7 @@ NOT_OPTIONS = {
         "agentcho sets it",
     ),
     "speculative_config": "agentcho draws one token at a time",
-    "kv_cache_dtype": "quantised keys would be rounded again each time they move",
+    "kv_cache_dtype": "quantised keys would be rounded again on every move",
     "max_model_len": "give sizes=EngineSizes(context=...)",
     "model": "it is the first argument",
     "dtype": "it is an argument of its own",
@@ -227,7 +227,7 @@ def _check_source(source: ModelSource) -> None:
         what = "a GGUF file" if source.gguf is not None else "a shape with random weights"
         raise UnsupportedModel(source.name, f"it is {what}", "Give a folder of safetensors, or leave --engine out.")
     if getattr(source.config, "llama_4_scaling", None) or getattr(source.config, "attn_temperature_tuning", False):
-        cause = "it scales queries by their position, which in vLLM is the number of their slot"
+        cause = "it scales queries by their position, for which vLLM uses the slot number"
         raise UnsupportedModel(source.name, cause, INSTEAD)
 
 
@@ -236,7 +236,7 @@ def _digest(source: ModelSource) -> str:
     found, folder = blake2b(digest_size=16), folder_of(source.path)
     files = [] if folder is None else sorted(folder.glob("*.safetensors"))
     if not files:
-        raise ModelError(f"{source.name}: no .safetensors files were found that a record could name")
+        raise ModelError(f"{source.name}: no .safetensors files were found; give a model with .safetensors files")
     for file in files:
         with file.open("rb") as data:
             while block := data.read(1 << 20):

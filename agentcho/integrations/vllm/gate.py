@@ -17,7 +17,7 @@ from agentcho.integrations.vllm.kv_layout import BlockLayout
 from agentcho.runner.kv.kv_pool import LayerShape
 from agentcho.runner.kv.rope import Rotation
 
-INSTEAD = "use the engine of agentcho: leave --engine out"
+INSTEAD = "Use agentcho's own engine: leave --engine out"
 POSITIONS = (1, 2, 7, 61, 500)
 CLOSE = 2e-3
 """How far cosines may be apart: those of vLLM's tables are computed in float32, and may be kept in bfloat16."""
@@ -90,24 +90,27 @@ def served_layers(
             raise UnsupportedModel(name, cause, INSTEAD)
         rotary = modules.get(f"{each.rpartition('.')[0]}.rotary_emb")
         if rotary is None:
-            raise UnsupportedModel(name, f"its layer {each} has no rotary positions that are known", INSTEAD)
+            raise UnsupportedModel(name, f"its layer {each} has no known rotary positions", INSTEAD)
         if id(rotary) not in known:
             known[id(rotary)] = _rotation(name, rotary)
         layout = BlockLayout(name, layer, cache, block)
         shape = LayerShape(layout.heads, layout.dim, layout.dim, cache.device)
         found.append(ServedLayer(layout, shape, known[id(rotary)]))
     if not found:
-        raise UnsupportedModel(name, "vLLM keeps no keys and values of it", INSTEAD)
+        raise UnsupportedModel(name, "vLLM keeps no keys and values for it", INSTEAD)
     return found
 
 
 def _causes(name: str, layer: Any, cache: Tensor) -> Iterator[str]:
     if getattr(layer, "sliding_window", None) is not None:
-        yield f"its layer {name} sees a window of {layer.sliding_window} tokens, and vLLM gives up what lies before it"
+        yield (
+            f"its layer {name} has a sliding window of {layer.sliding_window} tokens, and vLLM discards "
+            "what lies before the window"
+        )
     if getattr(layer, "use_mla", False) or getattr(layer, "head_size_v", layer.head_size) != layer.head_size:
-        yield f"its layer {name} keeps latent vectors in place of keys (MLA)"
+        yield f"its layer {name} keeps latent vectors instead of keys (MLA)"
     if str(getattr(layer, "kv_cache_dtype", "auto")).startswith("fp8") or cache.dtype in (torch.int8, torch.uint8):
-        yield f"the keys of its layer {name} are quantised, and would be rounded again with every turn"
+        yield f"the keys of its layer {name} are quantised, and would be rounded again on every move"
 
 
 def _rotation(name: str, rotary: Any) -> Rotation:
@@ -119,7 +122,7 @@ def _rotation(name: str, rotary: Any) -> Rotation:
     for frequencies in _candidates(rotary):
         if table is not None and _explains(frequencies, table):
             return Rotation("half" if rotary.is_neox_style else "interleaved", frequencies.double().cpu())
-    raise UnsupportedModel(name, f"its rotary positions ({kind}) are of a kind that is not known", INSTEAD)
+    raise UnsupportedModel(name, f"its rotary positions are of an unknown kind ({kind})", INSTEAD)
 
 
 def _candidates(rotary: Any) -> Iterator[Tensor]:
@@ -153,5 +156,5 @@ def check_turning(name: str, errors: Sequence[float], dtype: torch.dtype) -> Non
     tolerance = max(TURNED, 8 * torch.finfo(dtype).eps)
     worst = max(range(len(errors)), key=lambda layer: errors[layer])
     if not errors[worst] <= tolerance:
-        cause = f"the keys of its layer {worst} do not turn with their position as its rotary table says"
-        raise UnsupportedModel(name, f"{cause} (off by {errors[worst]:.2g} of the largest)", INSTEAD)
+        cause = f"the keys of its layer {worst} do not rotate with their position as its rotary table states"
+        raise UnsupportedModel(name, f"{cause} (error: {errors[worst]:.2g} of the largest key)", INSTEAD)

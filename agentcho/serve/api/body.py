@@ -66,7 +66,7 @@ class Body(BaseModel):
         if not isinstance(given, dict):
             return given
         if cls.kinds and (kind := given.get("type")) is not None and kind not in cls.kinds:
-            raise wrong("type", f"this server knows no such type; give {' or '.join(cls.kinds)}")
+            raise wrong("type", f"this server does not know this type; give {' or '.join(cls.kinds)}")
         taken, known = {}, _names(cls)
         for name, value in given.items():
             if name in known and value is not None:
@@ -86,7 +86,7 @@ class Body(BaseModel):
         if name in cls.only:
             wanted, why = cls.only[name]
             if value != wanted or isinstance(value, bool) is not isinstance(wanted, bool):
-                raise wrong(name, f"this server supports only {_json(wanted)}: {why}; leave it out")
+                raise wrong(name, f"this server accepts only {_json(wanted)} here: {why}; leave it out")
         else:
             raise wrong(name, cls.refused.get(name, "this server does not know this parameter") + "; leave it out")
 
@@ -104,13 +104,13 @@ def read(body: bytes, model: type[Read], ignored: set[str], limits: RequestLimit
     what the model takes, or has so many parts that reading it would hold up everybody else."""
     parts = sum(map(body.count, PARTS))
     if parts > limits.parts:
-        raise ApiError(400, f"the body has {parts} objects, lists and names in it; this server takes {limits.parts}")
+        raise ApiError(400, f"the body has {parts} objects, lists and names; this server takes at most {limits.parts}")
     try:
         given = from_json(body, allow_inf_nan=False)
     except ValueError as error:
         raise _no_json(error) from None
     if not isinstance(given, dict):
-        raise ApiError(400, "the body is not a JSON object; give one")
+        raise ApiError(400, "the body is not a JSON object; send one")
     for field, most in limits.listed_fields.items():
         if isinstance(listed := given.get(field), list):
             within(len(listed), most, field)
@@ -143,7 +143,7 @@ def _kinds(annotation: Any) -> set[Any]:
 def within(count: int, most: int, param: str, what: str = "items") -> None:
     """`ApiError`: there are more than `most`."""
     if count > most:
-        raise ApiError(400, f"{param}: it has {count} {what}; this server takes {most} at most", param)
+        raise ApiError(400, f"{param}: it has {count} {what}; this server takes at most {most}", param)
 
 
 def wrong(field: str, why: str) -> PydanticCustomError:

@@ -85,7 +85,7 @@ class ChatBody(request_fields.Parameters):
         """The most tokens of an answer, by either of the two names. `ApiError`: they differ."""
         by_both = {self.max_tokens, self.max_completion_tokens} - {None}
         if len(by_both) > 1:
-            raise ApiError(400, "max_tokens: max_completion_tokens says another number; give one", "max_tokens")
+            raise ApiError(400, "max_tokens: it differs from max_completion_tokens; give one of them", "max_tokens")
         return by_both.pop() if by_both else None
 
     def likeliest(self) -> int | None:
@@ -93,7 +93,7 @@ class ChatBody(request_fields.Parameters):
         if self.logprobs:
             return self.top_logprobs or 0
         if self.top_logprobs:
-            raise ApiError(400, "top_logprobs: it goes with logprobs; give logprobs true", "top_logprobs")
+            raise ApiError(400, "top_logprobs: it needs logprobs; set logprobs to true", "top_logprobs")
         return None
 
 

@@ -86,7 +86,9 @@ def tools(given: Sequence[Function], choice: Any, limits: RequestLimits, inside:
     for number, each in enumerate(given):
         param = f"tools[{number}]{inside}"
         if each.name in found:
-            raise ApiError(400, f"{param}.name: another function has this name; give it another", f"{param}.name")
+            raise ApiError(
+                400, f"{param}.name: another function already has this name; give it a different one", f"{param}.name"
+            )
         parameters = each.parameters
         if parameters is not None:
             if parameters.get("type", "object") != "object":
@@ -122,10 +124,10 @@ def _fault(tool: ToolDefinition) -> Any:
 def _of(chosen: ToolChoice, found: dict[str, ToolDefinition]) -> Tools | None:
     names = chosen.allowed if chosen.named is None else frozenset({chosen.named})
     if names is not None and not names <= found.keys():
-        raise ApiError(400, "tool_choice: it names a function that tools does not list; list it", CHOICE)
+        raise ApiError(400, "tool_choice: it names a function that is not in tools; add it there", CHOICE)
     if not found:
         if chosen.calls == "required":
-            raise ApiError(400, "tool_choice: a call is required, and tools lists no function; list one", CHOICE)
+            raise ApiError(400, "tool_choice: a call is required, but tools is empty; add a function", CHOICE)
         return None
     allowed = (each for each in found.values() if chosen.allowed is None or each.name in chosen.allowed)
     return Tools(tuple(allowed), chosen.calls, chosen.named)

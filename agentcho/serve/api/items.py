@@ -66,13 +66,13 @@ class Item(Body):
             return given
         type = given.get("type", "message")
         if not isinstance(type, str) or type not in NEEDED:
-            raise wrong("type", f"this server knows no such item; give one of type {', '.join(TYPES)}")
+            raise wrong("type", f"this server does not know this item; give one of type {', '.join(TYPES)}")
         if type == "reasoning":
             count(info, "input.reasoning")
             return {"type": type}
         for field in NEEDED[type]:
             if given.get(field) is None:
-                raise wrong(field, f"it is missing, and an item of type {type} has it; give it")
+                raise wrong(field, f"it is missing, and items of type {type} need it; give it")
         return given
 
 

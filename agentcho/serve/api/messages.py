@@ -44,7 +44,7 @@ class TextPart(Body):
             raise wrong("type", TEXT_ALONE + " or ".join(cls.types))
         field = cls.types[type]
         if not isinstance(said := given.get(field), str):
-            raise wrong(field, "it is no text; give one")
+            raise wrong(field, "it is not text; give a string")
         return {name: value for name, value in given.items() if name not in ("type", field)} | {"text": said}
 
 
@@ -101,11 +101,17 @@ class ChatMessageBody(Body):
     def _whole(self) -> ChatMessageBody:
         """Raises for a part that its role needs, and that is not there, or cannot have."""
         if not self._has_content and not (self.role == "assistant" and (self.tool_calls or self.refusal is not None)):
-            raise wrong("content", "it is missing; give a text, or a list of text parts")
+            raise wrong("content", "it is missing; give a string, or a list of text parts")
         if self.tool_calls and self.role != "assistant":
-            raise wrong("tool_calls", "only an assistant's message has these; leave them out")
+            raise wrong("tool_calls", "only messages of the assistant can have these; leave them out")
         if (self.tool_call_id is None) is (self.role == "tool"):
-            raise wrong("tool_call_id", "a tool's message has it, and no other; name the call that this one answers")
+            raise wrong(
+                "tool_call_id",
+                (
+                    "messages of role tool need it, and other messages must not have it; give the id of the call "
+                    "that this message answers"
+                ),
+            )
         return self
 
     @property

@@ -46,7 +46,9 @@ def read(model: str) -> RequestTarget:
     name, sharp, place = model.partition("#")
     base, mode = _mode(name)
     if mode is not None and _mode(base)[1] is not None:
-        raise ApiError(400, "model: it names two modes; give one of " + _listed(f"@{each}" for each in MODES), "model")
+        raise ApiError(
+            400, "model: it names two modes; give only one of " + _listed(f"@{each}" for each in MODES), "model"
+        )
     if not sharp:
         return RequestTarget(base, mode)
     society, slash, agent = place.partition("/")
@@ -75,8 +77,8 @@ def settled(target: RequestTarget, served: Collection[str]) -> RequestTarget:
         what = "an agent" if target.agent is not None else f"@{target.mode}"
         raise ApiError(
             400,
-            f"model: {what} needs a society; name one by the path /s/SOCIETY/v1, by the header x-agentcho-society, or "
-            f"in the model, as in {target.model}@enforce#SOCIETY",
+            f"model: {what} needs a society; name one with the path /s/SOCIETY/v1, the header "
+            f"x-agentcho-society, or the model, as in {target.model}@enforce#SOCIETY",
             "model",
         )
     return target
@@ -94,8 +96,8 @@ def society_name(given: object, place: NamedTarget) -> str:
     if not isinstance(given, str) or not SOCIETY.fullmatch(given):
         raise ApiError(
             400,
-            f"{place.where}: no society can have this name; it takes 1 to {LONGEST} letters, digits, _ . ~ and -, and "
-            "no dot at its beginning",
+            f"{place.where}: this cannot name a society; use 1 to {LONGEST} letters, digits, _ . ~ and -, "
+            "not beginning with a dot",
             place.param,
         )
     return given
@@ -110,8 +112,8 @@ def member_name(given: object, place: NamedTarget) -> str:
     if not name or len(name) > LONGEST or set(name) & set("/,#"):
         raise ApiError(
             400,
-            f"{place.where}: no agent can have this name; it takes 1 to {LONGEST} letters that can be seen, without "
-            "spaces at its ends and without / , and #",
+            f"{place.where}: this cannot name an agent; use 1 to {LONGEST} visible characters without / , "
+            "and # and without spaces at either end",
             place.param,
         )
     return name
@@ -125,7 +127,7 @@ def audience(given: object, place: NamedTarget) -> tuple[str, ...] | None:
     if given is None or given == EVERYONE:
         return None
     if not isinstance(given, list) or len(given) > 1 << 10:
-        raise ApiError(400, f'{place.where}: it is no list of names; give one, or "everyone"', place.param)
+        raise ApiError(400, f'{place.where}: it is not a list of names; give one, or "everyone"', place.param)
     return tuple(dict.fromkeys(member_name(each, place) for each in given))
 
 

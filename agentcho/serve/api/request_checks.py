@@ -38,11 +38,11 @@ def request(given: request_fields.Parameters, asked: RequestParts, limits: Reque
     within(len(asked.quoted), limits.messages, asked.spoken, "messages")
     within(messages.letters(asked.quoted), limits.letters, asked.spoken, "letters")
     if asked.choices > limits.choices:
-        raise ApiError(400, f"n: this server gives {limits.choices} answers at most; ask for fewer", "n")
+        raise ApiError(400, f"n: this server gives at most {limits.choices} answers; ask for fewer", "n")
     if asked.logprobs is not None and asked.logprobs > limits.logprobs:
-        raise ApiError(400, f"top_logprobs: this server takes {limits.logprobs} at most", "top_logprobs")
+        raise ApiError(400, f"top_logprobs: this server gives at most {limits.logprobs}; ask for fewer", "top_logprobs")
     if asked.max_tokens is not None and asked.max_tokens > limits.tokens:
-        raise ApiError(400, f"{asked.most}: this server takes {limits.tokens} at most", asked.most)
+        raise ApiError(400, f"{asked.most}: this server allows at most {limits.tokens}; lower it", asked.most)
     constraint = _constraint(given, asked)
     return ChatRequest(
         tuple(asked.quoted),

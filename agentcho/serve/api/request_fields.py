@@ -234,7 +234,9 @@ def constraint(given: Parameters, schema: Schema | None, param: str) -> AnswerCo
         if choices is not None or wanted is not None
     ]
     if len(found) > 1:
-        raise ApiError(400, f"{found[1].param}: {found[0].param} constrains the answer too; give one", found[1].param)
+        raise ApiError(
+            400, f"{found[1].param}: {found[0].param} also constrains the answer; give only one of them", found[1].param
+        )
     return found[0] if found else None
 
 
@@ -250,7 +252,7 @@ def options(
     goes with no other."""
     within(len(given.stop), limits.stops, "stop")
     if given.min_tokens > most:
-        raise ApiError(400, f"min_tokens: an answer has {most} tokens at most here; lower it", "min_tokens")
+        raise ApiError(400, f"min_tokens: an answer has at most {most} tokens here; lower it", "min_tokens")
     sampled = {name: getattr(given, name) for name in SAMPLED}
     chosen: dict[str, Any] = {
         name: value for name, value in sampled.items() if value != Parameters.model_fields[name].default

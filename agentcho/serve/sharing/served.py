@@ -171,7 +171,7 @@ class ServedModel:
         """End a society and its record. False: there is none of that name. `ApiError`: a request is under way."""
         found = self._of(caller)
         if any(self._asking[place] for place, _ in found):
-            raise ApiError(409, "requests of this society are under way; end it when they are answered")
+            raise ApiError(409, "this society has requests under way; end it when they are answered")
         for place, _ in found:
             self._societies.pop(place).end()
         return bool(found)
@@ -200,15 +200,17 @@ class ServedModel:
         if caller.mode is not None and caller.mode != mode_of(society.reuse):
             raise ApiError(
                 400,
-                f"this society was opened with @{mode_of(society.reuse)}, and reads one way as long as it lives; leave "
-                "the mode out of the model's name, or take another society",
+                f"this society was opened with @{mode_of(society.reuse)}, and its mode cannot change; leave "
+                "the mode out of the model's name, or use another society",
                 "model",
             )
         return society
 
     def _replace_broken(self, place: Place) -> None:
         if self._asking[place]:
-            raise ApiError(503, "the record of this society cannot be written; it begins anew", retry_after=SHORTLY)
+            raise ApiError(
+                503, "the record of this society cannot be written, so the society starts again", retry_after=SHORTLY
+            )
         self._societies.pop(place).end()
 
     def _open(self, place: Place, caller: Caller) -> Society:
@@ -244,9 +246,21 @@ class ServedModel:
             return
         idle = [place for place in own if not self._asking[place]]
         if not idle and full:
-            raise ApiError(503, "the server has no room for another society now", code="overloaded", retry_after=5)
+            raise ApiError(
+                503,
+                "the server has no room for another society at the moment; try again later",
+                code="overloaded",
+                retry_after=5,
+            )
         if not idle:
-            raise ApiError(429, f"this key has {len(own)} societies, all of them at work", retry_after=5)
+            raise ApiError(
+                429,
+                (
+                    f"this key has {len(own)} societies, and all of them have requests under way; wait for one, "
+                    "or end one"
+                ),
+                retry_after=5,
+            )
         self._societies.pop(min(idle, key=lambda place: self._societies[place].used)).end()
 
     def _plain(self, place: Place) -> StatelessPrompts:

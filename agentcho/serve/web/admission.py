@@ -96,7 +96,12 @@ class Admission:
         def hold(count: int) -> None:
             nonlocal held
             if self.buffered + count > self._limits.buffered_bytes:
-                raise ApiError(503, "too much is being read just now", code="overloaded", retry_after=SHORTLY)
+                raise ApiError(
+                    503,
+                    "the server is reading too many request bodies at the moment; try again later",
+                    code="overloaded",
+                    retry_after=SHORTLY,
+                )
             held, self.buffered = held + count, self.buffered + count
 
         try:
@@ -108,7 +113,12 @@ class Admission:
         if self.draining:
             raise ApiError(503, "the server is shutting down", code="shutting_down", retry_after=5)
         if self.running >= self._limits.requests:
-            raise ApiError(503, "the server has no room for more requests now", code="overloaded", retry_after=SHORTLY)
+            raise ApiError(
+                503,
+                "the server has no room for more requests at the moment; try again later",
+                code="overloaded",
+                retry_after=SHORTLY,
+            )
         for who, most in zip(whose, (self._limits.tenant_requests, bounds.concurrent), strict=True):
             if most is not None and self._at_once[who] >= most:
                 said = f"{most} requests of yours are under way, and no more are taken at once"

@@ -114,7 +114,9 @@ class Site:
         found = self.keys.find(given.strip())
         if scheme.lower() != "bearer" or found is None:
             raise ApiError(
-                401, "no key, or none that is known here: send one Authorization: Bearer KEY", code="invalid_api_key"
+                401,
+                "the API key is missing or unknown; send one header Authorization: Bearer KEY",
+                code="invalid_api_key",
             )
         return found
 
@@ -133,8 +135,8 @@ class Site:
         if key is not None and key.agent is not None and society is not None and target.mode not in (None, model.mode):
             raise ApiError(
                 403,
-                f"societies here read @{model.mode}, and the key of one agent cannot have one read otherwise for all; "
-                "leave the mode out",
+                f"societies on this server use @{model.mode}, and the key of a single agent cannot choose "
+                "another mode for a society; leave the mode out",
                 "model",
                 "mode_not_allowed",
             )
@@ -252,7 +254,11 @@ class StaticRoutes:
         """End a society and its records."""
         caller, key = self._member(request), _key(request)
         if key is not None and key.agent is not None:
-            raise ApiError(403, "the key of one agent cannot end a society", code="agent_not_allowed")
+            raise ApiError(
+                403,
+                "the key of a single agent cannot end a society; use a key for the whole society",
+                code="agent_not_allowed",
+            )
         ended = [model.end_society(caller) for model in self._site.models.values()]
         if not any(ended):
             raise ApiError(404, ABSENT, code="society_not_found")
@@ -383,7 +389,7 @@ def _places(scope: Scope) -> Sequence[models.NamedTarget]:
     """The society and agent that path and headers name."""
     path = scope.get("path_params", {})
     if UNREADABLE in "".join(map(str, path.values())):
-        raise ApiError(400, "the path: it is no text in UTF-8")
+        raise ApiError(400, "the path: it is not UTF-8 text")
     found = [models.NamedTarget("the path", path.get("society"), path.get("agent"))]
     if (society := _header(scope, "x-agentcho-society")) is not None:
         found.append(models.NamedTarget("header x-agentcho-society", society))
@@ -397,11 +403,11 @@ def _header(scope: Scope, name: str) -> str | None:
     which one may be a client's and the other that of a proxy in front."""
     found = [value for key, value in scope["headers"] if key == name.encode()]
     if len(found) > 1:
-        raise ApiError(400, f"header {name}: it is there twice; send it once")
+        raise ApiError(400, f"header {name}: it is given twice; send it once")
     try:
         return str(found[0], "utf-8") if found else None
     except UnicodeDecodeError:
-        raise ApiError(400, f"header {name}: it is no text in UTF-8") from None
+        raise ApiError(400, f"header {name}: it is not UTF-8 text") from None
 
 
 def _audience(scope: Scope, request: ChatRequest) -> ChatRequest:
@@ -411,7 +417,7 @@ def _audience(scope: Scope, request: ChatRequest) -> ChatRequest:
     place = models.NamedTarget("header x-agentcho-audience")
     named = models.audience(given, place)
     if request.audience is not None and named != request.audience:
-        raise ApiError(400, f"{place.where}: it names another audience than the body; name one")
+        raise ApiError(400, f"{place.where}: it names a different audience than the body; give only one of them")
     return replace(request, audience=named)
 
 
@@ -432,14 +438,16 @@ def _whose(scope: Scope, header: str) -> Sharing | None:
 
 def _check_priority(key: ApiKey | None, request: ChatRequest) -> None:
     if key is not None and not key.priority and request.priority > 0:
-        raise ApiError(403, "priority: this key may not be served before others", "priority", "priority_not_allowed")
+        raise ApiError(
+            403, "priority: this key may not request priority; leave it out", "priority", "priority_not_allowed"
+        )
 
 
 def _check_length(headers: Headers) -> None:
     """A body has one length. Whoever stands in front of this server may go by the other of two, and take for one
     request what here would be two; so the connection ends too."""
     if "content-length" in headers and "transfer-encoding" in headers:
-        raise ApiError(400, "the body has a content-length and is chunked; send one of both", code=TWO_LENGTHS)
+        raise ApiError(400, "the request has a content-length and a chunked body; use one of them", code=TWO_LENGTHS)
 
 
 def _check_near(headers: Headers) -> None:
@@ -448,7 +456,13 @@ def _check_near(headers: Headers) -> None:
     origin = headers.get("origin")
     for said in (f"//{headers.get('host', '')}", *([] if origin is None else [origin])):
         if not _is_near(said):
-            raise ApiError(403, "without keys only this machine is served, by the name localhost or its address")
+            raise ApiError(
+                403,
+                (
+                    "without --keys, this server answers only requests from its own machine, addressed to "
+                    "localhost or a loopback address"
+                ),
+            )
 
 
 def _is_near(url: str) -> bool:

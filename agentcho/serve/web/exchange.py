@@ -57,7 +57,7 @@ class Channel(NamedTuple):
         it takes too long to come; 400: it is compressed; `GONE`."""
         headers = Headers(scope=scope)
         if headers.get("content-encoding", "identity") != "identity":
-            raise ApiError(400, "a body in a content-encoding is not read; send it as it is")
+            raise ApiError(400, "this server does not read bodies with a content-encoding; send the body uncompressed")
         said = headers.get("content-length", "")
         if said.isascii() and said.isdecimal() and int(said[:20]) > limits.body_bytes:
             raise _too_long(limits)
@@ -65,7 +65,7 @@ class Channel(NamedTuple):
             with anyio.fail_after(limits.body_seconds):
                 return await self._read(limits, hold)
         except TimeoutError:
-            raise ApiError(408, f"the body did not come within {limits.body_seconds:g} s", code="timeout") from None
+            raise ApiError(408, f"the body did not arrive within {limits.body_seconds:g} s", code="timeout") from None
 
     async def _read(self, limits: ServeLimits, hold: Callable[[int], None]) -> bytes:
         read = bytearray()

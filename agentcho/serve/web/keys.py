@@ -106,9 +106,9 @@ class ApiKeys:
         except OSError as error:
             raise ConfigError(f"keys {path}: {error.strerror}; `agentcho key {path} --tenant NAME` makes one") from None
         except UnicodeDecodeError:
-            raise ConfigError(f"keys {path}: it is no text in UTF-8; {REMEDY}") from None
+            raise ConfigError(f"keys {path}: it is not UTF-8 text; {REMEDY}") from None
         if os.name == "posix" and mode & 0o077:
-            raise ConfigError(f"keys {path}: others than its owner may use this file; chmod 600 {path}")
+            raise ConfigError(f"keys {path}: users other than its owner may access this file; run: chmod 600 {path}")
         return cls(_entries(path, text))
 
     def find(self, given: str) -> ApiKey | None:
@@ -127,7 +127,7 @@ class ApiKeys:
             raise ApiError(404, ABSENT, code="society_not_found")
         society = key.society if claim.society is None else claim.society
         if key.agent is not None and claim.agent not in (None, key.agent):
-            raise ApiError(403, "this key speaks for another agent", code="agent_not_allowed")
+            raise ApiError(403, "this key belongs to another agent", code="agent_not_allowed")
         agent = key.agent if claim.agent is None else claim.agent
         if key.agent is None and agent is not None and self._bound(key.tenant, society, agent):
             raise ApiError(403, "this agent has a key of its own", code="agent_not_allowed")
@@ -150,7 +150,7 @@ def _entries(path: Path, text: str) -> Sequence[ApiKey]:
         raise ConfigError(f"keys {path}: {error}; {REMEDY}") from None
     rows = read.pop("keys", None)
     if read or not isinstance(rows, list) or not rows:
-        raise ConfigError(f"keys {path}: it takes [[keys]], at least one, and nothing else; {REMEDY}")
+        raise ConfigError(f"keys {path}: it must contain at least one [[keys]] entry and nothing else; {REMEDY}")
     found = [_entry(path, number, row) for number, row in enumerate(rows, 1)]
     if len({entry.sha256 for entry in found}) < len(found):
         raise ConfigError(f"keys {path}: two entries have the same sha256; {REMEDY}")

@@ -286,8 +286,8 @@ def bound(host: str, port: int, keys: bool) -> socket.socket:
         raise ConfigError(f"host {host!r}: {error.strerror}; give an address of this machine") from None
     if not keys and not ip_address(str(where[0]).partition("%")[0]).is_loopback:
         raise ConfigError(
-            f"host {host}: anybody who reaches this address could ask; give --keys FILE, as `agentcho key` makes it, "
-            "or listen on 127.0.0.1"
+            f"host {host}: anyone who can reach this address could send requests; give --keys FILE, as "
+            "written by `agentcho key`, or listen on 127.0.0.1"
         )
     made = socket.socket(family, kind, proto)
     try:
@@ -299,7 +299,7 @@ def bound(host: str, port: int, keys: bool) -> socket.socket:
     except OSError as error:
         made.close()
         raise ConfigError(
-            f"cannot listen on {host}:{port}: {error.strerror}; give another --port, or 0 for any"
+            f"cannot listen on {host}:{port}: {error.strerror}; give another --port, or 0 for any free one"
         ) from None
     return made
 

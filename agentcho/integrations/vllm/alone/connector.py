@@ -192,16 +192,16 @@ def checked_options(vllm_config: Any, groups: int) -> ConnectorOptions:
 def _causes(config: Any, groups: int) -> Iterator[str]:
     transfer, text = config.kv_transfer_config, config.model_config.hf_text_config
     if config.cache_config.enable_prefix_caching:
-        yield "its own prefix cache knows no societies; start it with --no-enable-prefix-caching"
+        yield "its own prefix cache does not separate societies; start it with --no-enable-prefix-caching"
     if transfer.kv_role != "kv_both":
         yield f'kv_role is {transfer.kv_role}; give "kv_both"'
     if transfer.kv_load_failure_policy != "fail":
-        yield "requests that are refused would be computed all the same; leave kv_load_failure_policy out"
+        yield "refused requests would be computed anyway; leave kv_load_failure_policy out"
     if config.parallel_config.world_size > 1:
-        yield "tensor and pipeline parallel are not tested; start it with one worker"
+        yield "tensor and pipeline parallelism are not supported; start it with one worker"
     if config.speculative_config is not None:
-        yield "guessed tokens are not told from those that stay; leave the speculative config out"
+        yield "it cannot tell guessed tokens from accepted ones; leave the speculative config out"
     if groups != 1:
-        yield f"it keeps {groups} groups of caches, for a model whose layers differ"
+        yield f"it keeps {groups} groups of caches because the layers of the model differ; use another model"
     if getattr(text, "llama_4_scaling", None) or getattr(text, "attn_temperature_tuning", False):
-        yield "the model scales queries by their position"
+        yield "the model scales queries by their position; use another model"

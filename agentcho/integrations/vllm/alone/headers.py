@@ -64,7 +64,7 @@ class SocietyHeaders:
             return
         try:
             if path != CHATS:
-                raise RequestError(f"headers of societies are taken by {CHATS} alone; send kv_transfer_params")
+                raise RequestError(f"only {CHATS} accepts society headers; send kv_transfer_params instead")
             sent = await _read(receive)
             body = await self._body(scope, asked, sent)
         except AgentchoError as error:
@@ -80,10 +80,10 @@ class SocietyHeaders:
         except (ValueError, KeyError, TypeError, AttributeError):
             return sent  # the server says what is wrong with it
         if (wrong := next((name for name in AROUND if chat.get(name)), None)) is not None:
-            raise RequestError(f"{wrong} cannot be used in a society")
+            raise RequestError(f"{wrong} cannot be used in a society; leave it out")
         given = chat.get("kv_transfer_params") or {}
         if KEY in given:
-            raise RequestError("the society is named in headers and in kv_transfer_params; name it once")
+            raise RequestError("the society is named both in headers and in kv_transfer_params; name it once")
         told = _told(asked, messages)
         prompt = parsed(told)
         assert isinstance(prompt, SharedPrompt)
@@ -152,12 +152,14 @@ def _asked(scope: Scope) -> dict[str, str]:
 def _told(asked: Mapping[str, str], messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What headers say of a chat, as `kv_transfer_params`. `RequestError`: they are malformed."""
     if (unknown := next((name for name in asked if name not in TAKEN), None)) is not None:
-        raise RequestError(f"{PREFIX}{unknown} is no header of societies; there are {', '.join(TAKEN)}")
+        raise RequestError(
+            f"{PREFIX}{unknown} is not a society header; after {PREFIX}, the names are {', '.join(TAKEN)}"
+        )
     for name in ("user-messages", "history"):
         if asked.get(name, "private") not in ("private", "shared"):
-            raise RequestError(f"{PREFIX}{name} is private or shared")
+            raise RequestError(f"{PREFIX}{name} must be private or shared")
     if "society" not in asked:
-        raise RequestError(f"name the society in {PREFIX}society")
+        raise RequestError(f"the header {PREFIX}society, which names the society, is missing; send it")
     audience = [name.strip() for name in asked["audience"].split(",")] if "audience" in asked else None
     readers: dict[int, Any] = {}
     for index, message in enumerate(messages):

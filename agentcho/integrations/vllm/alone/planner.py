@@ -97,7 +97,9 @@ class Planner:
         if plan is None:
             return 0, False
         if plan.error is None and computed:
-            plan.error = "vLLM has slots of its own for it; start vLLM with --no-enable-prefix-caching"
+            plan.error = (
+                "vLLM took part of its prompt from its own prefix cache; start vLLM with --no-enable-prefix-caching"
+            )
         if plan.error is not None:
             return 1, True
         if isinstance(plan.asked, TurningCheck):
@@ -142,10 +144,10 @@ class Planner:
     def _shared(self, request: Any, asked: SharedPrompt) -> Plan:
         for wrong, why in (
             (request.prompt_token_ids is None, "its prompt has no token ids"),
-            (bool(request.mm_features), "it has images or sounds, which the ids of a prompt do not tell apart"),
-            (request.lora_request is not None, "it uses an adapter, whose encodings are not kept apart"),
-            (request.resumable, "its prompt is sent in parts"),
-            (request.sampling_params.prompt_logprobs is not None, "prompt_logprobs go around the connector"),
+            (bool(request.mm_features), "it has images or audio, which the token ids of a prompt do not distinguish"),
+            (request.lora_request is not None, "it uses an adapter, whose encodings cannot be kept apart"),
+            (request.resumable, "its prompt is sent in several parts"),
+            (request.sampling_params.prompt_logprobs is not None, "prompt_logprobs bypass the connector"),
         ):
             if wrong:
                 raise RequestError(f"a request with a society cannot be served: {why}")
@@ -325,7 +327,7 @@ class Planner:
             self._encodings.drop(name)
         if report.turning is not None:
             self._turns, why = report.turning
-            LOG.warning("keys %s", "can be moved" if self._turns else f"are reused at their own positions alone: {why}")
+            LOG.warning("keys %s", "can be moved" if self._turns else f"are reused only at their own positions: {why}")
 
 
 def _computed(scope: Scope, walk: Walk) -> Encoding:
@@ -345,5 +347,5 @@ def _computed(scope: Scope, walk: Walk) -> Encoding:
 def _measuring(request: Any, asked: TurningCheck) -> Plan:
     ids = request.prompt_token_ids or ()
     if len(ids) < LEAST_MEASURED or len(set(ids)) != 1 or request.lora_request is not None:
-        raise RequestError(f"the prompt of a measurement is one token, repeated {LEAST_MEASURED} times or more")
+        raise RequestError(f"the prompt of a measurement must be one token repeated at least {LEAST_MEASURED} times")
     return Plan(asked)

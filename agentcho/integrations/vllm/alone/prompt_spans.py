@@ -100,12 +100,12 @@ class MessageMarkers:
         """
         starts = [(at, self._role(ids, at)) for at, id in enumerate(ids) if id in self._first]
         if not starts:
-            raise RequestError("no message begins in the prompt; send a chat, or ids of one")
+            raise RequestError("the prompt contains no message; send a chat, or the token ids of one")
         ends = [*(at for at, _ in starts[1:]), len(ids)]
         spans = [MessageSpan(at, end, role) for (at, role), end in zip(starts, ends, strict=True)]
         head, begin = tuple(ids[: starts[0][0]]), self.framing.begin
         if head and head != begin:
-            raise RequestError("text stands before the first message of the prompt")
+            raise RequestError("the prompt has text before its first message; leave it out")
         before = [MessageSpan(0, len(head), BEGIN, common=True)] if head else []
         if declared is None:
             opened = tuple(ids[spans[-1].start :]) in self._opens
@@ -131,12 +131,15 @@ class MessageMarkers:
         answer = spans.pop() if opened else None
         if len(spans) != len(declared):
             raise RequestError(
-                f"{len(declared)} messages are declared, and {len(spans)} begin in the prompt; declare each message "
-                "once, in order, and let no text spell the control tokens of the chat template"
+                f"{len(declared)} messages are declared, but the prompt contains {len(spans)}; declare each "
+                "message once, in order, and let no text spell the control tokens of the chat template"
             )
         for index, (span, message) in enumerate(zip(spans, declared, strict=True)):
             if not self._fits(message.role, span.role):
-                raise RequestError(f"message {index} is declared as {message.role}, and begins as {span.role}")
+                raise RequestError(
+                    f"message {index} is declared as {message.role}, but the prompt has it as {span.role}; "
+                    "declare its role as in the prompt"
+                )
         told = (span._replace(declared=message) for span, message in zip(spans, declared, strict=True))
         plain = answer is not None and tuple(ids[answer.start :]) in self._opens
         return DividedPrompt((*before, *told), None if answer is None else answer.start, plain)
@@ -150,7 +153,7 @@ class MessageMarkers:
         for marker, role in self._markers:
             if tuple(ids[at : at + len(marker)]) == marker:
                 return role
-        raise RequestError(f"the control token at {at} of the prompt begins no message of a known role")
+        raise RequestError(f"the control token at position {at} of the prompt does not begin a message of a known role")
 
     def words(self, ids: Sequence[int]) -> str:
         """The words of a message, without its frame, blanks around them, and a thought before them."""

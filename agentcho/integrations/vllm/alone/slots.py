@@ -47,7 +47,7 @@ def layers_of(
     if len(rotary) != 1:
         raise UnsupportedModel(
             model,
-            f"it has {len(rotary)} kinds of rotary positions, and a connector alone cannot tell whose they are",
+            f"it has {len(rotary)} kinds of rotary positions, and the connector cannot tell which layers use which",
             "Use `agentcho serve`",
         )
     return served_layers(model, OneRotary([*caches], rotary[0]), layers=layers, caches=caches, block=block)

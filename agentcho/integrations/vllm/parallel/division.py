@@ -28,7 +28,7 @@ class Division(NamedTuple):
         for name in (TENSOR, PIPELINE):
             given = options.get(name, 1)
             if not isinstance(given, int) or isinstance(given, bool) or given < 1:
-                raise ModelError(f"{name} {given!r}: give a whole number from 1 on")
+                raise ModelError(f"{name} {given!r}: give a whole number, 1 or more")
         return cls(options.get(TENSOR, 1), options.get(PIPELINE, 1))
 
     def check(self, name: str, config: Any, devices: int | None) -> None:
@@ -43,8 +43,8 @@ class Division(NamedTuple):
             return
         if devices is not None and self.ranks > devices:
             raise ModelError(
-                f"{TENSOR} {self.tensor} and {PIPELINE} {self.pipeline} need {self.ranks} GPUs, and this machine has "
-                f"{devices}; ask for no more (all ranks have to be on one machine)"
+                f"{TENSOR} {self.tensor} and {PIPELINE} {self.pipeline} need {self.ranks} GPUs, but this "
+                f"machine has {devices}; lower them (all ranks must be on one machine)"
             )
         text = config.get_text_config()
         heads = text.num_attention_heads
@@ -57,6 +57,6 @@ class Division(NamedTuple):
             )
         if self.pipeline > text.num_hidden_layers:
             raise ModelError(
-                f"{PIPELINE} {self.pipeline}: {name} has {text.num_hidden_layers} layers; give no more stages than "
-                "layers"
+                f"{PIPELINE} {self.pipeline}: {name} has {text.num_hidden_layers} layers; give at most as "
+                "many stages as layers"
             )

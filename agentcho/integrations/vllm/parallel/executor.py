@@ -64,6 +64,6 @@ class RankExecutor(MultiprocExecutor):  # type: ignore[misc]
         told = [f"rank {rank} with exit code {code}" for rank, code in dead if code not in ENDED]
         if told:
             raise EngineFailed(
-                f"a worker of vLLM has died ({', '.join(told)}); the calls under way were dropped, and no others can "
-                "be made on this engine"
+                f"a worker of vLLM has died ({', '.join(told)}); its running calls were dropped, and this "
+                "engine takes no more; load the engine again"
             ) from error

@@ -119,8 +119,8 @@ class SharedPool(PagePool):
         except (AttributeError, OSError, ValueError) as error:
             self.close()
             raise ModelError(
-                f"the system gives no memory that processes can share, for a store of {rows} tokens ({error}); "
-                "several ranks need Linux; ask for a smaller store (store_tokens), or one rank"
+                f"the system provides no shared memory for a store of {rows} tokens ({error}); use Linux, a "
+                "smaller store (store_tokens), or one rank"
             ) from error
         self.logits = found.logits
         return found.keys, found.values
