@@ -124,7 +124,7 @@ def test_what_learns_from_earlier_sentences_is_measured_after_some_alone() -> No
     assert set(usual(3)) - set(usual(0)) == {"reuse+kvcomm:1"}
     for name in ("reuse+kvcomm", "reuse+kvcomm:1", "audience+kvcomm"):
         wrong = asked("linear", names=("author", name))
-        with pytest.raises(ConfigError, match="learns from what was read before, and nothing was"):
+        with pytest.raises(ConfigError, match="learns from earlier reads, but there are none"):
             wrong.check()
         wrong._replace(earlier=1).check()
 
@@ -145,14 +145,14 @@ def test_what_was_kept_is_not_measured_again(engines: Engines, tmp_path: Path, m
     again = PartialLeaks.begin(file, True, wanted.settings)
     measure(engine, wanted, again, no_progress)
     assert again.outcomes(wanted) == first
-    with pytest.raises(ConfigError, match="go on by --resume, or delete it"):
+    with pytest.raises(ConfigError, match="continue it with --resume, or delete it"):
         PartialLeaks.begin(file, False, wanted.settings)
-    with pytest.raises(ConfigError, match="was measured otherwise: seed was 1, and is 2"):
+    with pytest.raises(ConfigError, match="was measured with other settings: seed was 1, and is 2"):
         PartialLeaks.begin(file, True, replace_seed(wanted).settings)
     again.done()
     assert not list(tmp_path.iterdir())
     file.write_text("{}")
-    with pytest.raises(ConfigError, match="is whole: there is nothing to go on with"):
+    with pytest.raises(ConfigError, match="is complete, so there is nothing to resume"):
         PartialLeaks.begin(file, True, wanted.settings)
     with pytest.raises(ConfigError, match="pass it with --json"):
         PartialLeaks.begin(None, True, wanted.settings)

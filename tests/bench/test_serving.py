@@ -173,7 +173,7 @@ def test_a_first_token_is_the_first_text_or_an_end_without_one(stub: Stub) -> No
     with pytest.raises(ArmUnavailable, match="ended without a token"):
         ask(Endpoint(stub.port), {})
     stub.says = [chunk("w"), {"error": {"message": "broken"}}]
-    with pytest.raises(ArmUnavailable, match="an error in the stream: broken"):
+    with pytest.raises(ArmUnavailable, match="the stream reported an error: broken"):
         ask(Endpoint(stub.port), {})
     stub.status = 503
     with pytest.raises(ArmUnavailable, match=r"^HTTP 503: no room here$"):

@@ -110,8 +110,8 @@ def test_a_sweep_of_a_file_is_that_of_the_command_line_and_what_is_typed_wins(ag
         (("part=1/2",), "grid part: a sweep goes on by itself"),
         (("limits=1",), "grid limits: name one of the limits: agent_tokens,"),
         (("agent_tokens=0",), "grid agent_tokens: 0 does not fit"),
-        (("first=bob", "--set", "first=alice"), "first is in the grid, and said for all cells too"),
-        (("seed=1,2", "--seed", "3"), "seed is in the grid, and said for all cells too"),
+        (("first=bob", "--set", "first=alice"), "first is in the grid and also set for all cells"),
+        (("seed=1,2", "--seed", "3"), "seed is in the grid and also set for all cells"),
         (("mode=baseline", "--grid", "repair=null,full"), "mode=baseline repair=full: repair goes with choreographed"),
         (("max-tokens=1", "--grid", "max_tokens=2"), "max_tokens is in the grid twice"),
         (("seed=1,2", "--filter", "seed=3"), "--filter seed=3: the grid has 1, 2"),
@@ -119,7 +119,7 @@ def test_a_sweep_of_a_file_is_that_of_the_command_line_and_what_is_typed_wins(ag
         (("seed=1,2", "--filter", "seed!=1,2"), "--filter leaves no cell of the grid, which has seed=1|2"),
         (("models=none.toml",), "none.toml cannot be read"),
         (("tasks=facts",), "takes no tasks"),
-        (("device=cpu", "--models", "fake"), "model is in the grid, and said for all cells too"),
+        (("device=cpu", "--models", "fake"), "model is in the grid and also set for all cells"),
     ],
 )
 def test_what_is_wrong_with_a_grid_is_said_before_anything_is_loaded(
@@ -147,11 +147,11 @@ def test_what_is_wrong_with_options_is_said_before_anything_is_loaded(agentcho: 
         assert ran.code == 2
         return " ".join(ran.err.replace("│", " ").split())
 
-    assert "a sweep varies something: give --grid" in told("--out", "s")
+    assert "a sweep must vary something; give --grid" in told("--out", "s")
     assert "strategy is given twice" in told("--grid", "strategy=a", "--grid", "strategy=b", "--out", "s")
     assert "'strategy' is not KEY=VALUE" in told("--grid", "strategy", "--out", "s")
     assert "no model 'none/such/place'" in told("--models", "fake,none/such/place", "--out", "s")
-    assert "grid model: fake stands twice" in told("--models", "fake,fake", "--out", "s")
+    assert "grid model: fake is given twice" in told("--models", "fake,fake", "--out", "s")
     assert "base_url does not say where" in told("--models", "fake,openai:large", "--out", "s")
     (here / "full").write_text("")
     assert "it is a file" in told("--models", "fake", "--out", "full")
@@ -162,11 +162,11 @@ def test_what_is_wrong_with_options_is_said_before_anything_is_loaded(agentcho: 
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("games: 2", "games: [", "f.yaml:4: is no YAML: "),
-        ("games: 2", "seed: 1\nseed: 2", "f.yaml:3: seed stands twice, first in line 2"),
-        ("temperature: [", "strategy: [", "f.yaml:6: strategy stands twice, first in line 5"),
-        ("games: 2", "games: many", "f.yaml:2: games is a whole number, 1 or more"),
-        ("games: 2", "colour: red", "f.yaml:2: there is no 'colour'; there are "),
+        ("games: 2", "games: [", "f.yaml:4: not valid YAML: "),
+        ("games: 2", "seed: 1\nseed: 2", "f.yaml:3: seed is given twice, first in line 2"),
+        ("temperature: [", "strategy: [", "f.yaml:6: strategy is given twice, first in line 5"),
+        ("games: 2", "games: many", "f.yaml:2: games must be a whole number of 1 or more"),
+        ("games: 2", "colour: red", "f.yaml:2: unknown key 'colour'; give one of "),
         ("games: 2", "temperature: hot", "f.yaml:2: temperature: Input should be a valid number"),
         ("games: 2", "1: 2", "f.yaml:2: a key is a word"),
         ("scenario: prisoners-dilemma", "seed: 1", "f.yaml:1: says no scenario"),
@@ -203,7 +203,7 @@ def test_a_folder_of_another_sweep_is_refused_with_what_differs(agentcho: Comman
     compared.mkdir()
     (compared / "request.json").write_text('{"scenario": "multi-qa"}')
     dry = agentcho(*SWEEP, "--grid", "seed=1", "--out", "c", "--dry-run")
-    assert "c/request.json: is no request of a sweep; give another --out" in one_line(dry)
+    assert "c/request.json: is not a request of a sweep; give another --out" in one_line(dry)
 
 
 TABLES = """\

@@ -82,7 +82,7 @@ def test_a_single_step_says_what_a_workflow_ended_on(agentcho: Command, here: Pa
     assert said == [[f"{answer}."] for answer in ended]
     assert "has no workflow of game 3" in one_line(agentcho(*direct, "-n", "4", "--out", "d.jsonl"))
     other = agentcho(*direct, "-n", "3", "--out", "e.jsonl", "--seed", "7")
-    assert "its games are of other tasks: digest, seed differ" in one_line(other)
+    assert "its games have other tasks: digest, seed differ" in one_line(other)
     several = ("trace", "debate", "--model", "fake", "--final-of", "tree.jsonl", "-n", "1", "--out", "f.jsonl")
     assert "debate says several things" in one_line(agentcho(*several))
 
@@ -97,11 +97,14 @@ def test_a_single_step_says_what_a_workflow_ended_on(agentcho: Command, here: Pa
         (("tune", "nothing", "--traces", "t.jsonl", "--out", "a"), "no 'nothing' here"),
         (
             ("tune", "multi-qa", "--traces", "t.jsonl", "--out", "a"),
-            "t.jsonl: there is no such file; write it with `agentcho trace`",
+            "t.jsonl: the file does not exist; write it with `agentcho trace`",
         ),
         (("tune", "multi-qa", "--traces", "t.jsonl", "--out", "a", "--peft", "no.json"), "no.json: no peft config"),
-        (("compare", "multi-qa", "--modes", "baseline,choreographed@no"), "no adapter in no: there is no such folder"),
-        (("compare", "multi-qa", "--adapter", "no"), "no adapter in no: there is no such folder"),
+        (
+            ("compare", "multi-qa", "--modes", "baseline,choreographed@no"),
+            "no adapter in no: the folder does not exist",
+        ),
+        (("compare", "multi-qa", "--adapter", "no"), "no adapter in no: the folder does not exist"),
         (("run", "multi-qa", "--model", "fake", "--adapter", "no"), "adapter needs a model with weights"),
         (("run", "multi-qa", "--merge"), "merge says nothing without an adapter"),
     ],

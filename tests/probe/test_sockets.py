@@ -239,7 +239,7 @@ def test_a_model_is_taken_where_there_is_one_to_take(stub: Stub) -> None:
     with asked(stub.url) as server:
         assert server.model == "m"
     stub.models = ["m", "n"]
-    with pytest.raises(ConfigError, match="2 models; say which one: --model"), asked(stub.url):
+    with pytest.raises(ConfigError, match="2 models; choose one with --model"), asked(stub.url):
         pass
     with asked(stub.url, model="n") as server:
         assert server.model == "n"

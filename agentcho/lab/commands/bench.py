@@ -151,7 +151,7 @@ def serve(
     from agentcho.lab.display import bench as tables
 
     if workflow and traces:
-        raise typer.BadParameter("give one of --workflow and --traces")
+        raise typer.BadParameter("give --workflow or --traces, not both")
     files = [each for file in traces or () for each in speed.traced(file, limit, scale)]
     subjects = files or speed.paper(workflow or RECORDED.split(" and "), seed, scale)
     served = ServingOptions(

@@ -118,7 +118,7 @@ def _found(asked: PaperOptions, told: Progress) -> PaperFound:
 
     budget = None if asked.budget is None else parsed_budget(asked.budget)
     if asked.judge in SHIPPED:
-        raise typer.BadParameter(f"{asked.judge} is no judge; name a real model", param_hint="--judge")
+        raise typer.BadParameter(f"{asked.judge} cannot judge; name a real model", param_hint="--judge")
     engines = Engines(asked, told.tell)
     with write_errors(asked.out):
         asked.out.mkdir(parents=True, exist_ok=True)

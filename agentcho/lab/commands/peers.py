@@ -101,7 +101,7 @@ def peers(
         _own(asked, Own(server, server_model, server_key_env, tokens), workflow or RECORDED, scale)
         return
     if server_model is not None or server_key_env is not None:
-        raise typer.BadParameter("--server-model and --server-key-env say something of --server; give that too")
+        raise typer.BadParameter("--server-model and --server-key-env need --server; add it")
     asked = asked._replace(
         model=named or speed.UNDERSTUDY,
         quantized=QuantizationOptions(**quantized),

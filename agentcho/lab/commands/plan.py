@@ -55,7 +55,7 @@ def plan(
         mode_of(mode)
     known = [*KINDS, PANELS]
     if target not in known and not Path(target).exists() and (meant := nearest(target, known)):
-        raise ConfigError(f"no workflow and no trace file {target!r}; {meant}")
+        raise ConfigError(f"no workflow or trace file {target!r}; {meant}")
     asked = subjects(target, counts=_counts(agents), games=games, seed=seed, limit=limit)
     found = predicted(asked, named, machine=machine, model=model, gpus=gpus)
     typer.echo(plain(table(found)))
@@ -73,5 +73,5 @@ def _counts(agents: str | None) -> list[int]:
         return []
     words = agents.split(",")
     if not all(word.strip().isdecimal() and int(word) >= 2 for word in words):
-        raise typer.BadParameter("give numbers from 2 on, as 2,4,8", param_hint="--agents")
+        raise typer.BadParameter("give numbers of 2 or more, such as 2,4,8", param_hint="--agents")
     return [int(word) for word in words]

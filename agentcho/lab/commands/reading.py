@@ -158,7 +158,7 @@ def _words(text: str) -> tuple[str, ...]:
     """The words of `--choices`. A usage error: fewer than two."""
     found = tuple(dict.fromkeys(word.strip().upper() for word in text.split(",") if word.strip()))
     if len(found) < 2:
-        raise typer.BadParameter(f"{text!r} leaves no choice: give two words or more, with commas between")
+        raise typer.BadParameter(f"{text!r} leaves no choice; give two or more words, separated by commas")
     return found
 
 

@@ -79,7 +79,7 @@ def _playing(asked: TraceOptions, scenario: Scenario, config: RunConfig, tell: P
         yield Playing(scenario, config, runtime.load_engine(config, tell), asked.at_once)
         return
     if asked.final_of is not None:
-        raise typer.BadParameter("samples nothing; leave --on out", param_hint="--final-of")
+        raise typer.BadParameter("--final-of samples nothing; leave --on out", param_hint="--final-of")
     with players(asked.on, from_anywhere(asked.scenario), config, "encodings") as workers:
         yield remote_playing(
             workers=workers, scenario=scenario, configs=(config, config), at_once=asked.at_once, tell=tell

@@ -42,7 +42,7 @@ def tune(asked: TuneOptions) -> int:
     require("to train adapters", "tune", "lab")
     name = library.scenario(asked.scenario).name
     if not asked.traces.is_file():
-        raise TuneError(str(asked.traces), "there is no such file; write it with `agentcho trace`")
+        raise TuneError(str(asked.traces), "the file does not exist; write it with `agentcho trace`")
     check_folder(asked.out)
     with write_errors(asked.out):
         asked.out.mkdir(parents=True, exist_ok=True)

@@ -241,9 +241,9 @@ def workflows(
     from agentcho.lab.bench.arms import arm as arm_of
 
     if sweep is not None and (workflow or traces):
-        raise typer.BadParameter("give --sweep, or any of --workflow and --traces")
+        raise typer.BadParameter("--sweep cannot be combined with --workflow or --traces; leave one out")
     if speculate and first:
-        raise typer.BadParameter("--speculate is timed to the end: give it without --first")
+        raise typer.BadParameter("--speculate times whole workflows; give it without --first")
     subjects = [each for file in traces or () for each in traced(file, limit, scale)]
     if workflow or not subjects:
         subjects += paper(workflow, seed, scale) if sweep is None else swept(sweep, seed, scale)
@@ -346,7 +346,7 @@ def paper(named: Sequence[str] | None, seed: int, scale: float) -> Sequence[Work
 
     for name in named or ():
         if name not in KINDS:
-            raise ConfigError(f"no workflow {name!r}; give one of {', '.join(KINDS)}{asking(name, KINDS)}")
+            raise ConfigError(f"unknown workflow {name!r}; give one of {', '.join(KINDS)}{asking(name, KINDS)}")
     return plans.paper(named or list(KINDS), seed, scale)
 
 

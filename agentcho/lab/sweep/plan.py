@@ -102,7 +102,7 @@ def _check_kept(sweep: Sweep) -> None:
     folders = [group[0].config.keep_cache for group in sweep.cells_by_network()]
     if shared := next((each for each in folders if each is not None and folders.count(each) > 1), None):
         what = f"keep_cache {shared} is of one model, loaded in one way, and the cells have several"
-        raise ConfigError(f"{what}; leave it out, or play them apart")
+        raise ConfigError(f"{what}; leave it out, or sweep them separately")
 
 
 def _by_adapter(cells: Sequence[Cell]) -> list[Cell]:
