@@ -113,7 +113,11 @@ def test_ways_are_named_and_what_is_none_says_what_there_is() -> None:
     assert way("reuse+first-k:16").policy.repair == FirstK(16)
     assert way("audience").policy.leakage == "enforce"
     assert PLAIN.keys() == MEANING.keys()
-    for name, why in (("writer", "no way 'writer'"), ("text+first-k:2", "no way"), ("reuse+some:2", "none of first-k")):
+    for name, why in (
+        ("writer", "unknown way 'writer'"),
+        ("text+first-k:2", "unknown way"),
+        ("reuse+some:2", "none of first-k"),
+    ):
         with pytest.raises(ConfigError, match=why):
             way(name)
 
@@ -163,7 +167,10 @@ def replace_seed(of: AttackOptions) -> AttackOptions:
 
 
 def test_what_cannot_be_measured_is_said_before_anything_is() -> None:
-    for wrong, why in ((asked("guess"), "no attack 'guess'; give one of linear"), (asked("mlp", n=19), "at least 20")):
+    for wrong, why in (
+        (asked("guess"), "unknown attack 'guess'; give one of linear"),
+        (asked("mlp", n=19), "give 20 or more"),
+    ):
         with pytest.raises(ConfigError, match=why):
             wrong.check()
 

@@ -103,7 +103,7 @@ def test_what_is_in_the_way_is_told_of(tmp_path: Path) -> None:
     ):
         PartialWorkflows.begin(file, False, SETTINGS)
     (tmp_path / "r.json.part").write_text('{"format": "other"}')
-    with pytest.raises(RecordBroken, match="is not what a benchmark has kept"):
+    with pytest.raises(RecordBroken, match="was not written by a benchmark"):
         PartialWorkflows.begin(file, True, SETTINGS)
     (tmp_path / "r.json.part").unlink()
     file.write_text("{}")

@@ -132,14 +132,14 @@ def test_a_peer_that_is_missing_is_said_before_any_work(tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(
-        ConfigError, match=r"no llama-server in \.venv/clients/llama/bin, or on the search path; run `make"
+        ConfigError, match=r"no llama-server found in \.venv/clients/llama/bin, or on the search path; run `make"
     ):
         Peer.found(None)
-    with pytest.raises(ConfigError, match="no llama-server at none; "):
+    with pytest.raises(ConfigError, match="no llama-server found at none; "):
         Peer.found(Path("none"))
     file = binary(tmp_path)
     assert Peer.found(None).server == file
-    with pytest.raises(ConfigError, match="no llama-quantize beside"):
+    with pytest.raises(ConfigError, match="no llama-quantize found beside"):
         _ = Peer.found(file).quantizer
 
 

@@ -238,7 +238,7 @@ def test_a_peer_that_does_not_run_is_left_out_and_said(stubbed: Stub, monkeypatc
     found = serving(ServingOptions("understudy", repeats=1), paper(["multi-qa"], 1, 0.05), (PLAIN, PEER), told)
     assert [(each.arm, bool(each.values)) for each in found] == [(PLAIN, True), (PEER, False)]
     assert "install transformers[serving]" in (found[1].unavailable or "")
-    with pytest.raises(ConfigError, match="no arm 'vllm'; give one of plain, "):
+    with pytest.raises(ConfigError, match="unknown arm 'vllm'; give one of plain, "):
         serving(ServingOptions("understudy"), [], ["vllm"], told)
 
 

@@ -113,7 +113,7 @@ def test_a_scenario_of_ones_own_is_compared_without_more_code(agentcho: Command,
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("compare", "multi-qa", "--modes", "fast"), "column 'fast': 'fast' is no mode"),
+        (("compare", "multi-qa", "--modes", "fast"), "column 'fast': unknown mode 'fast'"),
         (("compare", "multi-qa", "--modes", "baseline,baseline"), "is given twice"),
         (("compare", "multi-qa", "--set", "colour=red"), "colour"),
         (("compare", "nothing"), "no 'nothing' here; known:"),

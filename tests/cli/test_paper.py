@@ -159,7 +159,7 @@ def test_ctrl_c_keeps_what_was_over(agentcho: Command, here: Path, monkeypatch: 
         patch.setattr(Agent, "say", impatient)
         ran = agentcho(*FAKE, "--table", "1", "--at-once", "1")
     assert ran.code == 130
-    assert "the same command goes on" in ran.err
+    assert "repeat the command to continue" in ran.err
     assert agentcho(*FAKE, "--table", "1").code == 0
 
 

@@ -97,7 +97,7 @@ def test_errors_come_out_as_they_are() -> None:
         ),
         ({"limits": {"heat": 1}}, ConfigError, "limits heat: there is no such limit; there are agent_tokens"),
         ({"deterministic": True, "speculate": True}, ConfigError, "speculate contradicts deterministic"),
-        ({"given": {"heat": 1}}, ArgumentError, "given cannot be combined with a Scenario"),
+        ({"given": {"heat": 1}}, ArgumentError, "given is for a scenario that is named"),
         ({"lockstep": True}, ArgumentError, "lockstep is for agents"),
     ],
 )

@@ -58,7 +58,7 @@ def test_ctrl_c_keeps_what_was_over(agentcho: Command, here: Path, monkeypatch: 
         patch.setattr(Agent, "say", impatient)
         ran = agentcho(*TRACE, "-n", "9", "--out", "t.jsonl", "--at-once", "1")
     assert ran.code == 130
-    assert "the same command goes on from here" in ran.err
+    assert "to continue, repeat the command" in ran.err
     assert 0 < len(read_traces(here / "t.jsonl")) < 9
     assert agentcho(*TRACE, "-n", "9", "--out", "t.jsonl").code == 0
     assert len(read_traces(here / "t.jsonl")) == 9
@@ -99,7 +99,10 @@ def test_a_single_step_says_what_a_workflow_ended_on(agentcho: Command, here: Pa
             ("tune", "multi-qa", "--traces", "t.jsonl", "--out", "a"),
             "t.jsonl: the file does not exist; write it with `agentcho trace`",
         ),
-        (("tune", "multi-qa", "--traces", "t.jsonl", "--out", "a", "--peft", "no.json"), "no.json: no peft config"),
+        (
+            ("tune", "multi-qa", "--traces", "t.jsonl", "--out", "a", "--peft", "no.json"),
+            "no.json cannot be read as a peft config",
+        ),
         (
             ("compare", "multi-qa", "--modes", "baseline,choreographed@no"),
             "no adapter in no: the folder does not exist",

@@ -186,11 +186,11 @@ def test_a_game_that_fails_is_counted_and_leaves_the_others_alone(tmp_path: Path
     assert not found.whole
     trouble = found.cells[1].trouble
     assert trouble is not None
-    assert trouble.startswith("2 ended by an error, game 1: error: ValueError")
+    assert trouble.startswith("2 failed with an error, first game 1: error: ValueError")
     assert found.metrics[0].means["fails=[1, 2]"].games == 2
     shown = text(found)
     assert "2 of 4" in shown
-    assert "fails=[1, 2]: 2 ended by an error, game 1: error: ValueError" in shown
+    assert "fails=[1, 2]: 2 failed with an error, first game 1: error: ValueError" in shown
     again = Counts()
     sweep(tmp_path, {"fails": [[], [1, 2]]}, games=4, engine=again)
     assert again.decodes == 2, "those that failed are played again, and no other"
@@ -317,11 +317,11 @@ def test_from_python_it_is_what_it_is_on_the_command_line(tmp_path: Path) -> Non
     [
         ({"grid": {"plus": 3}}, "grid plus: give a list of values, not 3"),
         ({"grid": {"plus": []}}, "grid plus: a value is empty"),
-        ({"grid": {"plus": "[1"}}, "grid: plus: '[1' is no JSON list"),
-        ({"models": "[fake"}, "models: '[fake' is no JSON list"),
+        ({"grid": {"plus": "[1"}}, "grid: plus: '[1' is not a JSON list"),
+        ({"models": "[fake"}, "models: '[fake' is not a JSON list"),
         ({"grid": [1]}, "grid: give the values of each option"),
         ({"models": 3}, "models: give a list of models, not 3"),
-        ({"scenario": 3}, "scenario: 3 is no scenario"),
+        ({"scenario": 3}, "scenario: 3 is not a scenario"),
         ({"grid": {"plus": [1]}, "on": "ray", "workers": 0}, "workers: Input should be greater than or equal to 1"),
         ({"grid": {"plus": [None]}}, "grid plus: null does not fit"),
         ({"grid": {"heat": [1]}}, "grid heat: no such option"),

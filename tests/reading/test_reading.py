@@ -334,7 +334,7 @@ def test_the_commands_print_and_write(
     assert (decided.choice, decided.left_out) == ("COOPERATE", {})
     assert sorted(path.name for path in traces.parent.iterdir()) == ["one.json", "runs", "talks.jsonl", "two.json"]
     for reading, file in ((read_fidelity, two), (read_decisions, one)):
-        with pytest.raises(RecordBroken, match="is no result of"):
+        with pytest.raises(RecordBroken, match="is not a result of"):
             reading(file)
         with pytest.raises(RecordNotFound):
             reading(file.with_name("none.json"))

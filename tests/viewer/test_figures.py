@@ -71,8 +71,9 @@ def test_the_figures_of_a_comparison_are_on_its_page_and_its_columns_have_their_
     )
     assert costs["rows"][0][:2] == [AUDIT, "15"]
     assert head["figures"]["notes"] == [
-        "baseline: 1 game ended without an outcome and is in no pair",
-        f"each column called its own tools, which may have answered otherwise; calls: 1 in baseline, 2 in {AUDIT}",
+        "baseline: 1 game ended without an outcome and is not in any pair",
+        "each column made its own tool calls, and the tools may have answered differently; calls: 1 in baseline, "
+        f"2 in {AUDIT}",
     ]
 
 

@@ -12,10 +12,10 @@ from agentcho.cli.shared_options import FILE
 from agentcho.errors import ConfigError, nearest
 
 TARGET = "One of the paper's workflows, readers (panels that read long documents), or a file of traces."
-GPU = "h100, h200, a100, l40s, rtx-4090, cpu, cpu-float32, or a TOML file of one's own."
+GPU = "h100, h200, a100, l40s, rtx-4090, cpu, cpu-float32, or your own TOML file."
 SHAPE = "qwen3-0.6b, llama-3.2-1b, llama-3.1-8b or understudy."
 GPUS = "Number of machines, each playing its own games."
-AGENTS = "Numbers of agents of a parallel debate, or of branches of a tree of thoughts, as 2,4,8."
+AGENTS = "Numbers of agents of a parallel debate, or of branches of a tree of thoughts, such as 2,4,8."
 GAMES = "Number of games played side by side on one machine."
 MODES = "One or more of baseline, audit, enforce."
 

@@ -96,7 +96,7 @@ def secret(named: str, option: str) -> str:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{option}: the file cannot be read ({type(error).__name__})") from None
     else:
-        told = "it names an environment variable that is set, or a file with the key; it is never the key itself"
+        told = "give the name of an environment variable that is set, or of a file with the key, not the key itself"
         raise typer.BadParameter(told, param_hint=option)
     key = found.strip()
     if not key or not key.isascii() or not key.isprintable() or " " in key:

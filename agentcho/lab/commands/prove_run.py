@@ -126,7 +126,7 @@ def _known(asked: ProveOptions) -> Recorded | None:
     if asked.given or asked.config.tasks:
         raise typer.BadParameter(f"a {nature} is already played; leave these options out", param_hint="--set, --tasks")
     if nature == "trace" and asked.free_schedule:
-        what = "needs code that can be played, and a trace has none: give a scenario or a recorded run"
+        what = "a trace has no code to play; give a scenario or a recorded run"
         raise typer.BadParameter(what, param_hint="--free-schedule")
     run = None if nature == "trace" else _run(asked)
     if run is not None and asked.free_schedule:

@@ -151,7 +151,7 @@ def decisions(
     _finish(found, file, kept)
     typer.echo(speed.text(decisions_sheets(found)))
     if not found.moved:
-        typer.echo(f"\nNothing could be exchanged: {owner} has the same strategy in all of these games. {MORE}")
+        typer.echo(f"\nNothing could be exchanged, because {owner} has the same strategy in all of these games. {MORE}")
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ def trace(asked: TraceOptions) -> int:
     left_out = f"; {found.without} ended without an outcome and are left out" if found.without else ""
     print(inline(f"{asked.out} has {many(found.games, 'game')} of {scenario.name}{left_out}"))
     if found.interrupted:
-        print("interrupted; the same command goes on from here", file=sys.stderr)
+        print("interrupted; to continue, repeat the command", file=sys.stderr)
         return INTERRUPTED
     return 0
 

@@ -73,7 +73,7 @@ def _train(asked: TuneOptions, name: str, told: Progress) -> int:
         trained = training.train()
     except KeyboardInterrupt:
         told.clear()
-        print("interrupted; the same command goes on from what was last written down", file=sys.stderr)
+        print("interrupted; to continue from the last checkpoint, repeat the command", file=sys.stderr)
         return INTERRUPTED
     told.clear()
     plot_training(training.log(), f"{name}, {asked.recipe.mode}, {asked.recipe.leakage}", asked.out / "loss.png")

@@ -52,8 +52,8 @@ class ServerSlow(ServerRefused):
     up; `bound`: those of the whole probe."""
 
     def __init__(self, url: str, took: float, bound: float, otherwise: str = "") -> None:
-        told = f"{url} is too slow for --seconds {bound:g}: an answer was given up after {took:.3g} s"
-        super().__init__(f"{told}; give more, such as --seconds {min(LIMIT, 10 * bound):.0f}{otherwise}")
+        told = f"{url} is too slow for --seconds {bound:g}: an answer took longer than {took:.3g} s"
+        super().__init__(f"{told}; allow more time, such as --seconds {min(LIMIT, 10 * bound):.0f}{otherwise}")
 
 
 class _Late(Exception):
@@ -240,18 +240,18 @@ class Endpoint:
             case openai.APIConnectionError(__cause__=ServerRefused() as cause):
                 return cause
             case openai.APIConnectionError(__cause__=httpx2.ConnectError() | httpx2.ConnectTimeout()):
-                return ServerRefused(f"no server answers at {self.url}; is it up?")
+                return ServerRefused(f"no server answers at {self.url}; check that it is running")
             case _Late() | openai.APITimeoutError() | httpx2.TimeoutException():
                 return ServerSlow(self.url, took, self._bounds.seconds)
             case openai.APIConnectionError() | httpx2.TransportError():
-                return ServerRefused(f"{self.url} broke the connection ({type(error).__name__})")
+                return ServerRefused(f"{self.url} closed the connection ({type(error).__name__})")
             case openai.APIStatusError(status_code=401 | 403 as status):
-                return ServerRefused(f"{self.url} refuses the key (HTTP {status})", status)
+                return ServerRefused(f"{self.url} rejects the key (HTTP {status})", status)
             case openai.APIStatusError():
                 told = f"{self.url} answers HTTP {error.status_code}: {self._without_keys(str(error))}"
                 return ServerRefused(told, error.status_code, _wait(error))
             case _:
-                return ServerRefused(f"{self.url} does not answer as a chat server ({type(error).__name__})")
+                return ServerRefused(f"{self.url} does not answer like a chat server ({type(error).__name__})")
 
     def _without_keys(self, words: str) -> str:
         for key in self._keys:

@@ -15,12 +15,12 @@ from agentcho.scenario import Scenario
 
 Home = Literal["scenario", "run", "limit"]
 ELSEWHERE = {
-    "games": "how many games each cell has is said by -n (games)",
-    "part": "a sweep goes on by itself where it was stopped; leave part out",
+    "games": "set the number of games per cell with -n (games)",
+    "part": "a sweep resumes by itself where it stopped; leave part out",
     "limits": f"name one of the limits: {', '.join(Limits.model_fields)}",
-    "own_model": "name models by --models (models)",
-    "people": "the cells of a sweep are played by models alone",
-    "allow_vendor": "who may be sent what is private is said once for all cells",
+    "own_model": "name models with --models (models)",
+    "people": "only models can play the cells of a sweep; leave it out",
+    "allow_vendor": "set it once for all cells, outside of the grid",
 }
 """Options of a run that a grid cannot have, and why."""
 MODEL = "model"

@@ -170,7 +170,7 @@ def _fault(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     told = first["msg"].removeprefix("Value error, ")
     where = " ".join(str(part).replace("_", "-") for part in first["loc"])
-    return f"{where}: {told}" if where else f"{told}. Or leave such cells out by --filter"
+    return f"{where}: {told}" if where else f"{told}. Or leave out such cells with --filter"
 
 
 def _name(shown: Mapping[str, str]) -> str:

@@ -82,6 +82,8 @@ def _mapping(path: Path, lines: dict[tuple[str, ...], int]) -> dict[str, Any]:
             raise ConfigError(f"{path}:1: not a table; write one KEY: VALUE per line, beginning with scenario")
         _note(path, node, (), lines)
         found: dict[str, Any] = loader.construct_document(node)
+    except ConfigError:
+        raise
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
         raise ConfigError(f"{path} cannot be read: {reason}; give the YAML file of a sweep, or a scenario") from None
