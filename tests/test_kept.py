@@ -250,7 +250,7 @@ def older(place: Path) -> None:
         (opened, "others than its owner may use .*kept; chmod 700"),
         (another, "under a key other than the one in the environment"),
         (damaged, "cache.json is damaged; delete"),
-        (headless, "contains files but no stored encodings"),
+        (headless, "contains other files, and no stored encodings"),
         (behind, "kept is a link"),
         (older, "another version"),
     ],
@@ -328,7 +328,7 @@ def a_folder(file: Path) -> None:
         (readable, "chmod 600"),
         (short, "5 characters"),
         (a_link, "symbolic links"),
-        (a_folder, "no file of yours|direc"),
+        (a_folder, "not a regular file of yours|direc"),
     ],
 )
 def test_a_key_that_others_may_use_or_that_is_none_is_refused(

@@ -215,7 +215,9 @@ def _check_head(at: int, place: Path, secret: bytes, model: Fields) -> None:
             head: Any = json.loads(opened.read(1 << 16))
         theirs, tag = {str(name): str(value) for name, value in head["model"].items()}, bytes.fromhex(head["hmac"])
     except FileNotFoundError:
-        raise ConfigError(f"{place} contains files but no stored encodings; give a new or empty folder") from None
+        raise ConfigError(
+            f"{place} contains other files, and no stored encodings with a {HEAD}; give an empty folder"
+        ) from None
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise ConfigError(f"{place / HEAD} is damaged; delete {place}, or give another folder") from None
     if head.get("format") != FORMAT:

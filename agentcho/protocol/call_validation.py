@@ -304,6 +304,6 @@ def _turn(turn: Any, calls: list[Call]) -> SchedulingPriority:
     ahead = checked_bool(ahead, "ahead")
     if ahead and not all(isinstance(call, Prefill | Repair) for call in calls):
         raise RequestError(
-            "a call other than Prefill or Repair has ahead=True; submit it without ahead when it is needed"
+            "turn has ahead=True, but a call is neither a Prefill nor a Repair; submit that call without ahead"
         )
     return SchedulingPriority(checked_text(workflow, "workflow"), checked_int(priority, "priority"), ahead)

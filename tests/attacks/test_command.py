@@ -54,7 +54,7 @@ def test_what_was_found_is_printed_and_written(
         (("--way", "writer"), "unknown way 'writer'"),
         (("--attack", "guess"), "unknown attack 'guess'"),
         (("--kind", "pins"), "unknown kind of secret 'pins'"),
-        (("-n", "5000"), "and 5000 were asked for"),
+        (("-n", "5000"), "but 5000 were requested"),
     ],
 )
 def test_what_cannot_be_is_refused_before_a_model_is_loaded(

@@ -53,5 +53,5 @@ def test_what_cannot_be_drawn_or_split_says_why() -> None:
         drawn(kind("names"), 5000, 1)
     with pytest.raises(ConfigError, match="unknown kind of secret 'pins'; give one of codes, names"):
         kind("pins")
-    with pytest.raises(ConfigError, match="at least 20"):
+    with pytest.raises(ConfigError, match="give 20 or more"):
         split(19, 1)

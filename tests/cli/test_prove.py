@@ -204,4 +204,4 @@ def test_a_free_schedule_tells_and_in_lockstep_does_not(agentcho: Command, loade
 def test_what_has_no_code_cannot_be_played_free(agentcho: Command, loaded: Engine, traces: str) -> None:
     ran = agentcho("prove", traces, "--free-schedule")
     assert ran.code == 2
-    assert "a trace has none: give a scenario or a recorded run" in flat(ran.err)
+    assert "a trace has no code to play; give a scenario or a recorded run" in flat(ran.err)

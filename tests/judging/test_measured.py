@@ -124,7 +124,7 @@ def test_what_was_stopped_goes_on(engine: Engine, tmp_path: Path, monkeypatch: p
         measure(engine, few, PartialJudge.begin(file, False, few.settings), stop)
     with pytest.raises(ConfigError, match="--resume"):
         PartialJudge.begin(file, False, few.settings)
-    with pytest.raises(ConfigError, match="measured otherwise: seed was 1, and is 2"):
+    with pytest.raises(ConfigError, match="measured with other settings: seed was 1, and is 2"):
         PartialJudge.begin(file, True, few.settings | {"seed": "2"})
     kept = PartialJudge.begin(file, True, few.settings)
     assert kept.lacking("votes", few.ways, 0, 2) == []

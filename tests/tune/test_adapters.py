@@ -113,7 +113,7 @@ def test_what_is_no_adapter_is_refused(
     assert torch.equal(said(base), before)
     (adapter / "adapter_config.json").write_text(json.dumps(config))
     (adapter / "agentcho.json").write_text('{"format": "agentcho-adapter/1"}')
-    with pytest.raises(AdapterError, match=r"its agentcho\.json is broken at scenario"):
+    with pytest.raises(AdapterError, match=r"the file agentcho\.json is invalid at scenario"):
         base.adapted(adapter)
     monkeypatch.setitem(sys.modules, "peft", None)
     (adapter / "agentcho.json").unlink()

@@ -168,7 +168,7 @@ def test_without_a_score_it_is_said_how_to_give_one(compared: Path) -> None:
         ("baseline/*/transcript.jsonl", "is a part of a record; give its folder, "),
         ("baseline/*/run.json", "is a part of a record; give its folder, "),
         ("../other.txt", r"is nothing that a page can show; give a run, a folder of runs, the .json of a comparison"),
-        ("../newer.json", "is no comparison of this version; the command that made it writes it anew"),
+        ("../newer.json", "is not a comparison of this version; the command that made it writes it anew"),
     ],
 )
 def test_another_file_is_refused_with_what_to_give_instead(compared: Path, name: str, told: str) -> None:

@@ -21,7 +21,7 @@ def smallest(schema: Schema) -> str:
         value = _value(schema, _Definitions({**schema.get("$defs", {})}), frozenset())
     except _Endless:
         raise RequestError(
-            "json_schema allows no finite document; make a field of each cycle optional", "sampling"
+            "json_schema allows no finite document, or nests too deeply; make recursive fields optional", "sampling"
         ) from None
     except (
         KeyError,
