@@ -350,7 +350,7 @@ def test_games_that_fail_are_in_the_table_and_the_exit_code_is_1(agentcho: Comma
         ["-1", "3", "no", "score"],
         ["1", "2", "of", "3"],
     ]
-    assert "at=1: 1 failed with an error, first game 1: error: OSError" in ran.out
+    assert "at=1: 1 failed with an error, first in game 1: error: OSError" in ran.out
     (here / "fails.py").write_text(FAILS.replace("somebody else", "another"))
     changed = agentcho("sweep", "fails.py", "--model", "fake", "--grid", "at=-1,1", "-n", "3", "--out", "s")
     assert "fails.py has changed) differ" in one_line(changed)

@@ -158,7 +158,7 @@ def test_from_traces_to_an_adapter_that_everything_takes(
         "log.jsonl",
         "loss.png",
     }
-    assert "it is done" in one_line(agentcho(*tune))
+    assert "the two trainings differ" in one_line(agentcho(*tune))
     wrong = ("tune", "direct", "--traces", "t.jsonl", "--out", "other")
     assert "t.jsonl:1: is a trace of multi-qa, not of direct" in one_line(agentcho(*wrong))
 

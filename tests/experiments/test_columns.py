@@ -51,7 +51,7 @@ def test_columns_are_read_and_written_alike() -> None:
         ("choreographed:leaky", "'leaky' is none of audit, enforce, deny, in-place, ape"),
         ("choreographed:audit:enforce", "sets one option twice"),
         ("baseline:audit", "baseline takes no other words"),
-        ("baseline,choreographed,choreographed:audit", "'choreographed:audit': is given twice"),
+        ("baseline,choreographed,choreographed:audit", "'choreographed:audit': it is given twice"),
         ("baseline+full", "a repair needs a choreographed column"),
         ("choreographed:audit:in-place+full", "a repair needs a choreographed column that reads by"),
         ("choreographed:ape+full", "a repair needs a choreographed column"),

@@ -186,11 +186,11 @@ def test_a_game_that_fails_is_counted_and_leaves_the_others_alone(tmp_path: Path
     assert not found.whole
     trouble = found.cells[1].trouble
     assert trouble is not None
-    assert trouble.startswith("2 failed with an error, first game 1: error: ValueError")
+    assert trouble.startswith("2 failed with an error, first in game 1: error: ValueError")
     assert found.metrics[0].means["fails=[1, 2]"].games == 2
     shown = text(found)
     assert "2 of 4" in shown
-    assert "fails=[1, 2]: 2 failed with an error, first game 1: error: ValueError" in shown
+    assert "fails=[1, 2]: 2 failed with an error, first in game 1: error: ValueError" in shown
     again = Counts()
     sweep(tmp_path, {"fails": [[], [1, 2]]}, games=4, engine=again)
     assert again.decodes == 2, "those that failed are played again, and no other"

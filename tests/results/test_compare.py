@@ -98,8 +98,8 @@ def test_it_finds_what_the_command_finds(
         ({"fidelity_games": -1}, ConfigError, "fidelity_games is -1"),
         ({"timed_games": 1.5}, ConfigError, "timed_games is 1.5"),
         ({"on": "ray"}, ConfigError, "by its name or path"),
-        ({"scenario": 3}, ConfigError, "scenario: 3 is no scenario"),
-        ({"modes": 3}, ConfigError, "modes: give names"),
+        ({"scenario": 3}, ConfigError, "scenario: 3 is not a scenario"),
+        ({"modes": 3}, ConfigError, "modes: give a list of names"),
         ({"temperature": -1}, ConfigError, "temperature: Input should be greater than or equal to 0"),
         (
             {"heat": 1},

@@ -227,7 +227,7 @@ def test_a_folder_of_another_training_is_left_alone(engine: Engine, file: Path, 
         training(engine, file, tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == kept
     training(engine, file, tmp_path / "done").train()
-    with pytest.raises(ResumeMismatch, match="it is done"):
+    with pytest.raises(ResumeMismatch, match="the two trainings differ"):
         training(engine, file, tmp_path / "done")
 
 
@@ -241,7 +241,7 @@ def test_traces_that_do_not_fit_are_refused_with_their_line(engine: Engine, tmp_
         ([said(0), said(1), long], r"t\.jsonl:3: needs \d+ positions and the model has 4096"),
         ([said(0), mute], r"t\.jsonl:2: no agent says anything"),
         ([said(0), eavesdrop], r"t\.jsonl:2: bob may not read message p"),
-        ([said(0)], r"t\.jsonl: has 1 traces; at least 2 are needed"),
+        ([said(0)], r"t\.jsonl: at least 2 traces are needed, one of them for validation; this file has 1"),
     ):
         write_traces(file, flows)
         with pytest.raises(TuneError, match=told):

@@ -113,7 +113,7 @@ def _named(text: str) -> list[Column]:
     for name in _split(text) or [""]:
         column = _column(name.strip())
         if column.name in {other.name for other in found}:
-            raise _bad(name.strip(), "is given twice (adapters are named by their folder's own name)")
+            raise _bad(name.strip(), "it is given twice (adapters are named by their folder's own name)")
         found.append(column)
     return found
 
@@ -151,7 +151,7 @@ def _way(name: str, written: str) -> Column:
         else:
             raise _bad(name, f"{word!r} is none of {', '.join((*get_args(Leakage), *names[1:]))}")
     if len(known) < len(rest) or known.keys() >= {"in_place", "reuse"}:
-        raise _bad(name, "sets one option twice")
+        raise _bad(name, "it sets one option twice")
     if plus and (mode == "baseline" or known.keys() & {"in_place", "reuse"}):
         raise _bad(name, f"a repair needs a choreographed column that reads by {DEFAULT}")
     repaired = {"repair": _checked(name, repair, parsed_repair)} if plus else {}

@@ -41,7 +41,7 @@ def lessons(file: Path, scenario: str, engine: EngineTemplate, recipe: Recipe) -
     for place, trace in zip(places, traces, strict=True):
         where = f"{file}:{place}"
         if trace.workflow != scenario:
-            raise TuneError(where, f"this is a trace of {trace.workflow}, not of {scenario}")
+            raise TuneError(where, f"is a trace of {trace.workflow}, not of {scenario}")
         try:
             found.append(unfold(trace, engine, recipe.mode, recipe.leakage))
         except ContextOverflow as error:
@@ -50,9 +50,11 @@ def lessons(file: Path, scenario: str, engine: EngineTemplate, recipe: Recipe) -
         except (LeakageError, AgentchoError) as error:
             raise TuneError(where, str(error)) from None
         if not found[-1].targets:
-            raise TuneError(where, "no agent says anything in this trace; leave it out")
+            raise TuneError(where, "no agent says anything in it; leave it out")
     if len(found) < 2:
-        raise TuneError(str(file), f"has {len(found)} traces; at least 2 are needed, one of them for validation")
+        raise TuneError(
+            str(file), f"at least 2 traces are needed, one of them for validation; this file has {len(found)}"
+        )
     return _split(found, recipe, hashlib.sha256(file.read_bytes()).hexdigest())
 
 
