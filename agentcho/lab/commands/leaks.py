@@ -31,8 +31,7 @@ ATTACK = "One or more of linear, mlp, inversion, collision, asked; default: all.
 KIND = "One or more of codes, names, plans, preferences; default: all."
 SENTENCE = "Alice's public words: the same for every secret, or what the model says after the secret."
 EARLIER = (
-    "So many other public sentences of Alice stand before the one that is attacked. Repairs with anchors learn from "
-    "these."
+    "Number of other public sentences of Alice before the one under attack. Repairs with anchors learn from these."
 )
 CANDIDATES = "Number of secrets for which a collision search encodes the sentence; at least all that are tested."
 TEMPLATES = "Number of questions that the model is asked; the best one on secrets outside of the test is kept."

@@ -26,7 +26,7 @@ OURS = (
 )
 BINARY = "llama.cpp's llama-server; default: that of `make llama`, or the one on the search path."
 TYPE = "llama.cpp's type of weights, such as Q4_K_M; default: the type with the same bits as --weights."
-FLOWS = "One or more of the paper's; default: a parallel debate of --agents, and with --server {}."
+FLOWS = "One or more of the paper's workflows; default: a parallel debate of --agents, and with --server {}."
 SCALED = "Lengths of texts, relative to those that an 8B model writes."
 RECORDED = ("prisoners-dilemma", "tree-of-thoughts")
 Server = Annotated[

@@ -41,7 +41,7 @@ EVERY = ",".join(
 )
 TRACES = "Recorded conversations, as `agentcho trace` and `agentcho show --trace` write them; each file is a set."
 LIMIT = "Maximum number of conversations read from each file."
-CHOICES = "The reader's possible answers, separated by commas; the first one is measured. Default: those it gave."
+CHOICES = "The reader's possible answers, separated by commas; the first one is measured. Default: the answers it gave."
 MORE = "Add --traces of games with another one (`agentcho trace --set strategy=…`)."
 BEHIND = "Also measure the paper's Figure 8: the owner's words encoded over its system prompt alone, or its plan alone."
 Traces = Annotated[list[Path], typer.Option(help=TRACES)]
