@@ -119,7 +119,7 @@ def test_a_file_of_another_machine_in_the_place_of_ones_own_is_damaged(tmp_path:
     mine, theirs = one.name(b"key", exact=True), threads.name(b"key", exact=True)
     threads.write(theirs, b"words")
     (one.folder / theirs).rename(one.folder / mine)
-    with pytest.raises(StoreDamaged, match="not what was written"):
+    with pytest.raises(StoreDamaged, match="has changed since it was written"):
         one.read(mine)
 
 
@@ -132,7 +132,7 @@ def test_a_file_under_another_key_in_the_place_of_ones_own_is_damaged(
     mine, theirs = one.name(b"key", exact=True), other.name(b"key", exact=True)
     other.write(theirs, b"words")
     (other.folder / theirs).rename(one.folder / mine)
-    with pytest.raises(StoreDamaged, match="not under this key"):
+    with pytest.raises(StoreDamaged, match="under another key"):
         one.read(mine)
 
 
@@ -248,9 +248,9 @@ def older(place: Path) -> None:
     ("done", "told"),
     [
         (opened, "others than its owner may use .*kept; chmod 700"),
-        (another, "under another key than the one in the environment"),
+        (another, "under a key other than the one in the environment"),
         (damaged, "cache.json is damaged; delete"),
-        (headless, "holds other things"),
+        (headless, "contains other files, and no stored encodings"),
         (behind, "kept is a link"),
         (older, "another version"),
     ],
@@ -270,13 +270,13 @@ def test_a_folder_of_another_model_or_user_is_refused(tmp_path: Path, monkeypatc
     place = tmp_path / "kept"
     files(place)
     check(place, {"model": "one"})
-    with pytest.raises(ModelError, match=r"kept keeps encodings of another model \(model one, and not two\); give"):
+    with pytest.raises(ModelError, match=r"kept holds encodings of another model \(model one, and not two\); give"):
         check(place, {"model": "two"})
     with pytest.raises(ModelError, match="weights w, and not v"):
         PersistentFiles(place, Fingerprint(MODEL | {"weights": "v"}, {}))
     with monkeypatch.context() as patch:
         patch.setattr("os.getuid", lambda: 1 << 20)
-        with pytest.raises(ConfigError, match="another user's"):
+        with pytest.raises(ConfigError, match="belongs to another user"):
             check(place, {})
     (tmp_path / "file").write_text("mine")
     for use in (lambda: check(tmp_path / "file", {}), lambda: files(tmp_path / "file")):
@@ -300,7 +300,7 @@ def test_a_key_is_made_once_for_its_owner_alone(tmp_path: Path, monkeypatch: pyt
     assert files(tmp_path / "kept").name(b"key", exact=True) == name
     assert not any(secret.encode() in each.read_bytes() for each in (tmp_path / "kept").iterdir())
     key_file().unlink()
-    with pytest.raises(ConfigError, match=r"another key than the one in .*cache\.key"):
+    with pytest.raises(ConfigError, match=r"a key other than the one in .*cache\.key"):
         files(tmp_path / "kept")
 
 
@@ -328,7 +328,7 @@ def a_folder(file: Path) -> None:
         (readable, "chmod 600"),
         (short, "5 characters"),
         (a_link, "symbolic links"),
-        (a_folder, "no file of yours|direc"),
+        (a_folder, "not a regular file of yours|direc"),
     ],
 )
 def test_a_key_that_others_may_use_or_that_is_none_is_refused(
@@ -347,7 +347,7 @@ def test_a_key_in_the_folder_itself_or_nowhere_is_refused(tmp_path: Path, monkey
         check(tmp_path / "kept", {})
     monkeypatch.delenv(VARIABLE)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "kept"))
-    with pytest.raises(ConfigError, match="itself, for which it is"):
+    with pytest.raises(ConfigError, match="the folder it protects"):
         check(tmp_path / "kept", {})
     (tmp_path / "file").write_text("mine")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "file"))

@@ -157,7 +157,7 @@ def test_a_server_loads_its_model_in_it(monkeypatch: pytest.MonkeyPatch) -> None
         ({"adapter": "folder"}, "adapter cannot be used with engine vllm"),
         ({"device_map": "auto"}, "device_map cannot be used with engine vllm"),
         ({"keep_cache": "folder"}, "keep_cache cannot be used with engine vllm"),
-        ({"engine": "vlm"}, "engine 'vlm' is not known; give agentcho or vllm"),
+        ({"engine": "vlm"}, "unknown engine 'vlm'; give agentcho or vllm"),
     ],
 )
 def test_an_engine_in_python_refuses_what_it_cannot_keep(options: dict[str, Any], told: str) -> None:
@@ -166,7 +166,7 @@ def test_an_engine_in_python_refuses_what_it_cannot_keep(options: dict[str, Any]
 
 
 def test_options_of_vllm_are_refused_without_it() -> None:
-    with pytest.raises(ConfigError, match="options are arguments of vLLM; give engine='vllm' too"):
+    with pytest.raises(ConfigError, match="options are arguments of vLLM; add engine='vllm'"):
         Engine.load("understudy", options={})  # type: ignore[call-overload]
 
 

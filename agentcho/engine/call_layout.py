@@ -581,4 +581,6 @@ def check_origin(id: EncodingId, entry: KVEntry, rules: Rules, base: str) -> Non
     assert entry.recipe is not None
     if entry.recipe.context.origin not in (rules.origin, base):
         whose = "another adapter" if rules.adapter else "an adapter, and this call of none"
-        raise RequestError.parents(f"encoding {id} is of {whose}; read one of the call's own adapter, or of none")
+        raise RequestError.parents(
+            f"encoding {id} is of {whose}; give encodings of the call's own adapter or of the base model"
+        )

@@ -143,8 +143,8 @@ class ContentTokenizer:
         if stop - start < 2:
             token = str(self._whole.id_to_token(id))
             raise RequestError(
-                f"the tokenizer can only encode part of this text as its special token {token!r}, which would forge "
-                "framing; remove that part of the text"
+                f"the tokenizer encodes part of this text as its special token {token!r}, which would forge framing; "
+                "remove that part of the text"
             )
         return text[: start + 1], text[start + 1 :]
 
@@ -226,7 +226,9 @@ class ContentTokenizer:
         """Ids that can be content. `RequestError`: one is a control token."""
         given = tuple(ids)
         if forged := self.forbidden.intersection(given):
-            raise RequestError(f"token ids {sorted(forged)} are special and cannot be content; leave framing out")
+            raise RequestError(
+                f"token ids {sorted(forged)} are special and cannot be content; pass ids without framing tokens"
+            )
         return given
 
     def marked(self, ids: Sequence[int]) -> bool:

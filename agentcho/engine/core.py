@@ -146,8 +146,8 @@ class EngineCore(SyncAPI):
         def __getattr__(self, name: str) -> Any:
             """Raise `EngineClosed` for any use of a closed engine."""
             if vars(self) or name.startswith("__"):
-                raise AttributeError(f"an engine has no {name!r}")
-            raise EngineClosed("the engine was closed; load another to go on")
+                raise AttributeError(f"an engine has no attribute {name!r}")
+            raise EngineClosed("the engine is closed; load another engine to continue")
 
     @property
     def bos(self) -> int:
@@ -400,8 +400,8 @@ class EngineCore(SyncAPI):
     def _rules_of(self, call: Call) -> Rules:
         if call.adapter not in self._rules:
             raise RequestError(
-                f"the adapter {shown(call.adapter)} is none of those that calls of this engine may name; "
-                "Engine.mix(folder) loads one and gives its digest"
+                f"adapter {shown(call.adapter)} is not loaded in this engine; Engine.mix(folder) loads an adapter and "
+                "returns its digest, which calls can name"
             )
         return self._rules[call.adapter]
 
@@ -478,7 +478,7 @@ class EngineCore(SyncAPI):
     def _shadow(self, call: Shadow, local: Local) -> Admitted:
         leader = local.get(id(call.of))
         if leader is None or leader.generation is None or leader.leader is not None:
-            raise RequestError.parents("a Shadow follows a Decode that does not stand earlier in the same list")
+            raise RequestError.parents("a Shadow follows a Decode that is not earlier in the same list")
         placed = self._layout(call, local, leader.longest)
         return Admitted(
             self._ids.new(), call, placed.context, placed.longest, generation=leader.generation, leader=leader
@@ -500,7 +500,7 @@ class EngineCore(SyncAPI):
                 places = choose.places(len(words.tokens))
                 reuse = Reuse(kept, len(places), None, places)
             case choose:
-                raise TypeError(f"{choose!r} selects by neither place, deviation nor anchors")
+                raise TypeError(f"{choose!r} does not select by position, deviation or anchors")
         judged = reuse.judged
         recipe = EncodingRecipe(
             words.tokens,
@@ -565,7 +565,7 @@ class EngineCore(SyncAPI):
         if isinstance(parent, Encoded):
             if id(parent) not in local:
                 raise RequestError.parents(
-                    f"a {type(parent).__name__} is named as parent and does not stand earlier in the list"
+                    f"a {type(parent).__name__} is named as parent but is not earlier in the list"
                 )
             number, entry = local[id(parent)].id, local[id(parent)].own
         else:

@@ -67,7 +67,7 @@ class Adapter(NamedTuple):
         """`AdapterError` where it was trained on other weights than those of this fingerprint."""
         if self.trained is not None and self.trained.base["weights"] != base["weights"]:
             theirs, ours = self.trained.base["model"], base["model"]
-            raise AdapterError(self.path, f"it was trained on other weights ({theirs}) than those loaded ({ours})")
+            raise AdapterError(self.path, f"it was trained on other weights ({theirs}) than the loaded ones ({ours})")
 
 
 def find_adapter(folder: str | Path) -> Adapter:
@@ -76,11 +76,11 @@ def find_adapter(folder: str | Path) -> Adapter:
     require("to use adapters", "tune")
     path = Path(folder)
     if not path.is_dir():
-        raise AdapterError(path, "there is no such folder")
+        raise AdapterError(path, "the folder does not exist")
     hasher = hashlib.blake2b(digest_size=16)
     for name in (CONFIG, WEIGHTS):
         if not (path / name).is_file():
-            raise AdapterError(path, f"it has no {name}")
+            raise AdapterError(path, f"the file {name} is missing")
         hasher.update((path / name).read_bytes())
     return Adapter(path, hasher.hexdigest(), _trained(path))
 
@@ -92,4 +92,4 @@ def _trained(path: Path) -> AdapterTraining | None:
         return AdapterTraining.model_validate_json((path / TRAINED).read_bytes())
     except ValidationError as error:
         place = ".".join(map(str, error.errors(include_input=False, include_url=False)[0]["loc"]))
-        raise AdapterError(path, f"its {TRAINED} is broken at {place or 'the beginning'}") from None
+        raise AdapterError(path, f"the file {TRAINED} is invalid at {place or 'the beginning'}") from None

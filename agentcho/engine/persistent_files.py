@@ -85,7 +85,7 @@ class PersistentFiles:
         except OSError as error:
             raise StoreDamaged(f"{path}: {error.strerror or error}", path) from error
         if not hmac.compare_digest(self._tag(name, data[TAG:]), data[:TAG]):
-            raise StoreDamaged(f"{path} is not what was written, or not under this key", path)
+            raise StoreDamaged(f"{path} has changed since it was written, or was written under another key", path)
         return data[TAG:]
 
     def write(self, name: str, data: bytes) -> bool:
@@ -193,14 +193,18 @@ def _blank(at: int) -> bool:
 def _entered(place: Path) -> int:
     """The descriptor of a folder that only its owner can enter, and that is no link."""
     if place.is_symlink():
-        raise ConfigError(f"{place} is a link, and what is kept goes to no place that a link names; give the folder")
+        raise ConfigError(f"{place} is a link, and no encodings are stored through links; give the folder")
     descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | NO_LINK)
     found = os.fstat(descriptor)
     if found.st_uid != os.getuid() or found.st_mode & 0o077:
         os.close(descriptor)
         if found.st_uid != os.getuid():
-            raise ConfigError(f"{place} is another user's, who could put encodings there; give a folder of your own")
-        raise ConfigError(f"others than its owner may use {place}; chmod 700 it if all in it is yours, or give another")
+            raise ConfigError(
+                f"{place} belongs to another user, who could put encodings there; give a folder of your own"
+            )
+        raise ConfigError(
+            f"others than its owner may use {place}; chmod 700 it if all its files are yours, or give another"
+        )
     return descriptor
 
 
@@ -211,19 +215,21 @@ def _check_head(at: int, place: Path, secret: bytes, model: Fields) -> None:
             head: Any = json.loads(opened.read(1 << 16))
         theirs, tag = {str(name): str(value) for name, value in head["model"].items()}, bytes.fromhex(head["hmac"])
     except FileNotFoundError:
-        raise ConfigError(f"{place} holds other things than what is kept of a model; give a new or empty one") from None
+        raise ConfigError(
+            f"{place} contains other files, and no stored encodings with a {HEAD}; give an empty folder"
+        ) from None
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise ConfigError(f"{place / HEAD} is damaged; delete {place}, or give another folder") from None
     if head.get("format") != FORMAT:
-        raise ConfigError(f"{place} is of another version of agentcho; delete it, or give another folder")
+        raise ConfigError(f"{place} was written by another version of agentcho; delete it, or give another folder")
     if not hmac.compare_digest(_digest(secret, b"head", _canonical(theirs)), tag):
         raise ConfigError(
-            f"{place} was made under another key than the one in {source()}, or its {HEAD} was changed; set {VARIABLE} "
-            "to the key that it was made with, delete it, or give another folder"
+            f"{place} was made under a key other than the one in {source()}, or its {HEAD} was changed; set {VARIABLE} "
+            "to the original key, delete the folder, or give another one"
         )
     if other := [name for name in sorted(model) if model.get(name) != theirs.get(name)]:
         told = "; ".join(f"{name} {theirs.get(name)}, and not {model.get(name)}" for name in other)
-        raise ModelError(f"{place} keeps encodings of another model ({told}); give another folder, or delete it")
+        raise ModelError(f"{place} holds encodings of another model ({told}); give another folder, or delete it")
 
 
 def _canonical(fields: Mapping[str, Any]) -> bytes:

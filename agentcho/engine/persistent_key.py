@@ -23,7 +23,9 @@ def key_for(folder: Path) -> bytes:
         return _usable(said, f"the key in {VARIABLE}", f"set {VARIABLE} to at least {SHORTEST} secret characters")
     file = key_file()
     if folder.resolve() in file.resolve().parents:
-        raise ConfigError(f"the key {file} is in {folder} itself, for which it is; give another folder, or {VARIABLE}")
+        raise ConfigError(
+            f"the key {file} is inside {folder}, the folder it protects; give another folder, or set {VARIABLE}"
+        )
     _make(file)
     remedy = f"delete {file}, and what was kept under it"
     return _usable(_read(file), f"the key in {file}", remedy)
@@ -52,12 +54,14 @@ def _read(file: Path) -> str:
         with open(file, "rb", opener=lambda name, flags: os.open(name, READ)) as opened:
             found = os.fstat(opened.fileno())
             if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid():
-                raise ConfigError(f"the key {file} is no file of yours; move it away, or set {VARIABLE}")
+                raise ConfigError(f"the key {file} is not a regular file of yours; move it away, or set {VARIABLE}")
             if found.st_mode & 0o077:
-                raise ConfigError(f"the key {file}: others than its owner may use this file; chmod 600 {file}")
+                raise ConfigError(f"the key {file} is open to other users; run chmod 600 {file}")
             return opened.read(LONGEST).decode("ascii", "replace").strip()
     except OSError as error:
-        raise ConfigError(f"the key {file}: {error.strerror or error}; move it away, or set {VARIABLE}") from None
+        raise ConfigError(
+            f"the key {file} cannot be read: {error.strerror or error}; move it away, or set {VARIABLE}"
+        ) from None
 
 
 def _make(file: Path) -> None:

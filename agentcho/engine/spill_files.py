@@ -79,7 +79,7 @@ class SpillFiles:
         except OSError as error:
             raise StoreDamaged(f"{path}: {error.strerror or error}", path) from error
         if not hmac.compare_digest(self._digest(data), file.digest):
-            raise StoreDamaged(f"{path} is not what was written", path)
+            raise StoreDamaged(f"{path} has changed since it was written", path)
         return data
 
     def expect(self, file: SpillFile) -> None:
@@ -119,7 +119,7 @@ def _claimed(place: Path) -> tuple[Path, int]:
         folder = Path(mkdtemp(prefix=PREFIX, dir=place))
         with suppress(FileNotFoundError):
             return folder, _locked(folder)
-    raise FileNotFoundError("folders that are made there do not stay")
+    raise FileNotFoundError(f"folders created in {place} disappear at once")
 
 
 def _locked(folder: Path) -> int:

@@ -146,7 +146,7 @@ class SyncAPI(ABC):
     def _all(self, calls: Sequence[Any], kind: type) -> list[Any]:
         for call in calls:
             if not isinstance(call, kind):
-                raise RequestError(f"a list of {kind.__name__} holds {type(call).__name__}")
+                raise RequestError(f"a list of {kind.__name__} contains a {type(call).__name__}")
         return list(calls)
 
     def _complete(self, calls: Sequence[Call]) -> list[EncodingId]:

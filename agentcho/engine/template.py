@@ -194,7 +194,7 @@ def _ended(
     own = tokenizer.eos_token_id
     ends = sorted(eos if own is None else {own})
     if not ends:
-        raise UnsupportedModel.unframed(model, "its template closes the assistant's message with no token to stop at")
+        raise UnsupportedModel.unframed(model, "its template closes the assistant's message without a token to stop at")
     closing = f"{tokenizer.convert_ids_to_tokens(ends[0])}{assistant.closing}"
     return frames | {"assistant": assistant._replace(closing=closing)}
 
@@ -335,7 +335,7 @@ def _stops(
     """The control tokens of a closing, or its first token that is no blank, and the model's own end tokens."""
     ends = [id for id in closing if id in special] or [id for id in closing if str(tokenizer.decode([id])).strip()][:1]
     if not ends:
-        raise UnsupportedModel.unframed(model, "its template closes the assistant's message with nothing but blanks")
+        raise UnsupportedModel.unframed(model, "its template closes the assistant's message with whitespace only")
     own = {tokenizer.eos_token_id} if tokenizer.eos_token_id is not None else set()
     return frozenset({*ends, *own, *eos})
 

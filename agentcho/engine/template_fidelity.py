@@ -179,11 +179,11 @@ def check_plain(found: TemplateFidelity, model: str, differs: Markers) -> None:
         return
     raise UnsupportedModel(
         model,
-        f"in {plain.of - plain.equal} of {plain.of} conversations its plain chats would have other ids than "
-        f"apply_chat_template of transformers gives. First difference, at token {plain.at}:\n"
+        f"in {plain.of - plain.equal} of {plain.of} conversations its plain chats would have other token ids than "
+        f"apply_chat_template of transformers returns. First difference, at token {plain.at}:\n"
         f"  transformers: {plain.stock!r}\n"
         f"  agentcho:     {plain.ours!r}",
-        "Use another chat template (a chat_template.jinja beside its tokenizer), or load it as it is with "
+        "Use another chat template (a chat_template.jinja beside its tokenizer), or accept the difference with "
         "--template-differs accept (template_differs='accept')",
         f"{model} would read other prompts than it was trained on",
     )

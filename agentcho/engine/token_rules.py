@@ -65,8 +65,8 @@ class TokenRules:
         never = content.forbidden - self.ends | {word[0] for word in self._bad if len(word) == 1}
         if among <= never.union(self._all_ends if self._least else self._ignored):
             raise RequestError(
-                "allowed_token_ids has no token that can be said: the others are control tokens, bad words, or end the "
-                "message before min_tokens or in spite of ignore_eos; allow others",
+                "allowed_token_ids has no token that can be generated: all its tokens are control tokens, bad words, "
+                "or would end the message despite min_tokens or ignore_eos; allow other tokens",
                 "sampling",
                 "allowed_token_ids",
             )

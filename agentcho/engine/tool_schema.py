@@ -27,7 +27,11 @@ def chosen_functions(tools: Sequence[ToolDefinition], named: str | None) -> list
     """The functions of which one is to be called. `RequestError`: there is none."""
     found = [tool for tool in tools if named is None or tool.name == named]
     if not found:
-        raise RequestError(f"no function named {shown(named)}; name one of the tools" if named else "tools is empty")
+        raise RequestError(
+            f"no function named {shown(named)}; give the name of one of the tools"
+            if named
+            else "tools is empty; give at least one"
+        )
     return found
 
 
@@ -58,7 +62,9 @@ def arguments_schema(tool: ToolDefinition) -> dict[str, Any]:
     """The schema of a function's arguments. `RequestError`: they are no object."""
     given = {"properties": {}, "additionalProperties": False} if tool.parameters is None else tool.parameters
     if given.get("type", "object") != "object":
-        raise RequestError(f"the parameters of the function {shown(tool.name)} are of a type that is not object")
+        raise RequestError(
+            f"the parameters of the function {shown(tool.name)} do not have the type object; change their type"
+        )
     if "properties" in given and not any(word in given for word in ELSEWHERE):
         # Whoever wrote the function takes no others, and a small model that may invent keys does so without end.
         given = {"additionalProperties": False, **given}

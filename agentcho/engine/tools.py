@@ -282,7 +282,7 @@ def without_names(own: str) -> str:
 
 
 def _refused(constant: str) -> Any:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not valid JSON")
 
 
 _decoder = json.JSONDecoder(parse_constant=_refused)

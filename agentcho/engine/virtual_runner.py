@@ -212,7 +212,7 @@ class VirtualRunner(ABC):
 
     def constrain(self, sampling: Sampling, forms: Sequence[AnswerForm], begun: bool) -> TokenConstraint | None:
         """`RequestError`: there are no words to choose from."""
-        raise RequestError("an engine without a model has nothing to say; force the words")
+        raise RequestError("an engine without a model cannot generate text; give forced tokens")
 
     def sample(self, rows: Sequence[Row], draws: Sequence[SamplingDraw]) -> list[int | None]:
         """None for each."""

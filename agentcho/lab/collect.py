@@ -56,7 +56,7 @@ class Playing(NamedTuple):
         """Play these games, each with the words that `forced` has for it; `out` is where records go, if anywhere. One
         that has called tools before goes on where it was, by the records there."""
         if self.config.models:
-            raise ConfigError("games that are compared or trained on are played on one model; leave models out")
+            raise ConfigError("comparisons and training play all games on one model; leave models out")
         games, saved = tuple(left), runs(out) if out is not None and out.is_dir() else ()
         before, calls = begun_before(saved, games)
         selection = GameSelection(games, lambda number: forced.get(number, {}), before, calls=calls)

@@ -98,12 +98,14 @@ class PartialResult(Generic[Data]):
         try:
             return cls.data_type.model_validate_json(file.read_bytes())
         except ValidationError:
-            raise RecordBroken(file, f"is not what {cls.by} has kept", "delete it to measure all again") from None
+            raise RecordBroken(file, f"was not written by {cls.by}", "delete it to measure everything again") from None
 
     def _compare(self, known: Mapping[str, str | None], settings: Mapping[str, str]) -> None:
         if other := [name for name in settings if known[name] != settings[name]]:
             told = "; ".join(f"{name} was {known[name]}, and is {settings[name]}" for name in other)
-            raise ConfigError(f"{self._file} was measured otherwise: {told}. Ask for the same, or delete it")
+            raise ConfigError(
+                f"{self._file} was measured with other settings: {told}. Use the same settings, or delete it"
+            )
 
 
 def beside(result: Path | None, resume: bool) -> Path | None:
@@ -121,9 +123,9 @@ def beside(result: Path | None, resume: bool) -> Path | None:
     file = result.with_name(result.name + END)
     check_file(file)
     if not resume and file.exists():
-        raise ConfigError(f"{file} has what was measured before: go on by --resume, or delete it")
+        raise ConfigError(f"{file} has an earlier measurement; continue it with --resume, or delete it")
     if resume and result.exists() and not file.exists():
-        raise ConfigError(f"{result} is whole: there is nothing to go on with; leave out --resume to measure again")
+        raise ConfigError(f"{result} is complete, so there is nothing to resume; leave out --resume to measure again")
     return file
 
 

@@ -37,9 +37,9 @@ def distance(before: Rows, after: Rows) -> Distance:
     would hide is the smallest positive number instead. ValueError: other shapes, or rows that hold NaN.
     """
     if before.shape != after.shape or before.ndim != 2:
-        raise ValueError(f"rows of one shape are compared, not {before.shape} with {after.shape}")
+        raise ValueError(f"rows must have one shape, got {before.shape} and {after.shape}")
     if np.isnan(before).any() or np.isnan(after).any():
-        raise ValueError("a log-probability is not a number")
+        raise ValueError("a log-probability is NaN")
     logs, others = before.astype(np.float64), after.astype(np.float64)
     same = np.all(before == after, axis=1)
     p, q = np.exp(logs), np.exp(others)

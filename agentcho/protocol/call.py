@@ -159,7 +159,7 @@ class Sampling(BaseModel):
     @model_validator(mode="after")
     def _fits(self) -> Sampling:
         if self.min_tokens > self.max_tokens:
-            raise ValueError(f"min_tokens is {self.min_tokens} and max_tokens is {self.max_tokens}; lower min_tokens")
+            raise ValueError(f"min_tokens is {self.min_tokens}, but max_tokens is {self.max_tokens}; lower min_tokens")
         if self.choices is not None and self.json_schema is not None:
             raise ValueError("give choices or json_schema, not both")
         if self.choices is not None and not self.choices:

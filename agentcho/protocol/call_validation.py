@@ -60,7 +60,7 @@ def checked_calls(calls: object, turn: object, bounds: TokenIdBounds) -> tuple[l
     with foreign_code(), as_request_errors("the list of calls"):
         given = checked_list(calls, "the calls")
         if not given:
-            raise RequestError("an empty list of calls; give at least one Prefill or Decode")
+            raise RequestError("the list of calls is empty; give at least one Prefill or Decode")
         copies: dict[int, Call] = {}
         plain = list[Call]()
         for number, call in enumerate(given):
@@ -142,7 +142,7 @@ def _call(call: Any, copies: Mapping[int, Call], bounds: TokenIdBounds) -> Call:
         case Repair():
             shared = _shared(call, copies)
             return Repair(_parent(call.of, copies), _choose(call.choose, copies), **shared)
-    raise RequestError(f"a call is a Prefill, a Decode, a Shadow or a Repair, and this one is {type_name(call)}")
+    raise RequestError(f"the call is {type_name(call)}; give a Prefill, a Decode, a Shadow or a Repair")
 
 
 def _prefill(call: Prefill, copies: Mapping[int, Call], bounds: TokenIdBounds) -> Prefill:
@@ -177,22 +177,20 @@ def _decode(call: Decode, copies: Mapping[int, Call], bounds: TokenIdBounds) -> 
     logits, stride = checked_bool(call.logits, "logits"), checked_int(call.stride, "stride", 1)
     forced = None if ids is None else checked_ints(ids, "forced", bounds.vocabulary)
     if stride != 1 and forced is None:
-        raise RequestError(f"stride={stride}: one above 1 goes with forced tokens")
+        raise RequestError(f"stride={stride} needs forced tokens; give forced, or leave stride at 1")
     header, sampling, name = checked_text(call.header, "the header"), _sampling(call.sampling), _name(call.name)
     _known_ids(sampling, bounds)
     most = None if most is None else checked_int(most, "most", 1)
     likely = None if call.logprobs is None else checked_int(call.logprobs, "logprobs", 0, MOST_LIKELY)
     if likely is not None and stride != 1:
-        raise RequestError(
-            f"logprobs={likely} with stride={stride}: all tokens have them where one is fed a step alone"
-        )
+        raise RequestError(f"logprobs={likely} cannot be combined with stride={stride}; leave stride at 1")
     shared |= {"logits": logits, "stride": stride, "most": most, "logprobs": likely}
     forms = tuple(_form(form, bounds) for form in checked_list(call.forms, "forms", 1 << 10))
     if forms and (sampling.choices is not None or sampling.json_schema is not None):
-        raise RequestError("forms go with no choices and no json_schema; give one of them", "sampling")
+        raise RequestError("forms cannot be combined with choices or json_schema; give one of them", "sampling")
     corpora = None if call.corpora is None else tuple(checked_list(call.corpora, "corpora"))
     if not all(isinstance(corpus, Corpus) for corpus in corpora or ()):
-        raise RequestError("one of the corpora is none; give a tuple of Corpus, or None")
+        raise RequestError("corpora contains an item that is not a Corpus; give a tuple of Corpus, or None")
     shared |= {"name": name, "forced": forced, "forms": forms, "corpora": corpora}
     shared |= {"cut": checked_bool(call.cut, "cut"), "opening": _framing(call.opening, "opening", bounds)}
     shared |= {"thinks": _thinks(call), "thinking": call.thinking, "begins": checked_bool(call.begins, "begins")}
@@ -212,13 +210,13 @@ def _thinks(call: Decode) -> bool:
     """Whether a decode may think. `RequestError`: it is asked for what goes with no thought."""
     thinks = checked_bool(call.thinks, "thinks")
     if thinks and (call.logits or call.stride != 1 or call.forms):
-        raise RequestError("thinks goes with no logits, stride or forms; leave it out", "sampling")
+        raise RequestError("thinks cannot be combined with logits, stride or forms; leave it out", "sampling")
     return thinks
 
 
 def _form(form: Any, bounds: TokenIdBounds) -> AnswerForm:
     if not isinstance(form, AnswerForm):
-        raise RequestError(f"one of the forms is {type_name(form)}; give what framing.tools.forms returns")
+        raise RequestError(f"one of the forms is {type_name(form)}; give the result of framing.tools.forms")
     lead, trail = (checked_ints(ids, "forms", bounds.vocabulary) for ids in (form.lead, form.trail))
     return AnswerForm(lead, form.schema, trail)
 
@@ -239,7 +237,7 @@ def _parent(parent: Any, copies: Mapping[int, Call]) -> Any:
     if isinstance(parent, Prefill | Repair):
         return _mapped(parent, copies)
     if not is_id(parent):
-        raise RequestError.parents(f"a parent {type_name(parent)}")
+        raise RequestError.parents(f"one of the parents is {type_name(parent)}")
     return parent
 
 
@@ -279,7 +277,7 @@ def _anchors(choose: ByAnchors, copies: Mapping[int, Call]) -> tuple[Anchor, ...
     for each in checked_list(choose.anchors, "the anchors"):
         real, base = each if isinstance(each, tuple) and len(each) == len(Anchor._fields) else (None, None)
         if real is None or base is None:
-            raise RequestError.parents(f"one of the anchors is {type_name(each)}, and each is Anchor(real, base)")
+            raise RequestError.parents(f"one of the anchors is {type_name(each)}; give Anchor(real, base)")
         anchors.append(Anchor(_parent(real, copies), _parent(base, copies)))
     return tuple(anchors)
 
@@ -305,5 +303,7 @@ def _turn(turn: Any, calls: list[Call]) -> SchedulingPriority:
     workflow, priority, ahead = turn
     ahead = checked_bool(ahead, "ahead")
     if ahead and not all(isinstance(call, Prefill | Repair) for call in calls):
-        raise RequestError("what is made ahead of its time is prefills alone; ask for the others when they are wanted")
+        raise RequestError(
+            "turn has ahead=True, but a call is neither a Prefill nor a Repair; submit that call without ahead"
+        )
     return SchedulingPriority(checked_text(workflow, "workflow"), checked_int(priority, "priority"), ahead)

@@ -44,7 +44,7 @@ def validated_costs(costs: ForwardCosts) -> ForwardCosts:
     ascending = all(_ascends(axis) for axis in (costs.tokens, costs.depths))
     sizes = len(costs.seconds) == len(costs.depths) and {len(row) for row in costs.seconds} == {len(costs.tokens)}
     if not ascending or not sizes or not all(0 < each < float("inf") for row in costs.seconds for each in row):
-        raise ValueError("is no table of the seconds of forwards, by depths and tokens that ascend")
+        raise ValueError("is not a table of seconds per forward with ascending depths and token counts")
     return costs
 
 

@@ -106,7 +106,7 @@ class Owner:
         none)."""
         left, me = None, threading.get_ident()
         if _foreign.on:
-            raise EngineBusy("the very call that runs this code")
+            raise EngineBusy("the call that is running this code")
         with self._lock:
             if self._inside != me:
                 if self._inside is not None:

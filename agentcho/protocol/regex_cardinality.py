@@ -324,9 +324,9 @@ class _Counter:
         total, length = 0, 0
         while now and (most is None or length <= most):
             if most is None and length > len(useful):
-                raise Uncountable("there is no end of the texts that match a pattern; give a maximal length")
+                raise Uncountable("unlimited strings match a pattern; give a maximum length")
             if length > LONGEST:
-                raise Uncountable(f"texts of more than {LONGEST} letters are not counted")
+                raise Uncountable(f"strings of more than {LONGEST} characters are not counted")
             total += sum(ways for state, ways in now.items() if length >= least and self._accepts(state))
             now = self._after(now, useful)
             length += 1
@@ -347,7 +347,7 @@ class _Counter:
             if state in self._ways:
                 continue
             if len(self._ways) >= MOST_STATES:
-                raise Uncountable("patterns are too entangled to be counted")
+                raise Uncountable("the patterns together are too complex to be counted")
             ways: dict[States, int] = {}
             self._ways[state] = ways
             for letter, weight in self._atoms:

@@ -73,7 +73,7 @@ class IntegerValues:
 
     def count(self) -> int:
         if self.low is None or self.high is None:
-            raise Uncountable("there is no end of the integers it may have; give the least and the greatest")
+            raise Uncountable("it allows unlimited integers; give a minimum and a maximum")
         return max(0, self.high // self.step - -(-self.low // self.step) + 1)
 
     def both(self, other: IntegerValues) -> IntegerValues:
@@ -104,7 +104,7 @@ class StringValues:
 
     def count(self) -> int:
         if self.matched.most is None and not self.matched.patterns:
-            raise Uncountable("there is no end of the texts it may have; give an enum, or a maximal length")
+            raise Uncountable("it allows unlimited strings; give an enum, or a maximum length")
         return self.matched.count()
 
 
@@ -129,12 +129,12 @@ class ArrayValues:
     def count(self) -> int:
         ends = self._ends()
         if self.unique and self.first:
-            raise Uncountable("an array of different items, some of which have a schema of their own, is not counted")
+            raise Uncountable("an array with uniqueItems and prefixItems cannot be counted")
         total = 0
         ways = 1
         items = count(self.items) if ends is None or ends > len(self.first) else 0
         if ends is None and items and not self.unique:
-            raise Uncountable("there is no end of the arrays it may have; give a maximal number of items")
+            raise Uncountable("it allows unlimited arrays; give a maximum number of items")
         for length in range(self._last(ends, items) + 1):
             total += ways if length >= self.least else 0
             here = count(self.first[length]) if length < len(self.first) else items
@@ -232,7 +232,7 @@ def _counting() -> Iterator[None]:
     except Uncountable:
         raise
     except RecursionError:
-        raise Uncountable("the schema is too deep to be counted") from None
+        raise Uncountable("the schema is nested too deeply to be counted") from None
     except (ArithmeticError, AttributeError, TypeError, ValueError) as error:  # whatever was raised, this is no schema
         raise Uncountable(f"the schema is not usable: {type(error).__name__}") from None
 
@@ -324,7 +324,7 @@ class _Reader:
         if schema is False:
             return ()
         if not isinstance(schema, Mapping):
-            raise Uncountable("a schema that admits everything has no end of values")
+            raise Uncountable("a schema that admits everything has unlimited values")
         said = {key: value for key, value in schema.items() if key not in SAYS_NOTHING}
         parts = [*self._joined(said), *self._plain(said)]
         if not parts:
@@ -351,7 +351,7 @@ class _Reader:
         """Alternatives of which a value has one and no other. `Uncountable`: some have values in common."""
         for one, other in combinations(ways, 2):
             if any(_some(shared) for shared in intersection(one, other)):
-                raise Uncountable("oneOf of schemas that have values in common is not counted; use anyOf")
+                raise Uncountable("oneOf with schemas that share values cannot be counted; use anyOf")
         return tuple(kind for way in ways for kind in way)
 
     def _named(self, name: Any) -> Values:
@@ -374,9 +374,11 @@ class _Reader:
         own = said.keys() - JOINED
         known = {key for each in types for key in OF_TYPE.get(each, ())}
         if unknown := sorted(own - known):
-            raise Uncountable(f"it says {unknown[0]!r}{'' if types else ' without a type'}, which is not counted")
+            raise Uncountable(
+                f"it has the keyword {unknown[0]!r}{'' if types else ' without a type'}, which cannot be counted"
+            )
         if any(each not in OF_TYPE for each in types):
-            raise Uncountable("it has a type that JSON has not")
+            raise Uncountable("it has a type that JSON does not define")
         if types:
             yield tuple(kind for each in types for kind in self._of_type(each, said))
 
@@ -405,7 +407,7 @@ class _Reader:
 
     def _object(self, said: Mapping[str, Any]) -> ObjectValues:
         if said.get("additionalProperties", True) is not False:
-            raise Uncountable("there is no end of the keys that an object may have; let it have no others")
+            raise Uncountable("it allows unlimited object keys; set additionalProperties to false")
         needed, known = set(said.get("required", ())), said.get("properties", {})
         keys = {key: (self.values(each), key in needed) for key, each in known.items()}
         keys |= {key: ((), True) for key in needed if key not in known}
@@ -432,5 +434,5 @@ def _whole(said: Mapping[str, Any]) -> IntegerValues:
     highs += [ceil(said["exclusiveMaximum"]) - 1] if "exclusiveMaximum" in said else []
     step = said.get("multipleOf", 1)
     if step != int(step) or step < 1:
-        raise Uncountable("integers that are a multiple of no whole number are not counted")
+        raise Uncountable("integers whose multipleOf is not a positive whole number cannot be counted")
     return IntegerValues(max(lows, default=None), min(highs, default=None), int(step))

@@ -36,7 +36,7 @@ def checked_int(value: object, what: str, low: int = -WORD, high: int = WORD - 1
 def checked_position(value: object) -> int:
     """The value as a position in a context, in tokens. `RequestError`: it is no position."""
     if type(value) is not int or not 0 <= value < WORD:
-        raise RequestError.offsets(f"offset {shown(value)} is no position")
+        raise RequestError.offsets(f"offset {shown(value)} is not a position")
     return value
 
 
@@ -50,15 +50,15 @@ def checked_bool(value: object, what: str) -> bool:
 def checked_text(value: object, what: str) -> str:
     """The value as a text that can be encoded. `RequestError`: it is no text, or holds a lone surrogate."""
     if not isinstance(value, str):
-        raise RequestError(f"{what} is {type_name(value)}; give a text")
+        raise RequestError(f"{what} is {type_name(value)}; give a string")
     plain = str.__str__(value)
     if not plain.isascii():
         try:
             plain.encode()
         except UnicodeEncodeError as error:
             raise RequestError(
-                f"{what} holds a lone surrogate at letter {error.start}, which no encoding can write; leave it out, or "
-                "decode what it was read from with errors='replace'"
+                f"{what} contains a lone surrogate at character {error.start}, which cannot be encoded; remove it, or "
+                "decode the source with errors='replace'"
             ) from None
     return plain
 
@@ -77,7 +77,7 @@ def checked_list(value: object, what: str, most: int = MOST, ordered: bool = Tru
         except Exception as error:
             raise RequestError(f"{what} could not be read ({type(error).__name__}); give a list") from error
     if len(items) > most:
-        raise RequestError(f"{what} has more than {most} items; give at most so many")
+        raise RequestError(f"{what} has more than {most} items; give {most} or fewer")
     return items
 
 
@@ -101,14 +101,14 @@ def checked_schema(value: object, what: str) -> dict[str, Any]:
     try:
         written = json.dumps(value, allow_nan=False)
         if not all(type(name) is str for name in value):
-            raise TypeError("its names are texts")
+            raise TypeError("keys must be strings")
         read: dict[str, Any] = json.loads(written)
     except (TypeError, ValueError, RecursionError) as error:
         raise RequestError(
-            f"{what} is no JSON ({type(error).__name__}: {str(error)[:80]}); give plain values"
+            f"{what} is not valid JSON ({type(error).__name__}: {str(error)[:80]}); give plain values"
         ) from None
     if len(written) > LONGEST:
-        raise RequestError(f"{what} is {len(written)} letters long; give at most {LONGEST}")
+        raise RequestError(f"{what} is {len(written)} characters long; give at most {LONGEST}")
     if wrong := why_not_compilable(read):
         raise RequestError(f"{what} {wrong}")
     checked_text(json.dumps(read, ensure_ascii=False), what)

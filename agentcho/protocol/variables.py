@@ -57,7 +57,9 @@ def written(given: Variables) -> str:
     try:
         text = json.dumps(dict(given), ensure_ascii=False, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
-        raise ValueError("a value in it is not JSON; give texts, numbers, true, false, null, lists, objects") from None
+        raise ValueError(
+            "a value in it is not JSON; give strings, numbers, true, false, null, lists or objects"
+        ) from None
     if len(text) > MOST:
         raise ValueError(f"it has {len(text)} characters as JSON; give at most {MOST}")
     return text

@@ -41,7 +41,7 @@ class Ends(ByPlace):
         """See `Method.checked`."""
         ends = cls(whole(given.first, "the first tokens of Ends"), whole(given.last, "the last tokens of Ends"))
         if min(ends.first, ends.last) < 0 or max(ends.first, ends.last) < 1:
-            raise RequestError(f"{ends} repairs nothing; give two numbers from 0, not both 0")
+            raise RequestError(f"{ends} repairs nothing; give two numbers of 0 or more, at least one above 0")
         return ends
 
     def places(self, length: int) -> tuple[int, ...]:

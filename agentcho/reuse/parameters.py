@@ -39,12 +39,12 @@ def whole(value: object, what: str) -> int:
 def share(value: object, what: str) -> float:
     """The value as a number above 0, at most 1. Raises `RequestError` with `what` it is for, where it is none."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-        raise RequestError(f"{what} is {shown(value)}; give a number above 0, at most 1")
+        raise RequestError(f"{what} is {shown(value)}; give a number above 0 and at most 1")
     return float(value)
 
 
 def positive(value: object, what: str) -> float:
     """The value as a number above 0. Raises `RequestError` with `what` it is for, where it is none."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < inf:
-        raise RequestError(f"{what} is {shown(value)}; give a number above 0, as 0.9")
+        raise RequestError(f"{what} is {shown(value)}; give a number above 0, such as 0.9")
     return float(value)

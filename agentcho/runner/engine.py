@@ -254,7 +254,7 @@ class Engine(EngineCore):
                 options=options,
             )
         if options is not None:
-            raise ConfigError("options are arguments of vLLM; give engine='vllm' too, or leave them out")
+            raise ConfigError("options are arguments of vLLM; add engine='vllm', or leave them out")
         place = DevicePlacement(device, dtype, device_map, weights, kv_dtype)
         wanted = WeightsSource(model, place, _found(adapter), merge, threads, chat_template_kwargs)
         parts = partial(load, wanted, sizes, plain_markers, tell, template_differs)
@@ -504,7 +504,7 @@ class Engine(EngineCore):
 
     def _check_gradients(self) -> None:
         if (kind := self._model.kv_quant) is not None:
-            raise ConfigError(f"kv_dtype {kind} is not for training: rounding has no gradients; leave it out")
+            raise ConfigError(f"kv_dtype {kind} cannot be used for training: rounding has no gradients; leave it out")
 
     def logits(self, id: EncodingId) -> Tensor:
         """Return the logits that a decode with `logits=True` chose its tokens from.
@@ -522,7 +522,7 @@ class Engine(EngineCore):
         """
         rows = self._encoding(id).logits
         if not rows:
-            raise RequestError(f"encoding {id} kept no logits; pass logits=True to its Decode")
+            raise RequestError(f"no logits were kept for encoding {id}; pass logits=True to its Decode")
         return torch.stack(list(rows))
 
     @owned

@@ -171,8 +171,8 @@ class CudaGraphs:
         if not gap <= CLOSE:
             self._break(f"a captured step gave other logits, by {gap:.2g} of the largest")
             raise EngineFailed(
-                f"a captured CUDA graph gave logits that are off by {gap:.2g} of the largest; this engine uses no "
-                "graphs from now on. Run it again, and report it"
+                f"logits of a captured CUDA graph are off by {gap:.2g} of the largest; this engine no longer uses "
+                "graphs. Run it again, and report it"
             )
         graph.proved = True
 

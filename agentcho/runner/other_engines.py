@@ -26,7 +26,7 @@ def other_engine(name: str, given: Mapping[str, Any]) -> LoadsModels:
     """The class of the engine of that name. `ConfigError`: there is none. `ModelError`: it cannot keep an option that
     is given."""
     if name not in FOUND:
-        raise ConfigError(f"engine {name!r} is not known; give agentcho or {', '.join(FOUND)}")
+        raise ConfigError(f"unknown engine {name!r}; give agentcho or {', '.join(FOUND)}")
     for option, value in given.items():
         if value not in (None, False, FREE.get(option)):
             raise ModelError(f"{option} cannot be used with engine {name}: {NOT_OF_VLLM[option]}; remove one of them")

@@ -173,7 +173,9 @@ class ReuseCheck:
         base = records[0]
         missing = [layer for layer in range(self._model.layers) if layer not in base.keys]
         if missing:
-            raise self._refusal(f"layers {missing} made no attention keys (recurrent state, or attention of their own)")
+            raise self._refusal(
+                f"layers {missing} produced no attention keys (recurrent state, or an attention of their own)"
+            )
         turns = [self._rotation(layer, records) for layer in range(self._model.layers)]
         rotations = [rotation for rotation, _ in turns]
         shapes = [base.shapes[layer] for layer in range(self._model.layers)]
@@ -196,7 +198,7 @@ class ReuseCheck:
         rotation, error = infer(keys, self._forms(keys[0].shape[-1]), self._tolerance)
         if rotation is None:
             raise self._refusal(
-                f"keys of layer {layer} at shifted positions are no rotation of the unshifted ones (off by "
+                f"keys of layer {layer} at shifted positions are not rotations of the unshifted ones (off by "
                 f"{error:.1e}): learned positions, or a learned norm after the rotary embedding"
             )
         return rotation, error
@@ -241,8 +243,8 @@ class ReuseCheck:
             if not error <= most:
                 what = f"keys and values in {self._model.kv_quant} change what {self._model.source.name} computes"
                 raise ModelError(
-                    f"{what}, first at layer {layer} by {error:.1e} of the largest number, and {most:.0e} is allowed; "
-                    f"leave out {KV_DTYPE}"
+                    f"{what}, first at layer {layer} by {error:.1e} of the largest number; the limit is {most:.0e}. "
+                    f"Leave out {KV_DTYPE}"
                 )
         return found
 

@@ -149,7 +149,7 @@ class TorchRunner:
         nothing that it changes flows into keys or values. `AdapterError`: it cannot go beside others."""
         base = self._model
         if base.adapter is not None or base.merged:
-            raise AdapterError(adapter.path, "this engine is of another adapter already; load the base alone")
+            raise AdapterError(adapter.path, "this engine was loaded with another adapter; load the base model alone")
         adapter.check_base({"model": base.source.name, "weights": base.weights})
         base.adapters.mix(adapter)
         through = copy(base)

@@ -51,10 +51,10 @@ def test_what_was_found_is_printed_and_written(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (("--way", "writer"), "no way 'writer'"),
-        (("--attack", "guess"), "no attack 'guess'"),
-        (("--kind", "pins"), "no kind of secret 'pins'"),
-        (("-n", "5000"), "and 5000 were asked for"),
+        (("--way", "writer"), "unknown way 'writer'"),
+        (("--attack", "guess"), "unknown attack 'guess'"),
+        (("--kind", "pins"), "unknown kind of secret 'pins'"),
+        (("-n", "5000"), "but 5000 were requested"),
     ],
 )
 def test_what_cannot_be_is_refused_before_a_model_is_loaded(

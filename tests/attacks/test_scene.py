@@ -113,7 +113,11 @@ def test_ways_are_named_and_what_is_none_says_what_there_is() -> None:
     assert way("reuse+first-k:16").policy.repair == FirstK(16)
     assert way("audience").policy.leakage == "enforce"
     assert PLAIN.keys() == MEANING.keys()
-    for name, why in (("writer", "no way 'writer'"), ("text+first-k:2", "no way"), ("reuse+some:2", "none of first-k")):
+    for name, why in (
+        ("writer", "unknown way 'writer'"),
+        ("text+first-k:2", "unknown way"),
+        ("reuse+some:2", "none of first-k"),
+    ):
         with pytest.raises(ConfigError, match=why):
             way(name)
 
@@ -124,7 +128,7 @@ def test_what_learns_from_earlier_sentences_is_measured_after_some_alone() -> No
     assert set(usual(3)) - set(usual(0)) == {"reuse+kvcomm:1"}
     for name in ("reuse+kvcomm", "reuse+kvcomm:1", "audience+kvcomm"):
         wrong = asked("linear", names=("author", name))
-        with pytest.raises(ConfigError, match="learns from what was read before, and nothing was"):
+        with pytest.raises(ConfigError, match="learns from earlier reads, but there are none"):
             wrong.check()
         wrong._replace(earlier=1).check()
 
@@ -145,14 +149,14 @@ def test_what_was_kept_is_not_measured_again(engines: Engines, tmp_path: Path, m
     again = PartialLeaks.begin(file, True, wanted.settings)
     measure(engine, wanted, again, no_progress)
     assert again.outcomes(wanted) == first
-    with pytest.raises(ConfigError, match="go on by --resume, or delete it"):
+    with pytest.raises(ConfigError, match="continue it with --resume, or delete it"):
         PartialLeaks.begin(file, False, wanted.settings)
-    with pytest.raises(ConfigError, match="was measured otherwise: seed was 1, and is 2"):
+    with pytest.raises(ConfigError, match="was measured with other settings: seed was 1, and is 2"):
         PartialLeaks.begin(file, True, replace_seed(wanted).settings)
     again.done()
     assert not list(tmp_path.iterdir())
     file.write_text("{}")
-    with pytest.raises(ConfigError, match="is whole: there is nothing to go on with"):
+    with pytest.raises(ConfigError, match="is complete, so there is nothing to resume"):
         PartialLeaks.begin(file, True, wanted.settings)
     with pytest.raises(ConfigError, match="pass it with --json"):
         PartialLeaks.begin(None, True, wanted.settings)
@@ -163,7 +167,10 @@ def replace_seed(of: AttackOptions) -> AttackOptions:
 
 
 def test_what_cannot_be_measured_is_said_before_anything_is() -> None:
-    for wrong, why in ((asked("guess"), "no attack 'guess'; give one of linear"), (asked("mlp", n=19), "at least 20")):
+    for wrong, why in (
+        (asked("guess"), "unknown attack 'guess'; give one of linear"),
+        (asked("mlp", n=19), "give 20 or more"),
+    ):
         with pytest.raises(ConfigError, match=why):
             wrong.check()
 

@@ -49,9 +49,9 @@ def test_no_secret_that_is_tested_was_trained_on_or_chosen_by() -> None:
 
 
 def test_what_cannot_be_drawn_or_split_says_why() -> None:
-    with pytest.raises(ConfigError, match="there are 4096 secrets of the kind names, and 5000 were asked for"):
+    with pytest.raises(ConfigError, match="there are only 4096 secrets of the kind names, but 5000 were requested"):
         drawn(kind("names"), 5000, 1)
-    with pytest.raises(ConfigError, match="no kind of secret 'pins'; give one of codes, names"):
+    with pytest.raises(ConfigError, match="unknown kind of secret 'pins'; give one of codes, names"):
         kind("pins")
-    with pytest.raises(ConfigError, match="at least 20"):
+    with pytest.raises(ConfigError, match="give 20 or more"):
         split(19, 1)

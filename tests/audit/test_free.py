@@ -120,12 +120,12 @@ def test_a_demonstration_says_what_the_schedule_tells() -> None:
     told = FreePlay(game=0, owner="alice", reader="bob", swapped=("alice.0",), plays=2, changed=1)
     calm = told.model_copy(update={"changed": 0})
     assert "The schedule is frozen" in schedule(proof(None))
-    assert schedule(proof((calm,))).endswith("no reader observed anything else in 1 comparison.")
+    assert schedule(proof((calm,))).endswith("no reader observed a difference in 1 comparison.")
     assert schedule(proof((told, calm))).endswith(
-        "the schedule tells in 1 of 2 comparisons how long private messages are: bob of alice."
+        "the schedule reveals how long private messages are in 1 of 2 comparisons: bob of alice."
     )
     tells = [
-        headline(proof(plays)).sentence.endswith("; the schedule tells hidden lengths")
+        headline(proof(plays)).sentence.endswith("; the schedule reveals hidden lengths")
         for plays in (None, (calm,), (told,))
     ]
     assert tells == [False, False, True]

@@ -179,7 +179,7 @@ def test_what_is_measured_is_kept_and_goes_on_with_the_same_settings_alone(tmp_p
     kept = PartialOffices.begin(file, False, settings)
     kept.add("office-1", made(1), 2.0)
     kept.add("office-2", "it does not fit", 1.0)
-    with pytest.raises(ConfigError, match="go on by --resume, or delete it"):
+    with pytest.raises(ConfigError, match="continue it with --resume, or delete it"):
         PartialOffices.begin(file, False, settings)
     again = PartialOffices.begin(file, True, settings)
     assert (again.offices, again.skipped, again.seconds) == (kept.offices, kept.skipped, 3.0)

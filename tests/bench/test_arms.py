@@ -206,5 +206,5 @@ def test_an_arm_that_repairs_plays_as_a_run_that_does(engine: Engine, tree: Work
 
 @pytest.mark.parametrize("name", ["none", f"{AUDIT}+some", "baseline+full", f"{AUDIT}+"])
 def test_an_arm_that_is_not_there_is_an_error_that_names_it(name: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(f"no arm {name!r}")):
+    with pytest.raises(ConfigError, match=re.escape(f"unknown arm {name!r}")):
         arm(name)

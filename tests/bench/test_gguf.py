@@ -98,7 +98,7 @@ def test_queries_and_keys_of_a_llama_are_turned_by_neighbours(tmp_path: Path) ->
 def test_what_cannot_be_written_is_said_before_weights_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agentcho.extras._installed", lambda module: True)
     with pytest.raises(
-        ConfigError, match=r"tiny is a gemma2; llama\.cpp's file is written for llama, qwen2, qwen3 here"
+        ConfigError, match=r"tiny is a gemma2; files for llama\.cpp can be written only for llama, qwen2, qwen3"
     ):
         check_writable(SimpleNamespace(model_type="gemma2"), "tiny")
     yarn = SimpleNamespace(model_type="llama", rope_parameters={"rope_type": "yarn"}, vocab_size=400)

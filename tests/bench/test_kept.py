@@ -86,7 +86,9 @@ def kept_in(folder: Path) -> Path:
 
 def test_what_was_measured_otherwise_is_refused_by_name_and_both_values(tmp_path: Path) -> None:
     file = kept_in(tmp_path)
-    with pytest.raises(ConfigError, match=r"r\.json\.part was measured otherwise: seed was 1, and is 2\. Ask for the"):
+    with pytest.raises(
+        ConfigError, match=r"r\.json\.part was measured with other settings: seed was 1, and is 2\. Use the"
+    ):
         PartialWorkflows.begin(file, True, SETTINGS | {"seed": "2"})
     kept = PartialWorkflows.begin(file, True, SETTINGS)
     kept.check({"engine weights": "a"})
@@ -96,14 +98,16 @@ def test_what_was_measured_otherwise_is_refused_by_name_and_both_values(tmp_path
 
 def test_what_is_in_the_way_is_told_of(tmp_path: Path) -> None:
     file = kept_in(tmp_path)
-    with pytest.raises(ConfigError, match=r"r\.json\.part has what was measured before: go on by --resume, or delete"):
+    with pytest.raises(
+        ConfigError, match=r"r\.json\.part has an earlier measurement; continue it with --resume, or delete"
+    ):
         PartialWorkflows.begin(file, False, SETTINGS)
     (tmp_path / "r.json.part").write_text('{"format": "other"}')
-    with pytest.raises(RecordBroken, match="is not what a benchmark has kept"):
+    with pytest.raises(RecordBroken, match="was not written by a benchmark"):
         PartialWorkflows.begin(file, True, SETTINGS)
     (tmp_path / "r.json.part").unlink()
     file.write_text("{}")
-    with pytest.raises(ConfigError, match=r"r\.json is whole: there is nothing to go on with"):
+    with pytest.raises(ConfigError, match=r"r\.json is complete, so there is nothing to resume"):
         PartialWorkflows.begin(file, True, SETTINGS)
     with pytest.raises(ConfigError, match="pass it with --json FILE"):
         PartialWorkflows.begin(None, True, SETTINGS)

@@ -106,7 +106,7 @@ def test_another_network_is_not_timed(
         monkeypatch.setattr(measured, "serving", serving)
         assert run(monkeypatch, "--dtype", "float32", "--llama-server", str(peer), *SMALL) != 0
         asked = server.asked
-    assert "the peer does not compute understudy" in " ".join(capsys.readouterr().err.split())
+    assert "the peer does not reproduce understudy" in " ".join(capsys.readouterr().err.split())
     assert len(asked) == 1
 
 

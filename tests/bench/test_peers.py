@@ -110,7 +110,9 @@ def test_the_same_network_is_known_by_its_probabilities_and_another_is_refused(e
     other = compared(network, Peeked(prompt[::-1], said, tuple(likeliest)))
     assert other.apart > 0.01
     check_same(Same(8, 0.5, 0.001), "tiny")
-    with pytest.raises(ConfigError, match=r"does not compute tiny: .* differs by 0\.200 nats .* 25% of 8 are the same"):
+    with pytest.raises(
+        ConfigError, match=r"does not reproduce tiny: .* differs by 0\.200 nats .* 25% of 8 tokens are the same"
+    ):
         check_same(Same(8, 0.25, 0.2), "tiny")
 
 
@@ -130,14 +132,14 @@ def test_a_peer_that_is_missing_is_said_before_any_work(tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(
-        ConfigError, match=r"no llama-server in \.venv/clients/llama/bin, or on the search path; run `make"
+        ConfigError, match=r"no llama-server found in \.venv/clients/llama/bin, or on the search path; run `make"
     ):
         Peer.found(None)
-    with pytest.raises(ConfigError, match="no llama-server at none; "):
+    with pytest.raises(ConfigError, match="no llama-server found at none; "):
         Peer.found(Path("none"))
     file = binary(tmp_path)
     assert Peer.found(None).server == file
-    with pytest.raises(ConfigError, match="no llama-quantize beside"):
+    with pytest.raises(ConfigError, match="no llama-quantize found beside"):
         _ = Peer.found(file).quantizer
 
 
@@ -192,7 +194,7 @@ def test_options_that_say_nothing_together_are_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(monkeypatch, "--server-model", "m") == 2
-    assert "give that too" in capsys.readouterr().err
+    assert "need --server; add it" in capsys.readouterr().err
 
 
 def test_the_page_of_tables_takes_a_result(tmp_path: Path) -> None:

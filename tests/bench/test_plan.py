@@ -78,16 +78,16 @@ def test_unknown_hardware_is_refused_with_the_list_and_one_of_ones_own_is_read(t
     file.write_text("\n".join(["[mine]", *table]))
     assert hardware(str(file)) == H100
     file.write_text("\n".join(["[mine]", *table[:-2]]))
-    with pytest.raises(ConfigError, match=r"describes no machine: beside: Field required"):
+    with pytest.raises(ConfigError, match=r"does not describe a machine: beside: Field required"):
         hardware(str(file))
     file.write_text("mine = 1")
-    with pytest.raises(ConfigError, match="describes no machine"):
+    with pytest.raises(ConfigError, match="does not describe a machine"):
         hardware(str(file))
 
 
 @pytest.mark.parametrize(
     ("asked", "counts", "told"),
-    [("nothing", (), "no workflow and no trace file"), ("debate", (3,), "--agents goes with parallel-debate")],
+    [("nothing", (), "no workflow or trace file"), ("debate", (3,), "--agents works with parallel-debate")],
 )
 def test_what_cannot_be_planned_is_refused(asked: str, counts: tuple[int, ...], told: str) -> None:
     with pytest.raises(ConfigError, match=told):

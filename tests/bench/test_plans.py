@@ -33,7 +33,7 @@ def test_the_paper_is_played_at_its_sizes() -> None:
         "multi-qa": {"ann": 1},
         "branch-solve-merge": {"dan": 1, "eva": 1, "finn": 1, "gus": 1},
     }
-    with pytest.raises(ConfigError, match="no workflow 'chess'; give one of prisoners-dilemma"):
+    with pytest.raises(ConfigError, match="unknown workflow 'chess'; give one of prisoners-dilemma"):
         paper(["chess"], 1, 1)
 
 

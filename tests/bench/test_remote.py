@@ -137,7 +137,7 @@ def test_a_server_that_is_not_there_or_has_no_model_is_refused_before_work(
     nobody = f"http://127.0.0.1:{servers.free_port()}"
     assert run(monkeypatch, "--server", nobody, *SMALL) != 0
     said = " ".join(capsys.readouterr().err.split())
-    assert f"the server at {nobody}/v1 does not say which model it has" in said
+    assert f"the server at {nobody}/v1 does not report its model" in said
     assert "start it, or name a model with --server-model" in said
     own.listed = []
     with pytest.raises(ConfigError, match="lists no model"):

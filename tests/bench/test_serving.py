@@ -173,7 +173,7 @@ def test_a_first_token_is_the_first_text_or_an_end_without_one(stub: Stub) -> No
     with pytest.raises(ArmUnavailable, match="ended without a token"):
         ask(Endpoint(stub.port), {})
     stub.says = [chunk("w"), {"error": {"message": "broken"}}]
-    with pytest.raises(ArmUnavailable, match="an error in the stream: broken"):
+    with pytest.raises(ArmUnavailable, match="the stream reported an error: broken"):
         ask(Endpoint(stub.port), {})
     stub.status = 503
     with pytest.raises(ArmUnavailable, match=r"^HTTP 503: no room here$"):
@@ -238,7 +238,7 @@ def test_a_peer_that_does_not_run_is_left_out_and_said(stubbed: Stub, monkeypatc
     found = serving(ServingOptions("understudy", repeats=1), paper(["multi-qa"], 1, 0.05), (PLAIN, PEER), told)
     assert [(each.arm, bool(each.values)) for each in found] == [(PLAIN, True), (PEER, False)]
     assert "install transformers[serving]" in (found[1].unavailable or "")
-    with pytest.raises(ConfigError, match="no arm 'vllm'; give one of plain, "):
+    with pytest.raises(ConfigError, match="unknown arm 'vllm'; give one of plain, "):
         serving(ServingOptions("understudy"), [], ["vllm"], told)
 
 

@@ -304,7 +304,7 @@ def test_the_package_says_where_benchmarks_of_its_makers_are(
     with pytest.raises(SystemExit, match="2"):
         main()
     now = MOVED[name]
-    assert f"`python -m tools.bench {now}` measures this now" in " ".join(capsys.readouterr().err.split())
+    assert f"this moved: run `python -m tools.bench {now}` in a checkout" in " ".join(capsys.readouterr().err.split())
     commands = [each.name or each.callback.__name__ for each in app().registered_commands if each.callback]
     assert now in commands
 

@@ -116,7 +116,7 @@ def test_what_a_call_brings_with_it_calls_no_engine_from_the_midst_of_a_step(nam
     async def work() -> None:
         async with Choreographer(engine) as choreographer:
             asked = Prefill("x", guard=Meddler(lambda: CALLS[name](engine)))
-            with pytest.raises(EngineBusy, match="the very call that runs this code"):
+            with pytest.raises(EngineBusy, match="the call that is running this code"):
                 await choreographer.run(Request((asked,)))
             with pytest.raises(RequestError, match="EngineBusy"):
                 await choreographer.run(Request((Prefill("", tokens=ids()),)))  # type: ignore[arg-type]
@@ -252,7 +252,7 @@ def test_a_closed_engine_says_so_and_a_second_close_does_nothing() -> None:
         lambda: anyio.run(opened, engine),
     ]
     for ask in asked:
-        with pytest.raises(EngineClosed, match="the engine was closed"):
+        with pytest.raises(EngineClosed, match="the engine is closed"):
             ask()
 
 

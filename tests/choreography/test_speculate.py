@@ -63,7 +63,7 @@ def test_a_table_that_is_none_is_no_record(llama: Engine, tmp_path: Path) -> Non
     path = game(llama, tmp_path, CHEAP, games=1).record or tmp_path
     text = (path / INFO).read_text()
     (path / INFO).write_text(text.replace("1.001", "-1.0"))
-    with pytest.raises(RecordBroken, match="no table of the seconds of forwards"):
+    with pytest.raises(RecordBroken, match="not a table of seconds per forward"):
         SavedRun(path)
 
 

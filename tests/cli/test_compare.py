@@ -113,8 +113,8 @@ def test_a_scenario_of_ones_own_is_compared_without_more_code(agentcho: Command,
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("compare", "multi-qa", "--modes", "fast"), "column 'fast': 'fast' is no mode"),
-        (("compare", "multi-qa", "--modes", "baseline,baseline"), "stands twice"),
+        (("compare", "multi-qa", "--modes", "fast"), "column 'fast': unknown mode 'fast'"),
+        (("compare", "multi-qa", "--modes", "baseline,baseline"), "is given twice"),
         (("compare", "multi-qa", "--set", "colour=red"), "colour"),
         (("compare", "nothing"), "no scenario or agent named 'nothing'; known:"),
         (("compare", "broken.py"), "broken.py:3: does not"),
@@ -125,7 +125,7 @@ def test_a_scenario_of_ones_own_is_compared_without_more_code(agentcho: Command,
         (("compare", "multi-qa", "--tasks", "one.jsonl", "-n", "2"), "has 1 tasks, and 2 games draw 2 each, 4 in all"),
         (("compare", "prisoners-dilemma", "--tasks", "facts"), "takes no tasks"),
         (("compare", "branch-solve-merge", "--tasks", "facts"), "of the kind Problem, but the scenario needs Concepts"),
-        (("compare", "multi-qa", "--modes", "baseline:in-place"), "baseline stands alone"),
+        (("compare", "multi-qa", "--modes", "baseline:in-place"), "baseline takes no other words"),
     ],
 )
 def test_what_is_wrong_is_said_before_a_model_is_loaded(

@@ -126,7 +126,7 @@ def test_other_commands_say_that_they_take_no_endpoint(agentcho: Command, comman
 
 
 def test_a_model_behind_an_api_is_not_loaded(agentcho: Command) -> None:
-    assert "a model behind an API is not loaded" in one_line(agentcho("doctor", "openai:far"))
+    assert "a model behind an API cannot be loaded" in one_line(agentcho("doctor", "openai:far"))
 
 
 def words(served: ModelConfig) -> tuple[str, ...]:

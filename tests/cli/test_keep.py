@@ -60,7 +60,7 @@ def test_a_run_begins_from_what_an_earlier_one_kept_and_its_audit_is_the_same(
     other = info.config.model_copy(update={"keep_cache": None})
     assert differences(info, info.scenario, info.options, other, info.tasks) == []
     refused = agentcho(*words, "--keep-cache", "kept", "--dtype", "bfloat16")
-    assert (refused.code, "kept keeps encodings of another model (dtype float32, and not" in refused.err) == (2, True)
+    assert (refused.code, "kept holds encodings of another model (dtype float32, and not" in refused.err) == (2, True)
 
 
 def test_a_sweep_keeps_what_is_of_one_model_alone(agentcho: Command, here: Path) -> None:

@@ -57,7 +57,7 @@ WRONG = {
     "a tokenizer larger than the embedding": Wrong(
         errors.ModelBroken, "resize_token_embeddings", other(llama_family(), vocab_size=len(tokenizer("llama3")) - 3)
     ),
-    "no such folder": Wrong(errors.ModelNotFound, "there is no such folder", shutil.rmtree),
+    "no such folder": Wrong(errors.ModelNotFound, "the folder does not exist", shutil.rmtree),
     "learned positions": Wrong(errors.UnsupportedModel, "cannot share encodings", other(GPT2)),
     "a template that is none": Wrong(
         errors.UnsupportedModel,
@@ -66,7 +66,7 @@ WRONG = {
     ),
     "no such device": Wrong(errors.ModelError, "device", words=("--device", "nothing")),
     "no such dtype": Wrong(errors.ModelError, "dtype", words=("--dtype", "int3")),
-    "no adapter": Wrong(errors.AdapterError, "there is no such folder", words=("--adapter", "no"), alone=True),
+    "no adapter": Wrong(errors.AdapterError, "the folder does not exist", words=("--adapter", "no"), alone=True),
     "an adapter of another base": Wrong(
         errors.AdapterError, "trained on other", other(llama_family(), seed=2), ("--adapter", str(ADAPTER)), True
     ),

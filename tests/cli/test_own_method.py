@@ -181,7 +181,7 @@ def test_a_reading_that_weighs_is_found_with_its_kernel(llama: Engine, monkeypat
     assert RunConfig(reuse="doubled").policy == RunConfig(reuse="ape").policy._replace(ape=Doubled())
     both = llama.prefill([Prefill("me and you"), Prefill("who is it that asks")])
     plain = llama.score(" yes", parents=both)
-    with pytest.raises(NotImplementedError, match="doubled has no kernel; list one in agentcho"):
+    with pytest.raises(NotImplementedError, match="doubled has no kernel; add one in agentcho"):
         llama.score(" yes", parents=both, ape=Doubled())
     monkeypatch.setitem(kernels.WEIGH, "doubled", Times)
     assert torch.allclose(llama.score(" yes", parents=both, ape=Doubled(1.0)), plain, atol=1e-5)

@@ -159,7 +159,7 @@ def test_ctrl_c_keeps_what_was_over(agentcho: Command, here: Path, monkeypatch: 
         patch.setattr(Agent, "say", impatient)
         ran = agentcho(*FAKE, "--table", "1", "--at-once", "1")
     assert ran.code == 130
-    assert "the same command goes on" in ran.err
+    assert "repeat the command to continue" in ran.err
     assert agentcho(*FAKE, "--table", "1").code == 0
 
 
@@ -167,8 +167,8 @@ def test_ctrl_c_keeps_what_was_over(agentcho: Command, here: Path, monkeypatch: 
     ("words", "told"),
     [
         (("--table", "9"), "'9' is none of 1, 2, 3, 4, 5, 6, 7, f4, f8, tasks"),
-        (("--budget", "soon"), "budget 'soon' is no time: give a number above 0 and its unit"),
-        (("--judge", "understudy"), "understudy is no judge"),
+        (("--budget", "soon"), "budget 'soon' is not a time; give a number above 0 and its unit"),
+        (("--judge", "understudy"), "understudy cannot judge"),
         (("--rate", "0"), "greater than 0"),
         (("--top-p", "2"), "less than or equal to 1"),
         (("--tasks", "poems=x.jsonl"), "'poems' is none of multi-qa"),

@@ -47,7 +47,7 @@ def test_a_file_of_traces_holds(agentcho: Command, loaded: Engine, traces: str) 
     ran = agentcho("prove", traces, "-n", "2", "--json", "p.json", "--html", "p.html")
     assert (ran.code, ran.err) == (0, "")
     first, second, *lines = ran.out.splitlines()
-    assert first == "HOLDS: equal to the bit under enforce in 4 of 4, different under audit in 4"
+    assert first == "HOLDS: bit-identical under enforce in 4 of 4, different under audit in 4"
     assert second.startswith("talks.jsonl · ")
     rows = [
         line for line in lines if re.search(r"audit [0-9a-f]{10} ≠ [0-9a-f]{10}   enforce ([0-9a-f]{10}) = \1$", line)
@@ -149,7 +149,7 @@ def test_nothing_to_show_ends_with_three(agentcho: Command, loaded: Engine, here
     write_traces(here / "open.jsonl", [one.model_copy(update={"messages": said})])
     ran = agentcho("prove", "open.jsonl", "--html", "p.html")
     assert ran.code == 3
-    assert ran.out.startswith("INCONCLUSIVE: nothing could be compared, so nothing is shown")
+    assert ran.out.startswith("INCONCLUSIVE: nothing could be compared, so this shows nothing")
     assert "nothing is kept from it" in ran.out + Path("p.html").read_text()
 
 
@@ -190,18 +190,18 @@ def test_a_free_schedule_tells_and_in_lockstep_does_not(agentcho: Command, loade
     (here / "meeting.py").write_text(MEETING)
     ran = agentcho("prove", "meeting.py", "-n", "2", "--free-schedule", "--json", "p.json")
     assert ran.code == 1
-    assert "the schedule tells in 2 of 2 comparisons how long private messages are: bob of alice" in flat(ran.out)
+    assert "the schedule reveals how long private messages are in 2 of 2 comparisons: bob of alice" in flat(ran.out)
     assert [one.reader for one in proof().free or ()] == ["bob", "bob"]
     again = agentcho("prove", "last", "--free-schedule", "--json", "q.json")
     assert (again.code, proof("q.json").free) == (1, proof().free)
     frozen = agentcho("prove", "last")
     assert "The schedule is frozen" in flat(frozen.out)
     calm = agentcho("prove", "meeting.py", "-n", "2", "--free-schedule", "--set", "lockstep=true")
-    assert "no reader observed anything else in 2 comparisons" in flat(calm.out)
+    assert "no reader observed a difference in 2 comparisons" in flat(calm.out)
     assert calm.code in (0, 3)
 
 
 def test_what_has_no_code_cannot_be_played_free(agentcho: Command, loaded: Engine, traces: str) -> None:
     ran = agentcho("prove", traces, "--free-schedule")
     assert ran.code == 2
-    assert "a trace has none: give a scenario or a recorded run" in flat(ran.err)
+    assert "a trace has no code to play; give a scenario or a recorded run" in flat(ran.err)

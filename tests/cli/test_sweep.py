@@ -102,24 +102,24 @@ def test_a_sweep_of_a_file_is_that_of_the_command_line_and_what_is_typed_wins(ag
         (("foo=1",), "grid foo: no such option. prisoners-dilemma has strategy, first,"),
         (("rounds=1,9",), "grid rounds: 9 does not fit: Input should be 1, 2 or 3"),
         (("temperature=0,hot",), "grid temperature: hot does not fit: Input should be a valid number"),
-        (("temperature=0,0.0",), "grid temperature: 0.0 stands twice"),
+        (("temperature=0,0.0",), "grid temperature: 0.0 is given twice"),
         (("temperature=0,,1",), "grid temperature: a value is empty"),
         (("temperature=",), "grid temperature: a value is empty"),
         (("temperature=[]",), "grid temperature: a value is empty"),
-        (("games=1,2",), "grid games: how many games each cell has is said by -n"),
-        (("part=1/2",), "grid part: a sweep goes on by itself"),
+        (("games=1,2",), "grid games: set the number of games per cell with -n"),
+        (("part=1/2",), "grid part: a sweep resumes by itself"),
         (("limits=1",), "grid limits: name one of the limits: agent_tokens,"),
         (("agent_tokens=0",), "grid agent_tokens: 0 does not fit"),
-        (("first=bob", "--set", "first=alice"), "first is in the grid, and said for all cells too"),
-        (("seed=1,2", "--seed", "3"), "seed is in the grid, and said for all cells too"),
+        (("first=bob", "--set", "first=alice"), "first is in the grid and also set for all cells"),
+        (("seed=1,2", "--seed", "3"), "seed is in the grid and also set for all cells"),
         (("mode=baseline", "--grid", "repair=null,full"), "mode=baseline repair=full: repair needs choreographed"),
         (("max-tokens=1", "--grid", "max_tokens=2"), "max_tokens is in the grid twice"),
-        (("seed=1,2", "--filter", "seed=3"), "--filter seed=3: the grid has 1, 2"),
+        (("seed=1,2", "--filter", "seed=3"), "--filter seed=3: no such value; the grid has 1, 2"),
         (("seed=1,2", "--filter", "lead=3"), "--filter lead=3: give OPTION=VALUE,VALUE or OPTION!=VALUE; axes: seed"),
         (("seed=1,2", "--filter", "seed!=1,2"), "--filter leaves no cell of the grid, which has seed=1|2"),
         (("models=none.toml",), "none.toml cannot be read"),
         (("tasks=facts",), "takes no tasks"),
-        (("device=cpu", "--models", "fake"), "model is in the grid, and said for all cells too"),
+        (("device=cpu", "--models", "fake"), "model is in the grid and also set for all cells"),
     ],
 )
 def test_what_is_wrong_with_a_grid_is_said_before_anything_is_loaded(
@@ -147,11 +147,11 @@ def test_what_is_wrong_with_options_is_said_before_anything_is_loaded(agentcho: 
         assert ran.code == 2
         return " ".join(ran.err.replace("│", " ").split())
 
-    assert "a sweep varies something: give --grid" in told("--out", "s")
+    assert "a sweep must vary something; give --grid" in told("--out", "s")
     assert "strategy is given twice" in told("--grid", "strategy=a", "--grid", "strategy=b", "--out", "s")
     assert "'strategy' is not of the form KEY=VALUE" in told("--grid", "strategy", "--out", "s")
     assert "no model 'none/such/place'" in told("--models", "fake,none/such/place", "--out", "s")
-    assert "grid model: fake stands twice" in told("--models", "fake,fake", "--out", "s")
+    assert "grid model: fake is given twice" in told("--models", "fake,fake", "--out", "s")
     assert "is a model behind an API and needs base_url" in told("--models", "fake,openai:large", "--out", "s")
     (here / "full").write_text("")
     assert "it is a file" in told("--models", "fake", "--out", "full")
@@ -162,23 +162,23 @@ def test_what_is_wrong_with_options_is_said_before_anything_is_loaded(agentcho: 
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("games: 2", "games: [", "f.yaml:4: is no YAML: "),
-        ("games: 2", "seed: 1\nseed: 2", "f.yaml:3: seed stands twice, first in line 2"),
-        ("temperature: [", "strategy: [", "f.yaml:6: strategy stands twice, first in line 5"),
-        ("games: 2", "games: many", "f.yaml:2: games is a whole number, 1 or more"),
-        ("games: 2", "colour: red", "f.yaml:2: there is no 'colour'; there are "),
+        ("games: 2", "games: [", "f.yaml:4: not valid YAML: "),
+        ("games: 2", "seed: 1\nseed: 2", "f.yaml:3: seed is given twice, first in line 2"),
+        ("temperature: [", "strategy: [", "f.yaml:6: strategy is given twice, first in line 5"),
+        ("games: 2", "games: many", "f.yaml:2: games must be a whole number of 1 or more"),
+        ("games: 2", "colour: red", "f.yaml:2: unknown key 'colour'; give one of "),
         ("games: 2", "temperature: hot", "f.yaml:2: temperature: Input should be a valid number"),
-        ("games: 2", "1: 2", "f.yaml:2: a key is a word"),
-        ("scenario: prisoners-dilemma", "seed: 1", "f.yaml:1: says no scenario"),
+        ("games: 2", "1: 2", "f.yaml:2: a key must be a string"),
+        ("scenario: prisoners-dilemma", "seed: 1", "f.yaml:1: scenario is missing"),
         ("prisoners-dilemma", "none-such", "f.yaml:1: no scenario or agent named 'none-such'"),
-        ("[0, 0.7]", "0.7", "f.yaml:6: grid temperature is a list of values"),
+        ("[0, 0.7]", "0.7", "f.yaml:6: grid temperature must be a list of values"),
         ("[0, 0.7]", "[0, hot]", "f.yaml:6: grid temperature: hot does not fit"),
         ("[0, 0.7]", "[]", "f.yaml:6: grid temperature: a value is empty"),
         ("temperature: [", "heat: [", "f.yaml:6: grid heat: no such option"),
         ("games: 2", "models: [{model: fake, color: 1}]", "f.yaml:2: models: color: Extra inputs"),
-        (FILE, "- 1", "f.yaml:1: is no table"),
-        (FILE, "", "f.yaml:1: is no table"),
-        (FILE, "a: &a [*a]\nb: \x00", "f.yaml is no YAML"),
+        (FILE, "- 1", "f.yaml:1: not a table"),
+        (FILE, "", "f.yaml:1: not a table"),
+        (FILE, "a: &a [*a]\nb: \x00", "f.yaml is not valid YAML"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told_with_its_line(
@@ -204,7 +204,7 @@ def test_a_folder_of_another_sweep_is_refused_with_what_differs(agentcho: Comman
     compared.mkdir()
     (compared / "request.json").write_text('{"scenario": "multi-qa"}')
     dry = agentcho(*SWEEP, "--grid", "seed=1", "--out", "c", "--dry-run")
-    assert "c/request.json: is no request of a sweep; give another --out" in one_line(dry)
+    assert "c/request.json: is not a request of a sweep; give another --out" in one_line(dry)
 
 
 TABLES = """\
@@ -307,7 +307,7 @@ def test_without_a_score_it_is_said_how_to_give_one() -> None:
     stopped = tuple(game.model_copy(update={"ended": "limit"}) for game in found.cells[0].games)
     early = found.model_copy(update={"cells": (found.cells[0].model_copy(update={"games": stopped}),)})
     assert "score(self" not in text(early), "they would have one, had they come to an outcome"
-    assert "9 ended early by a limit, and are in no mean" in text(early)
+    assert "9 ended early because of a limit and are not in any mean" in text(early)
 
 
 def interval(low: float, high: float) -> Interval:
@@ -346,12 +346,12 @@ def test_games_that_fail_are_in_the_table_and_the_exit_code_is_1(agentcho: Comma
     (here / "fails.py").write_text(FAILS)
     ran = agentcho("sweep", "fails.py", "--model", "fake", "--grid", "at=-1,1", "-n", "3", "--out", "s")
     assert ran.code == 1
-    assert ran.err == "error: 1 game of 1 cell is not over; the same command plays it alone\n"
+    assert ran.err == "error: 1 game of 1 cell is not over; repeat the command to play only it\n"
     assert [line.split()[:4] for line in ran.out.splitlines()[3:5]] == [
         ["-1", "3", "no", "score"],
         ["1", "2", "of", "3"],
     ]
-    assert "at=1: 1 ended by an error, game 1: error: OSError" in ran.out
+    assert "at=1: 1 failed with an error, first in game 1: error: OSError" in ran.out
     (here / "fails.py").write_text(FAILS.replace("somebody else", "another"))
     changed = agentcho("sweep", "fails.py", "--model", "fake", "--grid", "at=-1,1", "-n", "3", "--out", "s")
     assert "fails.py has changed) differ" in one_line(changed)

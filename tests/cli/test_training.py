@@ -58,7 +58,7 @@ def test_ctrl_c_keeps_what_was_over(agentcho: Command, here: Path, monkeypatch: 
         patch.setattr(Agent, "say", impatient)
         ran = agentcho(*TRACE, "-n", "9", "--out", "t.jsonl", "--at-once", "1")
     assert ran.code == 130
-    assert "the same command goes on from here" in ran.err
+    assert "to continue, repeat the command" in ran.err
     assert 0 < len(read_traces(here / "t.jsonl")) < 9
     assert agentcho(*TRACE, "-n", "9", "--out", "t.jsonl").code == 0
     assert len(read_traces(here / "t.jsonl")) == 9
@@ -82,7 +82,7 @@ def test_a_single_step_says_what_a_workflow_ended_on(agentcho: Command, here: Pa
     assert said == [[f"{answer}."] for answer in ended]
     assert "has no workflow of game 3" in one_line(agentcho(*direct, "-n", "4", "--out", "d.jsonl"))
     other = agentcho(*direct, "-n", "3", "--out", "e.jsonl", "--seed", "7")
-    assert "its games are of other tasks: digest, seed differ" in one_line(other)
+    assert "its games have other tasks: digest, seed differ" in one_line(other)
     several = ("trace", "debate", "--model", "fake", "--final-of", "tree.jsonl", "-n", "1", "--out", "f.jsonl")
     assert "debate says several things" in one_line(agentcho(*several))
 
@@ -97,11 +97,17 @@ def test_a_single_step_says_what_a_workflow_ended_on(agentcho: Command, here: Pa
         (("tune", "nothing", "--traces", "t.jsonl", "--out", "a"), "no scenario or agent named 'nothing'"),
         (
             ("tune", "multi-qa", "--traces", "t.jsonl", "--out", "a"),
-            "t.jsonl: there is no such file; write it with `agentcho trace`",
+            "t.jsonl: the file does not exist; write it with `agentcho trace`",
         ),
-        (("tune", "multi-qa", "--traces", "t.jsonl", "--out", "a", "--peft", "no.json"), "no.json: no peft config"),
-        (("compare", "multi-qa", "--modes", "baseline,choreographed@no"), "no adapter in no: there is no such folder"),
-        (("compare", "multi-qa", "--adapter", "no"), "no adapter in no: there is no such folder"),
+        (
+            ("tune", "multi-qa", "--traces", "t.jsonl", "--out", "a", "--peft", "no.json"),
+            "no.json cannot be read as a peft config",
+        ),
+        (
+            ("compare", "multi-qa", "--modes", "baseline,choreographed@no"),
+            "no adapter in no: the folder does not exist",
+        ),
+        (("compare", "multi-qa", "--adapter", "no"), "no adapter in no: the folder does not exist"),
         (("run", "multi-qa", "--model", "fake", "--adapter", "no"), "adapter needs a model with weights"),
         (("run", "multi-qa", "--merge"), "merge has no effect without an adapter"),
     ],
@@ -155,7 +161,7 @@ def test_from_traces_to_an_adapter_that_everything_takes(
     trained = find_adapter(here / "tuned").trained
     assert trained is not None
     assert trained.speed is not None
-    assert "it is done" in one_line(agentcho(*tune))
+    assert "the two trainings differ" in one_line(agentcho(*tune))
     untimed = agentcho(*tune[:4], "--out", "untimed", "--epochs", "1")
     assert "traces/s whole" not in untimed.out
     assert (here / "untimed" / "adapter_model.safetensors").is_file()

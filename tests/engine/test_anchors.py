@@ -326,8 +326,8 @@ def test_released_and_cancelled_ones_leave_nothing(llama: Engine) -> None:
         (KVComm(0.0), "the threshold of KVComm is"),
         (KVComm(1.5), "the threshold of KVComm is"),
         (KVComm(True), "the threshold of KVComm is"),
-        (KVComm(0.3, ((1,),)), "each is Anchor"),  # type: ignore[arg-type]
-        (KVComm(0.3, (Anchor("x", 1),)), "a parent"),  # type: ignore[arg-type]
+        (KVComm(0.3, ((1,),)), "give Anchor"),  # type: ignore[arg-type]
+        (KVComm(0.3, (Anchor("x", 1),)), "one of the parents"),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_no_choice_is_refused(llama: Engine, choose: KVComm, told: str) -> None:

@@ -140,7 +140,7 @@ def test_an_answer_that_no_token_closes_ends_with_the_end_token_of_the_model_alo
     assert framing.stops == {tokenizer.eos_token_id}
     assert ("user", "user") in framing.plain
     tokenizer.eos_token = None
-    with pytest.raises(UnsupportedModel, match="no token to stop at"):
+    with pytest.raises(UnsupportedModel, match="without a token to stop at"):
         derive(tokenizer, shape)
 
 

@@ -499,7 +499,7 @@ def test_a_folder_is_checked_before_anything_is_loaded(tmp_path: Path) -> None:
         Engine.load("no such model", disk_tokens=9, disk=tmp_path / "file")
     with pytest.raises(CannotWrite, match="File exists; give another path"):
         SpillFiles(tmp_path / "file")
-    with pytest.raises(ModelError, match=r"disk='.*' says nothing without disk_tokens"):
+    with pytest.raises(ModelError, match=r"disk='.*' needs disk_tokens"):
         Engine.load("no such model", disk=tmp_path)
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
 

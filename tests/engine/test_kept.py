@@ -231,7 +231,7 @@ def test_an_adapter_and_another_network_keep_apart(
     assert base.fullness.found == engine.fullness.kept
     assert engine._keeper.files is not base._keeper.files
     monkeypatch.setattr("agentcho.runner.model.loading.Model.load", lambda *given: pytest.fail("weights were read"))
-    with pytest.raises(ModelError, match="kept keeps encodings of another model"):
+    with pytest.raises(ModelError, match="kept holds encodings of another model"):
         Engine.load("understudy", keep_cache=tmp_path / "kept")
     (tmp_path / "kept").chmod(0o755)
     with pytest.raises(ConfigError, match="chmod 700"):

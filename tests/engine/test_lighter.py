@@ -257,7 +257,7 @@ def test_a_layer_whose_width_has_no_whole_number_of_groups_is_left_whole_and_cou
     assert quantize_linears(network, "int4", "m") == 1
     assert quantization_summary(network).startswith("1 layers in ")
     assert "; 1 left whole, with a width that is no multiple of 32;" in quantization_summary(network)
-    with pytest.raises(ModelError, match="m has no linear layers that could be in int4"):
+    with pytest.raises(ModelError, match="m has no linear layers that can be quantized to int4"):
         quantize_linears(Network(nn.Linear(40, 64)), "int4", "m")
 
 

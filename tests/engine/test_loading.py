@@ -51,11 +51,11 @@ def lose_a_shard(file: Path) -> None:
 
 
 DAMAGE: dict[str, tuple[str, Callable[[Path], object], str, type[ModelError]]] = {
-    "cut short": (WEIGHTS, cut, rf"{WEIGHTS}: cut short", ModelBroken),
-    "empty": (WEIGHTS, lambda file: file.write_bytes(b""), rf"{WEIGHTS}: cut short", ModelBroken),
-    "overwritten": (WEIGHTS, scribble, rf"{WEIGHTS}: cut short, or no safetensors", ModelBroken),
-    "a missing shard": (WEIGHTS, lose_a_shard, rf"00002.safetensors: there is no such file, and {INDEX}", ModelBroken),
-    "a broken index": (WEIGHTS, lambda file: (file.parent / INDEX).write_text("{"), rf"{INDEX}: no index", ModelBroken),
+    "cut short": (WEIGHTS, cut, rf"{WEIGHTS}: truncated", ModelBroken),
+    "empty": (WEIGHTS, lambda file: file.write_bytes(b""), rf"{WEIGHTS}: truncated", ModelBroken),
+    "overwritten": (WEIGHTS, scribble, rf"{WEIGHTS}: truncated, or not a safetensors file", ModelBroken),
+    "a missing shard": (WEIGHTS, lose_a_shard, rf"00002.safetensors: the file is missing, but {INDEX}", ModelBroken),
+    "a broken index": (WEIGHTS, lambda file: (file.parent / INDEX).write_text("{"), rf"{INDEX}: not an", ModelBroken),
     "no weights": (WEIGHTS, lambda file: file.unlink(), "no weights", ModelBroken),
     "pickled weights": (WEIGHTS, lambda file: file.rename(file.with_suffix(".bin")), "pickled", ModelBroken),
     "a broken tokenizer": ("tokenizer.json", cut, "no tokenizer that can be read", ModelBroken),
@@ -112,7 +112,7 @@ def test_loading_tells_of_steps_that_are_compiled_and_is_quiet_where_none_are(
 
 
 def test_a_name_that_no_folder_can_have_is_no_model() -> None:
-    with pytest.raises(ModelNotFound, match="so long a name"):
+    with pytest.raises(ModelNotFound, match="too long for a folder"):
         Engine.load("a" * 5000)
 
 

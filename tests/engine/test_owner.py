@@ -116,7 +116,7 @@ def test_a_closed_engine_is_gone_and_others_on_its_network_are_not(engine: Engin
         lambda: anyio.run(opened, other), lambda: other.adapted(None),
     ]  # fmt: skip
     for ask in asked:
-        with pytest.raises(EngineClosed, match="the engine was closed"):
+        with pytest.raises(EngineClosed, match="the engine is closed"):
             ask()
     assert not hasattr(engine, "no_such_thing")
     engine.release([engine.prefill("hello")])

@@ -144,7 +144,7 @@ def test_a_library_that_is_missing_is_named_before_weights_are_read(
     monkeypatch.setattr(quantized_checkpoint, "find_spec", lambda module: None)
     with pytest.raises(ModelError, match=words):
         Engine.load(says(tmp_path, how))
-    with pytest.raises(ModelError, match="which cannot be rounded again; leave out weights=int8"):
+    with pytest.raises(ModelError, match="which cannot be quantized again; leave out weights=int8"):
         Engine.load(says(tmp_path, how), weights="int8")
 
 

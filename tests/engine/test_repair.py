@@ -298,7 +298,7 @@ def test_what_is_not_there_cannot_be_repaired(llama: Engine) -> None:
     a = llama.prefill("who is it")
     with pytest.raises(UnknownEncoding):
         llama.repair(Repair(10**6, FirstK(1)))
-    with pytest.raises(RequestError, match="a Prefill is named as parent and does not stand earlier"):
+    with pytest.raises(RequestError, match="a Prefill is named as parent but is not earlier"):
         llama.repair(Repair(Prefill("x"), FirstK(1)))
     with pytest.raises(ContextOverflow):
         llama.repair(Repair(a, FirstK(1), new_offset=llama.context - 1))

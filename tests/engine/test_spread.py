@@ -147,7 +147,10 @@ def test_a_map_is_the_librarys_own(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"device": "cpu", "device_map": "auto"}, "device 'cpu' says nothing beside a device map; give one of both"),
+        (
+            {"device": "cpu", "device_map": "auto"},
+            "device 'cpu' cannot be combined with a device map; give one of them",
+        ),
         ({"device_map": "most"}, "most"),
         (
             {"device_map": {**dict.fromkeys(PLACES, "cpu"), "lm_head": "disk"}},
@@ -182,7 +185,7 @@ def test_what_is_kept_elsewhere_than_it_is_used_is_refused() -> None:
     check_device_map("m", {"": "cpu"})
     with pytest.raises(ModelError, match="does not fit"):
         check_device_map("m", {"a": 0, "b": "cpu"})
-    with pytest.raises(ModelError, match="drawn on one device"):
+    with pytest.raises(ModelError, match="created on a single device"):
         Engine.load("shape:qwen3-0.6b", device_map="auto")
 
 

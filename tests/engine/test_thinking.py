@@ -236,7 +236,7 @@ def test_what_rules_out_the_ends_of_messages_leaves_those_of_thoughts(load: Load
 
 def test_what_goes_with_no_thought_is_refused(load: Load) -> None:
     engine = load(OPENS)
-    with pytest.raises(RequestError, match="thinks goes with no"):
+    with pytest.raises(RequestError, match="thinks cannot be combined"):
         engine.decode(Decode(thinks=True, logits=True))
 
 

@@ -135,7 +135,7 @@ def test_it_is_looked_at_again_when_steps_become_much_slower(cpu: Pretended) -> 
 
 @pytest.mark.parametrize("wish", [0, -1, True, 1.5, "all", None])
 def test_what_is_no_number_of_threads_is_refused(wish: Any) -> None:
-    with pytest.raises(ModelError, match=r"is no number of threads; give 1 or more"):
+    with pytest.raises(ModelError, match=r"is not a number of threads; give 1 or more"):
         Engine.load("understudy", device="cpu", threads=wish)
 
 

@@ -389,13 +389,13 @@ def test_a_call_that_has_no_room_is_refused_with_the_tokens_around_it(engines: E
     engine = engines(Family("llama", "Llama", style="hermes"))
     forms = engine.framing.tools.forms([TIME])
     least = len(engine.message(engine.decode(sampling=Sampling(max_tokens=60), forms=forms)).tokens)
-    with pytest.raises(RequestError, match=r"takes (\d+) tokens, max_tokens is 9") as told:
+    with pytest.raises(RequestError, match=r"takes (\d+) tokens, but max_tokens is 9") as told:
         engine.decode(sampling=Sampling(max_tokens=9), forms=forms)
     needed = int(str(told.value).partition("takes ")[2].split()[0])
     assert 9 < needed <= least
     text = engine.message(engine.decode(sampling=Sampling(max_tokens=needed), forms=forms)).text
     assert engine.framing.tools.read(text)[1] == (ToolCall("time", "{}"),)
-    with pytest.raises(RequestError, match="forms go with no choices"):
+    with pytest.raises(RequestError, match="forms cannot be combined with choices"):
         engine.decode(sampling=Sampling(choices=("a",)), forms=forms)
 
 

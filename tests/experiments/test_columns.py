@@ -45,20 +45,20 @@ def test_columns_are_read_and_written_alike() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "'' is no mode; there are baseline and choreographed"),
-        ("baseline,", "column '': '' is no mode"),
-        ("fast", "'fast' is no mode"),
+        ("", "unknown mode ''; give baseline or choreographed"),
+        ("baseline,", "column '': unknown mode ''"),
+        ("fast", "unknown mode 'fast'"),
         ("choreographed:leaky", "'leaky' is none of audit, enforce, deny, in-place, ape"),
-        ("choreographed:audit:enforce", "says one thing twice"),
-        ("baseline:audit", "baseline stands alone"),
-        ("baseline,choreographed,choreographed:audit", "'choreographed:audit': stands twice"),
-        ("baseline+full", "a repair goes with a choreographed column alone"),
-        ("choreographed:audit:in-place+full", "a repair goes with a choreographed column alone, and with no other way"),
-        ("choreographed:ape+full", "a repair goes with a choreographed column alone"),
-        ("choreographed:ape:in-place", "says one thing twice"),
+        ("choreographed:audit:enforce", "sets one option twice"),
+        ("baseline:audit", "baseline takes no other words"),
+        ("baseline,choreographed,choreographed:audit", "'choreographed:audit': it is given twice"),
+        ("baseline+full", "a repair needs a choreographed column"),
+        ("choreographed:audit:in-place+full", "a repair needs a choreographed column that reads by"),
+        ("choreographed:ape+full", "a repair needs a choreographed column"),
+        ("choreographed:ape:in-place", "sets one option twice"),
         ("choreographed:ape:0,1", "'ape:0,1' is none of rotate, in-place and ape\\[:TEMPERATURE,SCALE\\]"),
         ("choreographed:ape:0.5", "'ape:0.5' is none of"),
-        ("baseline:ape", "baseline stands alone"),
+        ("baseline:ape", "baseline takes no other words"),
         ("choreographed+cacheblend:2", "'cacheblend:2' is none of"),
         ("choreographed+last-k:3", "'last-k:3' is none of first-k:TOKENS"),
         ("choreographed+first-k:0", "'first-k:0' is none of"),
@@ -129,16 +129,16 @@ def test_an_adapter_is_a_folder_and_goes_by_its_name_and_digest(adapters: list[s
     assert len(set(folders)) == 2
     default = columns(f"baseline,choreographed:audit,choreographed:enforce@{two}", None, one)
     assert [column.adapter for column in default] == [None, one, two]
-    with pytest.raises(ConfigError, match="stands twice"):
+    with pytest.raises(ConfigError, match="is given twice"):
         columns(f"choreographed@{one},choreographed@{other}")
-    with pytest.raises(AdapterError, match="there is no such folder"):
+    with pytest.raises(AdapterError, match="the folder does not exist"):
         columns("choreographed@nowhere")
 
 
 def test_repairs_are_added_to_what_can_be_repaired() -> None:
     found = columns("baseline,choreographed:audit,choreographed:enforce:in-place", "first-k:4, full")
     assert [column.name for column in found[3:]] == ["choreographed:audit+first-k:4", "choreographed:audit+full"]
-    with pytest.raises(ConfigError, match="no column could be repaired"):
+    with pytest.raises(ConfigError, match="no column can be repaired"):
         columns("baseline", "full")
     with pytest.raises(ConfigError, match="'some' is none of"):
         columns("choreographed", "some")

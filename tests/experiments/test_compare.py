@@ -130,7 +130,7 @@ def test_a_folder_is_of_one_comparison(tmp_path: Path) -> None:
     with pytest.raises(ResumeMismatch, match="the first column differ"):
         run(tmp_path, games=1, by=THREE[1:])
     (tmp_path / "request.json").write_text("{}")
-    with pytest.raises(RecordBroken, match="is no request of a comparison"):
+    with pytest.raises(RecordBroken, match="is not a request of a comparison"):
         run(tmp_path)
 
 
@@ -211,7 +211,7 @@ def test_a_result_is_written_whole_and_read_back(tmp_path: Path) -> None:
     assert picture.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
     assert picture.stat().st_size > 5_000
     whole.write_text(json.dumps({"format": "agentcho-comparison/2"}))
-    with pytest.raises(RecordBroken, match="is no comparison of this version"):
+    with pytest.raises(RecordBroken, match="is not a comparison of this version"):
         read_comparison(whole)
 
 

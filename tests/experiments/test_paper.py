@@ -357,7 +357,7 @@ def test_a_budget_is_a_time(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "1", "0s", "-1h", "1d", "h"])
 def test_what_is_no_budget_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="is no time"):
+    with pytest.raises(ConfigError, match="is not a time"):
         parsed_budget(text)
 
 
@@ -482,7 +482,7 @@ def test_what_is_kept_of_a_phase_and_damaged_is_named(tmp_path: Path) -> None:
     assert again() == again() == timed
     (file,) = (tmp_path / "times").iterdir()
     file.write_text(file.read_text()[:-9])
-    with pytest.raises(RecordBroken, match=rf"{file.name}:1: .* delete it, and it is made anew"):
+    with pytest.raises(RecordBroken, match=rf"{file.name}:1: .* delete it to make it again"):
         again()
 
 

@@ -60,7 +60,7 @@ def test_nothing_is_kept_without_a_file_or_beside_a_pipe() -> None:
 @pytest.mark.parametrize("other", [{"seed": "2"}, {"length": "3"}])
 def test_other_settings_are_refused_with_both_values(result: Path, other: dict[str, str]) -> None:
     (name, value), *_ = other.items()
-    with pytest.raises(ConfigError, match=f"{name} was {SETTINGS.get(name)}, and is {value}. Ask for the same"):
+    with pytest.raises(ConfigError, match=f"{name} was {SETTINGS.get(name)}, and is {value}. Use the same"):
         PartialNumbers.begin(result, True, SETTINGS | other)
 
 
@@ -76,17 +76,17 @@ def test_a_setting_that_is_known_later_is_compared_from_then_on(result: Path) ->
 def test_a_file_that_is_none_is_told_of(result: Path, text: str) -> None:
     (result.parent / "r.json.part").write_text(text)
     with pytest.raises(
-        RecordBroken, match=r"r\.json\.part: is not what a test has kept; delete it to measure all again"
+        RecordBroken, match=r"r\.json\.part: was not written by a test; delete it to measure everything again"
     ):
         PartialNumbers.begin(result, True, SETTINGS)
 
 
 def test_what_is_in_the_way_is_told_of(result: Path) -> None:
-    with pytest.raises(ConfigError, match="go on by --resume, or delete it"):
+    with pytest.raises(ConfigError, match="continue it with --resume, or delete it"):
         PartialNumbers.begin(result, False, SETTINGS)
     PartialNumbers.begin(result, True, SETTINGS).done()
     result.write_text("{}")
-    with pytest.raises(ConfigError, match="is whole: there is nothing to go on with"):
+    with pytest.raises(ConfigError, match="is complete, so there is nothing to resume"):
         PartialNumbers.begin(result, True, SETTINGS)
     with pytest.raises(CannotWrite):
         PartialNumbers.begin(result / "r.json", False, SETTINGS)

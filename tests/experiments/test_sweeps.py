@@ -152,7 +152,7 @@ def test_a_changed_grid_is_told(tmp_path: Path) -> None:
 
 def test_a_folder_of_runs_is_no_sweep(tmp_path: Path) -> None:
     RunRecord.create(tmp_path, "talk", {}, RunConfig(), {}).close("done")
-    with pytest.raises(ResumeMismatch, match=r"1 record of runs, such as .*-talk, and no sweep; give another --out"):
+    with pytest.raises(ResumeMismatch, match=r"1 record of runs, such as .*-talk, but no sweep; give another --out"):
         sweep(tmp_path, {"plus": [0, 1]}, games=1)
 
 
@@ -166,7 +166,7 @@ def test_a_folder_is_of_one_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(ResumeMismatch, match=r"the scenario \(known, not other\) differ"):
         sweep(tmp_path, {"plus": [0, 1]}, games=1)
     (tmp_path / "request.json").write_text("{}")
-    with pytest.raises(RecordBroken, match=r"request.json: is no request of a sweep; give another --out"):
+    with pytest.raises(RecordBroken, match=r"request.json: is not a request of a sweep; give another --out"):
         sweep(tmp_path, {"plus": [0, 1]}, games=1)
 
 
@@ -186,11 +186,11 @@ def test_a_game_that_fails_is_counted_and_leaves_the_others_alone(tmp_path: Path
     assert not found.whole
     trouble = found.cells[1].trouble
     assert trouble is not None
-    assert trouble.startswith("2 ended by an error, game 1: error: ValueError")
+    assert trouble.startswith("2 failed with an error, first in game 1: error: ValueError")
     assert found.metrics[0].means["fails=[1, 2]"].games == 2
     shown = text(found)
     assert "2 of 4" in shown
-    assert "fails=[1, 2]: 2 ended by an error, game 1: error: ValueError" in shown
+    assert "fails=[1, 2]: 2 failed with an error, first in game 1: error: ValueError" in shown
     again = Counts()
     sweep(tmp_path, {"fails": [[], [1, 2]]}, games=4, engine=again)
     assert again.decodes == 2, "those that failed are played again, and no other"
@@ -308,7 +308,7 @@ def test_from_python_it_is_what_it_is_on_the_command_line(tmp_path: Path) -> Non
     assert agentcho.load(tmp_path / found.cells[1].records[0]).games[0].scores == found.cells[1].games[0].score
     again = agentcho.sweep(Known, {"temperature": [0, 0.5]}, games=2, given={"plus": 1}, out=tmp_path, max_tokens=4)
     assert again.table().rows() == found.table().rows(), "all of it is there, so that no model is loaded"
-    with pytest.raises(ConfigError, match="no table 'rows'; there are figures and games"):
+    with pytest.raises(ConfigError, match="unknown table 'rows'; give figures or games"):
         found.table("rows")  # type: ignore[arg-type]
 
 
@@ -317,20 +317,20 @@ def test_from_python_it_is_what_it_is_on_the_command_line(tmp_path: Path) -> Non
     [
         ({"grid": {"plus": 3}}, "grid plus: give a list of values, not 3"),
         ({"grid": {"plus": []}}, "grid plus: a value is empty"),
-        ({"grid": {"plus": "[1"}}, "grid: plus: '[1' is no JSON list"),
-        ({"models": "[fake"}, "models: '[fake' is no JSON list"),
+        ({"grid": {"plus": "[1"}}, "grid: plus: '[1' is not a JSON list"),
+        ({"models": "[fake"}, "models: '[fake' is not a JSON list"),
         ({"grid": [1]}, "grid: give the values of each option"),
         ({"models": 3}, "models: give a list of models, not 3"),
-        ({"scenario": 3}, "scenario: 3 is no scenario"),
+        ({"scenario": 3}, "scenario: 3 is not a scenario"),
         ({"grid": {"plus": [1]}, "on": "ray", "workers": 0}, "workers: Input should be greater than or equal to 1"),
         ({"grid": {"plus": [None]}}, "grid plus: null does not fit"),
         ({"grid": {"heat": [1]}}, "grid heat: no such option"),
-        ({"grid": {"plus": [1]}, "heat": 1}, "a run has no option 'heat'; options of the scenario go into given="),
+        ({"grid": {"plus": [1]}, "heat": 1}, "a run has no option 'heat'; give options of the scenario as given="),
         ({"grid": {"plus": [1]}, "workers": 2}, "workers have no effect without on"),
-        ({"grid": {"plus": [1]}, "on": "ray"}, "workers find a scenario by its name or path"),
+        ({"grid": {"plus": [1]}, "on": "ray"}, "workers load a scenario by its name or path"),
         ({"grid": {"plus": [1]}, "games": 0}, "games: Input should be greater than or equal to 1"),
-        ({"models": [3]}, "models: 3 is neither a model's name nor a table of its fields"),
-        ({"models": ["one"], "engine": FakeEngine()}, "all cells are played on the engine that is given"),
+        ({"models": [3]}, "models: 3 is neither the name of a model nor a table of its fields"),
+        ({"models": ["one"], "engine": FakeEngine()}, "all cells are played on the given engine"),
     ],
 )
 def test_what_is_wrong_is_said_in_python_too(how: dict[str, Any], told: str) -> None:

@@ -124,7 +124,7 @@ def test_what_was_stopped_goes_on(engine: Engine, tmp_path: Path, monkeypatch: p
         measure(engine, few, PartialJudge.begin(file, False, few.settings), stop)
     with pytest.raises(ConfigError, match="--resume"):
         PartialJudge.begin(file, False, few.settings)
-    with pytest.raises(ConfigError, match="measured otherwise: seed was 1, and is 2"):
+    with pytest.raises(ConfigError, match="measured with other settings: seed was 1, and is 2"):
         PartialJudge.begin(file, True, few.settings | {"seed": "2"})
     kept = PartialJudge.begin(file, True, few.settings)
     assert kept.lacking("votes", few.ways, 0, 2) == []
@@ -137,7 +137,7 @@ def test_what_was_stopped_goes_on(engine: Engine, tmp_path: Path, monkeypatch: p
 
 def test_ways_are_known_by_name() -> None:
     assert [each.name for each in asked(10, *WAYS).ways] == list(WAYS)
-    for names, tasks, why in ((("some",), ("votes",), "no way 'some'"), ((), ("duels",), "no task 'duels'")):
+    for names, tasks, why in ((("some",), ("votes",), "unknown way 'some'"), ((), ("duels",), "unknown task 'duels'")):
         with pytest.raises(ConfigError, match=why):
             asked(10, *names, tasks=tasks)
 
@@ -159,7 +159,7 @@ def test_the_command_prints_and_writes(
     assert found.command == "agentcho bench judge -n 4 --task votes --way full --json judge.json"
     printed = capsys.readouterr().out
     assert "votes, 4 choices of four candidates" in printed
-    assert "No way that was measured keeps 99% of choices with at most 30% of tokens encoded anew" in printed
+    assert "None of the measured ways keeps 99% of choices with at most 30% of tokens encoded anew" in printed
     assert [path.name for path in tmp_path.iterdir()] == ["judge.json"]
 
 

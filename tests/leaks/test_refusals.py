@@ -106,7 +106,7 @@ def test_what_would_stand_before_the_beginning_is_refused_to_its_author_with_not
             View((Read("alice.0"), Read("alice.1", After("alice.0", -500)))),
             View((Read("alice.0"),), After("alice.0", -500)),
         ):
-            with pytest.raises(RequestError, match="is no position"):
+            with pytest.raises(RequestError, match="is not a position"):
                 await alice.tell("two", view=view)
         await bob.say()
         return [m.id for m in game.said]

@@ -62,7 +62,7 @@ def test_the_server_of_transformers_has_no_salts_and_one_cache_for_all() -> None
     command = peer("understudy", "float32", port, Path(sys.executable))
     report = probed(command, port, ["one", "two"], folder("understudy"))
     control, keys, salts, _ = report.comparisons
-    assert salts.reason == "the server takes no cache_salt"
+    assert salts.reason == "the server does not accept cache_salt"
     assert control.verdict == "inconclusive" or keys.verdict == "shared", report
     assert report.exit_code == (1 if keys.verdict == "shared" else 3)
 

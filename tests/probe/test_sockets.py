@@ -214,7 +214,7 @@ def test_a_server_that_counts_nothing_says_nothing_of_reuse(stub: Stub) -> None:
 
 @pytest.mark.parametrize(
     ("status", "told"),
-    [(401, "refuses the key"), (403, "refuses the key"), (307, "HTTP 307"), (429, "HTTP 429"), (500, "HTTP 500")],
+    [(401, "rejects the key"), (403, "rejects the key"), (307, "HTTP 307"), (429, "HTTP 429"), (500, "HTTP 500")],
 )
 def test_a_refusal_is_one_error_without_keys_and_is_not_asked_again(stub: Stub, status: int, told: str) -> None:
     stub.status, stub.headers = status, {"retry-after": "7", "location": "http://127.0.0.2:9/v1/chat/completions"}
@@ -239,7 +239,7 @@ def test_a_model_is_taken_where_there_is_one_to_take(stub: Stub) -> None:
     with asked(stub.url) as server:
         assert server.model == "m"
     stub.models = ["m", "n"]
-    with pytest.raises(ConfigError, match="2 models; say which one: --model"), asked(stub.url):
+    with pytest.raises(ConfigError, match="2 models; choose one with --model"), asked(stub.url):
         pass
     with asked(stub.url, model="n") as server:
         assert server.model == "n"
@@ -287,7 +287,7 @@ def test_a_slow_list_of_models_is_no_missing_one(stub: Stub, monkeypatch: pytest
 def test_a_server_that_is_not_there_or_breaks_off_is_said_so(stub: Stub) -> None:
     stub.says(chunk(content="a"))
     stub.headers = {"content-length": "9999"}
-    with asked(stub.url, model="m") as server, pytest.raises(ServerRefused, match="broke the connection"):
+    with asked(stub.url, model="m") as server, pytest.raises(ServerRefused, match="closed the connection"):
         server.ask(ASKED, Identity())
     with pytest.raises(ServerRefused, match="no server answers at"), asked("http://127.0.0.1:9/v1", model="m") as none:
         none.ask(ASKED, Identity())
@@ -308,7 +308,7 @@ def test_a_server_that_never_ends_its_answer_keeps_nobody(
 def test_an_answer_of_a_few_tokens_that_is_too_long_is_given_up(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint, "MOST_BYTES", 1000)
     stub.endless = b"x" * 64
-    with asked(stub.url, model="m") as server, pytest.raises(ServerRefused, match="more than 1000 bytes"):
+    with asked(stub.url, model="m") as server, pytest.raises(ServerRefused, match="longer than 1000 bytes"):
         server.ask(ASKED, Identity())
 
 

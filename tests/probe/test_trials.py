@@ -154,7 +154,7 @@ def test_a_salt_is_never_used_for_two_trials() -> None:
 def test_a_server_without_salts_leaves_that_question_open() -> None:
     report = probed(Simulated("key", saltless=True))
     one = report.comparisons[2]
-    assert (one.verdict, one.reason, one.trials) == ("inconclusive", "the server takes no cache_salt", 0)
+    assert (one.verdict, one.reason, one.trials) == ("inconclusive", "the server does not accept cache_salt", 0)
     assert report.exit_code == 3
 
 

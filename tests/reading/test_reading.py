@@ -327,14 +327,14 @@ def test_the_commands_print_and_write(
     assert "talks, bob's prediction of COOPERATE" in capsys.readouterr().out
     found, decided = read_fidelity(one), read_decisions(two)
     assert command(monkeypatch, "decisions", "--traces", traces, "--limit", "1", "--choices", "DEFECT,COOPERATE") == 0
-    assert "Nothing could be exchanged: alice has the same strategy in all of these games" in capsys.readouterr().out
+    assert "Nothing could be exchanged, because alice has the same strategy" in capsys.readouterr().out
     assert [row.column for row in found.rows] == COLUMNS.split(",")
     assert found.command == f"agentcho bench fidelity --traces talks.jsonl --modes {COLUMNS} --json one.json"
     assert {each.question for each in decided.effects} == {"decision", "prediction"}
     assert (decided.choice, decided.left_out) == ("COOPERATE", {})
     assert sorted(path.name for path in traces.parent.iterdir()) == ["one.json", "runs", "talks.jsonl", "two.json"]
     for reading, file in ((read_fidelity, two), (read_decisions, one)):
-        with pytest.raises(RecordBroken, match="is no result of"):
+        with pytest.raises(RecordBroken, match="is not a result of"):
             reading(file)
         with pytest.raises(RecordNotFound):
             reading(file.with_name("none.json"))
@@ -383,7 +383,7 @@ def test_decisions_that_were_asked_for_otherwise_are_not_gone_on_with(
         patch.setattr("agentcho.lab.reading.decisions.effects", stopped)
         assert command(monkeypatch, *words) == 130
     assert command(monkeypatch, *words, *more, "--resume") == 2
-    assert "was measured otherwise" in capsys.readouterr().err
+    assert "was measured with other settings" in capsys.readouterr().err
     assert command(monkeypatch, *words, "--resume") == 0
 
 

@@ -307,7 +307,7 @@ def test_each_column_of_a_comparison_calls_its_own_and_says_so(tmp_path: Path) -
     found = Comparing(playing, ways, tmp_path, no_progress, Effort(fidelity=0, timed=0)).run("agentcho compare")
     assert len(bank.paid) == 8
     assert found.calls == {column.name: 4 for column in ways}
-    assert "each column called its own tools" in text(found)
+    assert "each column made its own tool calls" in text(found)
 
 
 def test_a_game_of_a_comparison_that_called_tools_goes_on_where_it_was(tmp_path: Path) -> None:

@@ -91,13 +91,13 @@ def test_what_is_no_adapter_is_refused(
     base: Engine, engines: Engines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = said(base)
-    with pytest.raises(AdapterError, match="there is no such folder"):
+    with pytest.raises(AdapterError, match="the folder does not exist"):
         base.adapted(tmp_path / "nowhere")
     adapter = drawn(tmp_path / "a", 0)
     for name in ("adapter_model.safetensors", "adapter_config.json"):
         broken = shutil.copytree(adapter, tmp_path / f"no {name}")
         (broken / name).unlink()
-        with pytest.raises(AdapterError, match=f"it has no {name}"):
+        with pytest.raises(AdapterError, match=f"the file {name} is missing"):
             base.adapted(broken)
     config = json.loads((adapter / "adapter_config.json").read_text())
     prompts = {"peft_type": "PROMPT_TUNING", "task_type": "CAUSAL_LM", "num_virtual_tokens": 4}
@@ -113,7 +113,7 @@ def test_what_is_no_adapter_is_refused(
     assert torch.equal(said(base), before)
     (adapter / "adapter_config.json").write_text(json.dumps(config))
     (adapter / "agentcho.json").write_text('{"format": "agentcho-adapter/1"}')
-    with pytest.raises(AdapterError, match=r"its agentcho\.json is broken at scenario"):
+    with pytest.raises(AdapterError, match=r"the file agentcho\.json is invalid at scenario"):
         base.adapted(adapter)
     monkeypatch.setitem(sys.modules, "peft", None)
     (adapter / "agentcho.json").unlink()

@@ -227,7 +227,7 @@ def test_a_folder_of_another_training_is_left_alone(engine: Engine, file: Path, 
         training(engine, file, tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == kept
     training(engine, file, tmp_path / "done").train()
-    with pytest.raises(ResumeMismatch, match="it is done"):
+    with pytest.raises(ResumeMismatch, match="the two trainings differ"):
         training(engine, file, tmp_path / "done")
 
 
@@ -239,9 +239,9 @@ def test_traces_that_do_not_fit_are_refused_with_their_line(engine: Engine, tmp_
     for flows, told in (
         ([said(0), said(1, workflow_="debate")], r"t\.jsonl:2: is a trace of debate, not of talk"),
         ([said(0), said(1), long], r"t\.jsonl:3: needs \d+ positions and the model has 4096"),
-        ([said(0), mute], r"t\.jsonl:2: nobody says anything"),
+        ([said(0), mute], r"t\.jsonl:2: no agent says anything"),
         ([said(0), eavesdrop], r"t\.jsonl:2: bob may not read message p"),
-        ([said(0)], r"t\.jsonl: has 1 traces; at least 2 are needed"),
+        ([said(0)], r"t\.jsonl: at least 2 traces are needed, one of them for validation; this file has 1"),
     ):
         write_traces(file, flows)
         with pytest.raises(TuneError, match=told):
@@ -252,7 +252,10 @@ def test_traces_that_do_not_fit_are_refused_with_their_line(engine: Engine, tmp_
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        ({"peft_type": "PROMPT_TUNING", "num_virtual_tokens": 2}, "it changes prompts, or the base's own weights"),
+        (
+            {"peft_type": "PROMPT_TUNING", "num_virtual_tokens": 2},
+            "it changes the prompt, or the weights of the base model",
+        ),
         ({"peft_type": "LORA", "init_lora_weights": "pissa"}, "the base's own weights"),
         ({"peft_type": "LORA", "target_modules": ["nothing"]}, "cannot be used here"),
         ({"peft_type": "LORE"}, "cannot be used here"),

@@ -71,8 +71,9 @@ def test_the_figures_of_a_comparison_are_on_its_page_and_its_columns_have_their_
     )
     assert costs["rows"][0][:2] == [AUDIT, "15"]
     assert head["figures"]["notes"] == [
-        "baseline: 1 game ended without an outcome and is in no pair",
-        f"each column called its own tools, which may have answered otherwise; calls: 1 in baseline, 2 in {AUDIT}",
+        "baseline: 1 game ended without an outcome and is not in any pair",
+        "each column made its own tool calls, and the tools may have answered differently; calls: 1 in baseline, "
+        f"2 in {AUDIT}",
     ]
 
 
@@ -167,7 +168,7 @@ def test_without_a_score_it_is_said_how_to_give_one(compared: Path) -> None:
         ("baseline/*/transcript.jsonl", "is one file of a record; give its folder, "),
         ("baseline/*/run.json", "is one file of a record; give its folder, "),
         ("../other.txt", r"cannot be shown as a page; give a run, a folder of runs, the .json of a comparison"),
-        ("../newer.json", "is no comparison of this version; the command that made it writes it anew"),
+        ("../newer.json", "is not a comparison of this version; the command that made it writes it anew"),
     ],
 )
 def test_another_file_is_refused_with_what_to_give_instead(compared: Path, name: str, told: str) -> None:

@@ -80,16 +80,16 @@ def scripted(call: Decode, text: str, words: Vocabulary, stop: int) -> Scripted:
         script = [*form.lead, *script, *form.trail]
     if call.forms or sampling.json_schema is not None:
         if len(script) > sampling.max_tokens and not call.cut:
-            raise _unsayable(f"the shortest answer takes {len(script)} tokens, max_tokens is {sampling.max_tokens}")
+            raise _unsayable(f"the shortest answer takes {len(script)} tokens, but max_tokens is {sampling.max_tokens}")
         return Scripted(script, stop, abrupt=True)
     if sampling.choices is None:
         return Scripted(_long_enough(script, sampling, words), stop, abrupt=False)
     known = [words.encode(choice) for choice in sampling.choices]
     if (longest := max(map(len, known))) > sampling.max_tokens and not call.cut:
-        raise _unsayable(f"the longest choice takes {longest} tokens, max_tokens is {sampling.max_tokens}")
+        raise _unsayable(f"the longest choice takes {longest} tokens, but max_tokens is {sampling.max_tokens}")
     if script not in known:
         choices = ", ".join(map(repr, sampling.choices))
-        raise _unsayable("the scripted answer is none of the choices", f"give one of {choices}")
+        raise _unsayable("the scripted answer is not one of the choices", f"give one of {choices}")
     goes_on = any(len(other) > len(script) and other[: len(script)] == script for other in known)
     return Scripted(script, stop, abrupt=not goes_on)
 

@@ -20,7 +20,9 @@ def smallest(schema: Schema) -> str:
     try:
         value = _value(schema, _Definitions({**schema.get("$defs", {})}), frozenset())
     except _Endless:
-        raise RequestError("json_schema has no finite document; give a field that ends the model", "sampling") from None
+        raise RequestError(
+            "json_schema allows no finite document, or nests too deeply; make recursive fields optional", "sampling"
+        ) from None
     except (
         KeyError,
         IndexError,
@@ -29,7 +31,7 @@ def smallest(schema: Schema) -> str:
         RecursionError,
     ) as error:  # whatever was raised, this is no schema
         raise RequestError(
-            f"json_schema is not usable: {type(error).__name__}; simplify the schema", "sampling"
+            f"json_schema is not usable ({type(error).__name__}); simplify the schema", "sampling"
         ) from error
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
@@ -98,7 +100,7 @@ def _plain(schema: Schema, defs: _Definitions, inside: frozenset[str]) -> Any:
             return None
         case _:
             raise RequestError(
-                "json_schema is not usable: it has a type that JSON has not; simplify the schema", "sampling"
+                "json_schema is not usable: it has a type that JSON does not define; use a JSON type", "sampling"
             )
 
 

@@ -69,7 +69,9 @@ class Vocabulary:
         given = tuple(ids)
         wrong = sorted(id for id in set(given) if self._piece(id) is None)
         if wrong:
-            raise RequestError(f"token ids {wrong} are special or unknown and cannot be content; leave framing out")
+            raise RequestError(
+                f"token ids {wrong} are special or unknown and cannot be content; pass ids without framing tokens"
+            )
         return given
 
     def token_bytes(self, id: int, begins: bool = False) -> bytes:

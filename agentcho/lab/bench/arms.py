@@ -89,14 +89,15 @@ def arm(name: str) -> Arm:
     known, (way, repairs, repair) = arms(), name.partition("+")
     if way not in known or (repairs and way not in REPAIRING):
         raise ConfigError(
-            f"no arm {name!r}; give one of {', '.join(known)}, or {ENFORCE}+{usual_repairs()[0]}, to repair so"
+            f"unknown arm {name!r}; give one of {', '.join(known)}, or one that repairs, such as "
+            f"{ENFORCE}+{usual_repairs()[0]}"
         )
     if not repairs:
         return known[way]
     try:
         return partial(_replayed, {**(OURS | GUESSING)[way], "repair": parsed_repair(repair)})
     except ValueError as error:
-        raise ConfigError(f"no arm {name!r}: {error}") from None
+        raise ConfigError(f"unknown arm {name!r}: {error}") from None
 
 
 def policy(name: str) -> ReusePolicy | None:

@@ -69,7 +69,7 @@ def ask(endpoint: Endpoint, body: Mapping[str, Any]) -> Heard:
             raise ArmUnavailable(f"HTTP {response.status}: {_reason(response.read())}")
         return _heard(began, _events(response))
     except (OSError, HTTPException) as error:
-        raise ArmUnavailable(f"the server ended the connection ({type(error).__name__})") from error
+        raise ArmUnavailable(f"the server closed the connection ({type(error).__name__})") from error
     finally:
         line.close()
 
@@ -79,7 +79,7 @@ def first_model(endpoint: Endpoint) -> str:
     try:
         return str(json.loads(_page(endpoint, f"{endpoint.base}/models"))["data"][0]["id"])
     except (ValueError, LookupError, TypeError) as error:
-        raise ArmUnavailable(f"the server lists no model ({type(error).__name__})") from error
+        raise ArmUnavailable(f"the server lists no models ({type(error).__name__})") from error
 
 
 def fed_tokens(port: int) -> float | None:
@@ -106,7 +106,7 @@ def _heard(began: float, events: Iterator[dict[str, Any]]) -> Heard:
     pieces = 0
     for event in events:
         if "error" in event:
-            raise ArmUnavailable(f"an error in the stream: {_reason(json.dumps(event).encode())}")
+            raise ArmUnavailable(f"the stream reported an error: {_reason(json.dumps(event).encode())}")
         for choice in event.get("choices", ()):
             said = choice.get("delta", {}).get("content") or ""
             if first is None and (said or choice.get("finish_reason")):
@@ -114,7 +114,7 @@ def _heard(began: float, events: Iterator[dict[str, Any]]) -> Heard:
             text, pieces = text + said, pieces + bool(said)
         usage = event.get("usage") or usage
     if first is None:
-        raise ArmUnavailable("a stream ended without a token")
+        raise ArmUnavailable("the stream ended without a token")
     return Heard(
         began=began, first=first, ended=perf_counter(), text=text, usage=usage or {"completion_tokens": pieces}
     )

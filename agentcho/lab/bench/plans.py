@@ -47,7 +47,7 @@ def paper(names: Sequence[str], seed: int, scale: float) -> list[Workload]:
     """The scenarios at the paper's sizes. `ConfigError`: a name that there is not."""
     for name in names:
         if name not in KINDS:
-            raise ConfigError(f"no workflow {name!r}; give one of {', '.join(KINDS)}")
+            raise ConfigError(f"unknown workflow {name!r}; give one of {', '.join(KINDS)}")
     subjects = [(_subject(name, recorded(name, seed, scale)), name) for name in names]
     return [each for subject, name in subjects for each in (subject, *_unnamed(subject, name, seed, scale))]
 

@@ -48,7 +48,7 @@ def reached(url: str, model: str | None, key_env: str | None) -> Remote:
         found = Remote(endpoint, model or first_model(endpoint))
     except ArmUnavailable as error:
         raise ConfigError(
-            f"the server at {address.url} does not say which model it has: {error}; start it, or name a model with "
+            f"the server at {address.url} does not report its model: {error}; start it, or name a model with "
             "--server-model"
         ) from error
     try:

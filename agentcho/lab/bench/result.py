@@ -167,4 +167,4 @@ def read_result(file: Path) -> Result:
     try:
         return Result.model_validate_json(file.read_bytes())
     except ValidationError:
-        raise RecordBroken(f"{file}:1", "is no result of `agentcho bench` (agentcho-bench/1)") from None
+        raise RecordBroken(f"{file}:1", "is not a result of `agentcho bench` (agentcho-bench/1)") from None

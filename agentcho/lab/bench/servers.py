@@ -43,7 +43,9 @@ def peer(model: str, dtype: str, port: int, python: Path | None) -> list[str]:
     has transformers[serving]; None: the command of that name. `ArmUnavailable` where there is none."""
     command = shutil.which("transformers")
     if python is None and command is None:
-        raise ArmUnavailable("there is no command `transformers`; install transformers[serving], or give --peer-python")
+        raise ArmUnavailable(
+            "the command `transformers` was not found; install transformers[serving], or give --peer-python"
+        )
     program = [str(python), "-m", "transformers.cli.transformers"] if python is not None else [str(command)]
     room = ["--cb-block-size", str(PAGE), "--cb-num-blocks", str(ROOM // PAGE), "--cb-max-batch-tokens", str(PACKED)]
     where = ["--device", "cpu", "--dtype", dtype, "--host", "127.0.0.1", "--port", str(port)]

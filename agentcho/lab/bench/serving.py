@@ -102,7 +102,7 @@ def serving(
     there is not, or our own server does not run."""
     for name in named:
         if name not in ARMS:
-            raise ConfigError(f"no arm {name!r}; give one of {', '.join(ARMS)}")
+            raise ConfigError(f"unknown arm {name!r}; give one of {', '.join(ARMS)}")
     found: list[Figures] = []
     with ExitStack() as stack:
         started, reasons = _started(stack, asked, named)

@@ -23,7 +23,7 @@ from agentcho.lab.commands import leaks as attacks
 from agentcho.lab.commands import peers, reading
 from agentcho.lab.commands import workflows as speed
 
-ADAPTER = "A folder that `agentcho tune` or peft wrote, for the model."
+ADAPTER = "Adapter of the model: a folder written by `agentcho tune` or peft."
 Adapter = Annotated[str | None, typer.Option(metavar="DIR", help=ADAPTER, show_default=False)]
 MOVED = {name: name for name in ("cost", "step", "growth", "stall", "overhead", "roofline")} | {"gpu": "gpu-day"}
 """Benchmarks that are for a checkout alone, and what they are called there."""
@@ -35,8 +35,8 @@ PLAYED = OptionsFrom(
 )
 RECORDED = "prisoners-dilemma and tree-of-thoughts"
 SERVED = "One or more of plain, @baseline, @enforce and 'transformers serve'; default: all."
-QUOTE = "What prompts have of earlier answers: the recorded words, the same in all arms, or what the server said."
-PEER_PYTHON = "The Python of an environment with transformers[serving]; default: the command `transformers`, if any."
+QUOTE = "Earlier answers in prompts: the recorded words, the same in all arms, or what the server said."
+PEER_PYTHON = "Python of an environment with transformers[serving]; default: the command `transformers`, if it exists."
 SHAPE, UNDERSTUDY = "shape:qwen3-0.6b", "understudy"
 
 
@@ -46,7 +46,7 @@ class Benchmarks(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """See `click.Group.resolve_command`."""
         if args and args[0] in MOVED:
-            ctx.fail(f"in a checkout of the project `python -m tools.bench {MOVED[args[0]]}` measures this now")
+            ctx.fail(f"this moved: run `python -m tools.bench {MOVED[args[0]]}` in a checkout of the project")
         return super().resolve_command(ctx, args)
 
 
@@ -129,13 +129,14 @@ def serve(
     dtype: Annotated[str, typer.Option(help="Data type used by all servers.")] = "float32",
     checked: speed.Checked,
     workflow: Annotated[
-        list[str] | None, typer.Option(help=f"One or more of the paper's; default: {RECORDED}.", show_default=False)
+        list[str] | None,
+        typer.Option(help=f"One or more of the paper's workflows; default: {RECORDED}.", show_default=False),
     ] = None,
     traces: Annotated[
         list[Path] | None,
         typer.Option(help="Trace files whose workflows are used instead of random words.", show_default=False),
     ] = None,
-    limit: Annotated[int, typer.Option(help="At most so many of each trace file.", min=1)] = 1,
+    limit: Annotated[int, typer.Option(help="Maximum number of workflows read from each trace file.", min=1)] = 1,
     scale: speed.Scale = 1.0,
     tokens: Annotated[int, typer.Option(help="Number of tokens per answer when measuring speed.", min=2)] = 64,
     quote: Annotated[Literal["recorded", "said"], typer.Option(help=QUOTE)] = "recorded",
@@ -151,7 +152,7 @@ def serve(
     from agentcho.lab.display import bench as tables
 
     if workflow and traces:
-        raise typer.BadParameter("give one of --workflow and --traces")
+        raise typer.BadParameter("give --workflow or --traces, not both")
     files = [each for file in traces or () for each in speed.traced(file, limit, scale)]
     subjects = files or speed.paper(workflow or RECORDED.split(" and "), seed, scale)
     served = ServingOptions(

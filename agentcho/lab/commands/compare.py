@@ -36,7 +36,7 @@ def compare(
     repair: Annotated[str | None, typer.Option(metavar="REPAIRS", help=REPAIRS, show_default=False)] = None,
     adapter: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Adapter for choreographed columns that name none.", show_default=False),
+        typer.Option(metavar="DIR", help="Adapter for choreographed columns without one.", show_default=False),
     ] = None,
     at_once: Annotated[int, typer.Option(min=1, help="Maximum number of games played at the same time.")] = 50,
     where: Where,
@@ -75,7 +75,7 @@ def _compare(asked: CompareOptions) -> int:
             result, files = compared(asked, told.tell)
         except (Interrupted, KeyboardInterrupt):
             told.clear()
-            print(f"interrupted; the same command with --out {asked.out} goes on from there", file=sys.stderr)
+            print(f"interrupted; to continue, repeat the command with --out {asked.out}", file=sys.stderr)
             return INTERRUPTED
         told.clear()
     show(result, sys.stdout)

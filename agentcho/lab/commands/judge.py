@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 TASK = "One or more of votes, slips, answers, merges; default: all."
 WAY = (
-    f"One or more repairs of what is judged, as {', '.join(usual_repairs()[:3])}; default: six. "
-    "Baseline and plain reuse are always there."
+    f"One or more repairs of the judged messages, such as {', '.join(usual_repairs()[:3])}; default: six. "
+    "Baseline and plain reuse are always included."
 )
-LEAKAGE = "What is reused: the author's encodings, or those for the audience. Here all is for everyone."
+LEAKAGE = "What is reused: the author's encodings, or those for the audience. All messages here are for everyone."
 Names = list[str] | None
 
 

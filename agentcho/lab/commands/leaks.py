@@ -24,19 +24,18 @@ if TYPE_CHECKING:
     from agentcho.lab.leaks.result import LeaksResult, Secrets
 
 WAY = (
-    f"One or more of {', '.join(PLAIN)}, and {REUSE}+REPAIR, as {REPAIRED[0]}; default: {', '.join(USUAL)}. Ways that "
-    "learn from earlier sentences are left out with --earlier 0."
+    f"One or more of {', '.join(PLAIN)}, and {REUSE}+REPAIR, such as {REPAIRED[0]}; default: {', '.join(USUAL)}. Ways "
+    "that learn from earlier sentences are left out with --earlier 0."
 )
 ATTACK = "One or more of linear, mlp, inversion, collision, asked; default: all."
 KIND = "One or more of codes, names, plans, preferences; default: all."
-SENTENCE = "Alice's public words: the same whatever the secret, or what the model says with the secret before it."
+SENTENCE = "Alice's public words: the same for every secret, or what the model says after the secret."
 EARLIER = (
-    "So many other public sentences of Alice stand before the one that is attacked. Repairs with anchors learn from "
-    "these."
+    "Number of other public sentences of Alice before the one under attack. Repairs with anchors learn from these."
 )
-CANDIDATES = "For how many secrets a collision search encodes the sentence; at least all that are tested."
-TEMPLATES = "How many questions the model is asked; the best one on secrets that are not tested is kept."
-AGAIN = "Go on where the benchmark of --json FILE was stopped, by what is kept in FILE.part."
+CANDIDATES = "Number of secrets for which a collision search encodes the sentence; at least all that are tested."
+TEMPLATES = "Number of questions that the model is asked; the best one on secrets outside of the test is kept."
+AGAIN = "Continue the interrupted benchmark of --json FILE from FILE.part."
 Names = list[str] | None
 
 
@@ -50,7 +49,7 @@ def leaks(
     kind: Annotated[Names, typer.Option(help=KIND, show_default=False)] = None,
     sentence: Annotated[Literal["forced", "natural"], typer.Option(help=SENTENCE)] = "forced",
     n: Annotated[
-        int, typer.Option("-n", "--secrets", min=20, help="Secrets a kind; the last quarter is tested.")
+        int, typer.Option("-n", "--secrets", min=20, help="Number of secrets per kind; the last quarter is tested.")
     ] = 2000,
     candidates: Annotated[int, typer.Option(help=CANDIDATES, min=2)] = 2048,
     templates: Annotated[int, typer.Option(help=TEMPLATES, min=1, max=20)] = 20,

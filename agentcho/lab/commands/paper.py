@@ -12,24 +12,24 @@ from agentcho.cli.shared_options import FILE, HERE, LOADING, Display, Where
 from agentcho.config import RunConfig
 from agentcho.lab.tune.recipe import Recipe
 
-TABLE = "Of 1, 2, 3, 4, 5, 6, 7, f4, f8 and tasks, with commas between.  [default: all]"
+TABLE = "One or more of 1, 2, 3, 4, 5, 6, 7, f4, f8 and tasks, separated by commas.  [default: all]"
 GAMES = "Number of games per row.  [default: 200; with --quick 20]"
-QUICK = "20 games a row, nothing trained, short texts timed; marked as such."
-BUDGET = "Begin no new part after this time, as 90s, 20m or 1.5h; the same command goes on."
+QUICK = "20 games per row, no training, short texts for timing; the report says so."
+BUDGET = "Begin no new part after this time, such as 90s, 20m or 1.5h; the same command continues."
 DATA = "Kind of tasks.  [default: generators for the understudy, published sets for other models]"
 TASKS = "Other tasks for a workflow, such as a published set's file: multi-qa=triviaqa:verified.json."
 EXPORT = "Write one file with everything that was found (agentcho-paper/1)."
 CHECK = "Play nothing; check an exported file and list its faults."
-KEPT = "Keep all games, adapters and times here; what is there is not done again."
+KEPT = "Keep all games, adapters and times here; finished parts are not repeated."
 TOP_P = "Share of probability to sample from.  [default: the paper's: 0.95 in Tables 4 to 6, all in the others]"
-TRACES = "Train on at most so many traces a row.  [default: as many as the paper, 100 to 500]"
+TRACES = "Maximum number of training traces per row.  [default: as many as the paper, 100 to 500]"
 RATE = "Peak learning rate of adapters.  [default: by the model's width; the authors' scripts: 2e-5, 5e-5]"
-BATCH = "Traces a step.  [default: 8; the authors' scripts: 1, 4]"
+BATCH = "Traces per training step.  [default: 8; the authors' scripts: 1, 4]"
 JUDGE = "A model that compares the texts of Table 2, pair by pair, in both orders."
 REPRODUCED = OptionsFrom(
     RunConfig,
     only=("model", *LOADING, "deterministic", "seed", "temperature", "max_tokens", "plain_markers", "template_differs"),
-    helps=HERE | {"seed": "Of every coin and task; traces to train on are of the next."},
+    helps=HERE | {"seed": "Seed of all samples and tasks; training traces use the next one."},
 )
 
 

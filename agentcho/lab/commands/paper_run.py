@@ -81,7 +81,7 @@ def reproduce(asked: PaperOptions) -> int:
             found = _found(asked, told)
         except (Interrupted, KeyboardInterrupt):
             told.clear()
-            print(f"interrupted; what was done is in {asked.out}, and the same command goes on", file=sys.stderr)
+            print(f"interrupted; finished parts are in {asked.out}; repeat the command to continue", file=sys.stderr)
             return INTERRUPTED
         told.clear()
     show(found, asked.display, sys.stdout)
@@ -104,7 +104,7 @@ def check_file(file: Path) -> int:
     for fault in found:
         print(inline(f"{file}: {fault}"), file=sys.stderr)
     if not found:
-        print(inline(f"{file}: its schema and its figures fit together"))
+        print(inline(f"{file}: its schema and its figures are consistent"))
     return 1 if found else 0
 
 
@@ -118,7 +118,7 @@ def _found(asked: PaperOptions, told: Progress) -> PaperFound:
 
     budget = None if asked.budget is None else parsed_budget(asked.budget)
     if asked.judge in SHIPPED:
-        raise typer.BadParameter(f"{asked.judge} is no judge; name a real model", param_hint="--judge")
+        raise typer.BadParameter(f"{asked.judge} cannot judge; name a real model", param_hint="--judge")
     engines = Engines(asked, told.tell)
     with write_errors(asked.out):
         asked.out.mkdir(parents=True, exist_ok=True)

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from agentcho.lab.bench.plans import Workload
 
 OURS = (
-    "'understudy', 'smollm2', a folder, or a Hugging Face id: default understudy. With --server: one of ours beside "
-    "it, or none."
+    "'understudy', 'smollm2', a folder, or a Hugging Face id; default: understudy. With --server: one of our models "
+    "to measure beside it, or none."
 )
 BINARY = "llama.cpp's llama-server; default: that of `make llama`, or the one on the search path."
-TYPE = "llama.cpp's type of weights, such as Q4_K_M; default: that of the same bits as --weights."
-FLOWS = "One or more of the paper's; default: a parallel debate of --agents, and with --server {}."
-SCALED = "Lengths of texts, of those that a model of 8B writes."
+TYPE = "llama.cpp's type of weights, such as Q4_K_M; default: the type with the same bits as --weights."
+FLOWS = "One or more of the paper's workflows; default: a parallel debate of --agents, and with --server {}."
+SCALED = "Lengths of texts, relative to those that an 8B model writes."
 RECORDED = ("prisoners-dilemma", "tree-of-thoughts")
 Server = Annotated[
     str | None, typer.Option(metavar="URL", help="Measure this OpenAI-compatible server instead.", show_default=False)
@@ -101,7 +101,7 @@ def peers(
         _own(asked, Own(server, server_model, server_key_env, tokens), workflow or RECORDED, scale)
         return
     if server_model is not None or server_key_env is not None:
-        raise typer.BadParameter("--server-model and --server-key-env say something of --server; give that too")
+        raise typer.BadParameter("--server-model and --server-key-env need --server; add it")
     asked = asked._replace(
         model=named or speed.UNDERSTUDY,
         quantized=QuantizationOptions(**quantized),

@@ -12,10 +12,10 @@ from agentcho.cli.shared_options import FILE
 from agentcho.errors import ConfigError, nearest
 
 TARGET = "One of the paper's workflows, readers (panels that read long documents), or a file of traces."
-GPU = "h100, h200, a100, l40s, rtx-4090, cpu, cpu-float32, or a TOML file of one's own."
+GPU = "h100, h200, a100, l40s, rtx-4090, cpu, cpu-float32, or your own TOML file."
 SHAPE = "qwen3-0.6b, llama-3.2-1b, llama-3.1-8b or understudy."
 GPUS = "Number of machines, each playing its own games."
-AGENTS = "Numbers of agents of a parallel debate, or of branches of a tree of thoughts, as 2,4,8."
+AGENTS = "Numbers of agents of a parallel debate, or of branches of a tree of thoughts, such as 2,4,8."
 GAMES = "Number of games played side by side on one machine."
 MODES = "One or more of baseline, audit, enforce."
 
@@ -55,7 +55,7 @@ def plan(
         mode_of(mode)
     known = [*KINDS, PANELS]
     if target not in known and not Path(target).exists() and (meant := nearest(target, known)):
-        raise ConfigError(f"no workflow and no trace file {target!r}; {meant}")
+        raise ConfigError(f"no workflow or trace file {target!r}; {meant}")
     asked = subjects(target, counts=_counts(agents), games=games, seed=seed, limit=limit)
     found = predicted(asked, named, machine=machine, model=model, gpus=gpus)
     typer.echo(plain(table(found)))
@@ -73,5 +73,5 @@ def _counts(agents: str | None) -> list[int]:
         return []
     words = agents.split(",")
     if not all(word.strip().isdecimal() and int(word) >= 2 for word in words):
-        raise typer.BadParameter("give numbers from 2 on, as 2,4,8", param_hint="--agents")
+        raise typer.BadParameter("give numbers of 2 or more, such as 2,4,8", param_hint="--agents")
     return [int(word) for word in words]

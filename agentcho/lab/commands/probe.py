@@ -9,11 +9,11 @@ import typer
 
 from agentcho.cli.shared_options import FILE, Display
 
-URL = "The base of an OpenAI-compatible API; /v1 where no path is given."
+URL = "Base URL of an OpenAI-compatible API; its path defaults to /v1."
 KEY = "An environment variable, or a file, that holds the key."
-OTHER = "The same of a second key: is anything reused across them?"
-SALTS = "Ask whether anything is reused across two values of cache_salt."
-ALLOWED = "The server is not on this machine, and its owner lets me test it."
+OTHER = "The same for a second key, to test whether anything is reused across the two."
+SALTS = "Test whether anything is reused across two values of cache_salt."
+ALLOWED = "Confirm that the owner of a server on another machine permits this test."
 MODEL = "Model to test.  [default: the only one listed]"
 JSON, SARIF = "Write the report as JSON; '-' means standard output.", "Write it as SARIF 2.1.0."
 

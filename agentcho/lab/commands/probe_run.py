@@ -71,7 +71,7 @@ def _questions(asked: ProbeOptions) -> tuple[Question, ...]:
     keys: tuple[Question, ...] = () if asked.other is None else ("keys",)
     salts: tuple[Question, ...] = ("salts",) if asked.salts else ()
     if not keys and not salts:
-        raise typer.BadParameter("give --other-key, or leave out --no-salts: nothing else can be shared")
+        raise typer.BadParameter("without --other-key there is nothing to test; add it, or leave out --no-salts")
     return (*keys, *salts, "beyond")
 
 
@@ -79,10 +79,10 @@ def _keys(asked: ProbeOptions) -> list[str | None]:
     if asked.other is None:
         return [None if asked.key is None else secret(asked.key, "--key")]
     if asked.key is None:
-        raise typer.BadParameter("give --key too: two keys are compared", param_hint="--other-key")
+        raise typer.BadParameter("two keys are compared; give --key too", param_hint="--other-key")
     keys = [secret(asked.key, "--key"), secret(asked.other, "--other-key")]
     if keys[0] == keys[1]:
-        raise typer.BadParameter("it is the same key as that of --key", param_hint="--other-key")
+        raise typer.BadParameter("the key is the same as that of --key; give another one", param_hint="--other-key")
     return [*keys]
 
 
@@ -94,13 +94,13 @@ def secret(named: str, option: str) -> str:
         try:
             found = Path(named).read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{option}: its file cannot be read ({type(error).__name__})") from None
+            raise ConfigError(f"{option}: the file cannot be read ({type(error).__name__})") from None
     else:
-        told = "it names an environment variable that is set, or a file with the key; it is never the key itself"
+        told = "give the name of an environment variable that is set, or of a file with the key, not the key itself"
         raise typer.BadParameter(told, param_hint=option)
     key = found.strip()
     if not key or not key.isascii() or not key.isprintable() or " " in key:
-        raise typer.BadParameter("there is no key in what it names: one word of ASCII is needed", param_hint=option)
+        raise typer.BadParameter("no key found there; it must hold a single word of ASCII", param_hint=option)
     return key
 
 

@@ -61,7 +61,7 @@ def prove(asked: ProveOptions) -> int:
     """Play, swap, compare, write and show. Returns the exit code."""
     asked.outputs.check()
     if asked.config.model == "fake":
-        raise typer.BadParameter("the fake model computes nothing to compare; take another", param_hint="--model")
+        raise typer.BadParameter("the fake model computes nothing to compare; give another model", param_hint="--model")
     found = _known(asked)
     with progress("prove", sys.stderr) as told:
         engine: Any = runtime.load_engine(asked.config, told.tell)
@@ -106,7 +106,7 @@ def _code(asked: ProveOptions, run: SavedRun) -> Scenario:
         return library.scenario(run.info.asked or run.info.scenario)(**run.info.options)
     except AgentchoError as error:
         raise typer.BadParameter(
-            f"the code of {run.info.id} is not found, and without it nothing can be played: {error}",
+            f"the code of {run.info.id} was not found, so its games cannot be played: {error}",
             param_hint="--free-schedule",
         ) from None
 
@@ -124,9 +124,9 @@ def _known(asked: ProveOptions) -> Recorded | None:
         runtime.tasks_of(chosen(asked.target, asked.given), asked.config)
         return None
     if asked.given or asked.config.tasks:
-        raise typer.BadParameter(f"says nothing about a {nature}: that is played already", param_hint="--set, --tasks")
+        raise typer.BadParameter(f"a {nature} is already played; leave these options out", param_hint="--set, --tasks")
     if nature == "trace" and asked.free_schedule:
-        what = "needs code that can be played, and a trace has none: give a scenario or a recorded run"
+        what = "a trace has no code to play; give a scenario or a recorded run"
         raise typer.BadParameter(what, param_hint="--free-schedule")
     run = None if nature == "trace" else _run(asked)
     if run is not None and asked.free_schedule:

@@ -41,7 +41,7 @@ EVERY = ",".join(
 )
 TRACES = "Recorded conversations, as `agentcho trace` and `agentcho show --trace` write them; each file is a set."
 LIMIT = "Maximum number of conversations read from each file."
-CHOICES = "The reader's possible answers, separated by commas; the first one is measured. Default: those it gave."
+CHOICES = "The reader's possible answers, separated by commas; the first one is measured. Default: the answers it gave."
 MORE = "Add --traces of games with another one (`agentcho trace --set strategy=…`)."
 BEHIND = "Also measure the paper's Figure 8: the owner's words encoded over its system prompt alone, or its plan alone."
 Traces = Annotated[list[Path], typer.Option(help=TRACES)]
@@ -151,14 +151,14 @@ def decisions(
     _finish(found, file, kept)
     typer.echo(speed.text(decisions_sheets(found)))
     if not found.moved:
-        typer.echo(f"\nNothing could be exchanged: {owner} has the same strategy in all of these games. {MORE}")
+        typer.echo(f"\nNothing could be exchanged, because {owner} has the same strategy in all of these games. {MORE}")
 
 
 def _words(text: str) -> tuple[str, ...]:
     """The words of `--choices`. A usage error: fewer than two."""
     found = tuple(dict.fromkeys(word.strip().upper() for word in text.split(",") if word.strip()))
     if len(found) < 2:
-        raise typer.BadParameter(f"{text!r} leaves no choice: give two words or more, with commas between")
+        raise typer.BadParameter(f"{text!r} leaves no choice; give two or more words, separated by commas")
     return found
 
 

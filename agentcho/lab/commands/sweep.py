@@ -13,12 +13,12 @@ from agentcho.cli.shared_options import FILE, AtOnce, Retries, Set, Where
 from agentcho.config import RunConfig
 from agentcho.games.runs.resume import Changed
 
-SWEPT = "A name from `agentcho ls`, a .py file, or a .yaml file that says all of the sweep."
+SWEPT = "A name from `agentcho ls`, a .py file, or a .yaml file that describes the whole sweep."
 GRID = "An option of the scenario or the run, and its values. May be repeated."
-MODELS = "The models: names, or .toml files of models, of which each table is one."
+MODELS = "Names of models, or .toml files with one model per table."
 FILTER = "Only cells with these values; KEY!=VALUE excludes them."
 OUT = (
-    "Folder of all games, with sweep.csv, games.csv, sweep.json and sweep.png; what is there is not "
+    "Folder of all games, with sweep.csv, games.csv, sweep.json and sweep.png; games in it are not "
     "played again. Default: a new one in runs/."
 )
 DRY = "List the cells and how many of their games are done, without playing."

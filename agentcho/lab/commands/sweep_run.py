@@ -38,7 +38,7 @@ def sweep_cells(asked: SweepOptions, dry_run: bool = False) -> int:
         with progress("sweep", sys.stderr, least=ESTIMATED) as told:
             found, written = swept(asked, sweep, plan, told.tell)
     except (Interrupted, KeyboardInterrupt):
-        print(f"interrupted; the same command with --out {asked.out} goes on from there", file=sys.stderr)
+        print(f"interrupted; to continue, repeat the command with --out {asked.out}", file=sys.stderr)
         return INTERRUPTED
     show(found, sys.stdout, _width())
     if (note := run.lacking()) is not None:
@@ -57,7 +57,11 @@ def _code(found: SweepResult) -> int:
     if not trouble:
         return 0
     lacks = sum(cell.failed + cell.left for cell in trouble)
-    over = "is not over; the same command plays it" if lacks == 1 else "are not over; the same command plays these"
-    what = f"{many(lacks, 'game')} of {many(len(trouble), 'cell')} {over} alone"
+    over = (
+        "is not over; repeat the command to play only it"
+        if lacks == 1
+        else "are not over; repeat the command to play only these"
+    )
+    what = f"{many(lacks, 'game')} of {many(len(trouble), 'cell')} {over}"
     print(f"error: {inline(what)}", file=sys.stderr)
     return 1

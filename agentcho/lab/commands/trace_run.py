@@ -65,7 +65,7 @@ def trace(asked: TraceOptions) -> int:
     left_out = f"; {found.without} ended without an outcome and are left out" if found.without else ""
     print(inline(f"{asked.out} has {many(found.games, 'game')} of {scenario.name}{left_out}"))
     if found.interrupted:
-        print("interrupted; the same command goes on from here", file=sys.stderr)
+        print("interrupted; to continue, repeat the command", file=sys.stderr)
         return INTERRUPTED
     return 0
 
@@ -79,7 +79,7 @@ def _playing(asked: TraceOptions, scenario: Scenario, config: RunConfig, tell: P
         yield Playing(scenario, config, runtime.load_engine(config, tell), asked.at_once)
         return
     if asked.final_of is not None:
-        raise typer.BadParameter("samples nothing; leave --on out", param_hint="--final-of")
+        raise typer.BadParameter("--final-of samples nothing; leave --on out", param_hint="--final-of")
     with players(asked.on, from_anywhere(asked.scenario), config, "encodings") as workers:
         yield remote_playing(
             workers=workers, scenario=scenario, configs=(config, config), at_once=asked.at_once, tell=tell

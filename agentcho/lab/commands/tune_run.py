@@ -43,7 +43,7 @@ def tune(asked: TuneOptions) -> int:
     require("to train adapters", "tune", "lab")
     name = library.scenario(asked.scenario).name
     if not asked.traces.is_file():
-        raise TuneError(str(asked.traces), "there is no such file; write it with `agentcho trace`")
+        raise TuneError(str(asked.traces), "the file does not exist; write it with `agentcho trace`")
     check_folder(asked.out)
     with write_errors(asked.out):
         asked.out.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ def _train(asked: TuneOptions, name: str, told: Progress) -> int:
         trained = training.train()
     except KeyboardInterrupt:
         told.clear()
-        print("interrupted; the same command goes on from what was last written down", file=sys.stderr)
+        print("interrupted; to continue from the last checkpoint, repeat the command", file=sys.stderr)
         return INTERRUPTED
     told.clear()
     plot_training(training.log(), f"{name}, {asked.recipe.mode}, {asked.recipe.leakage}", asked.out / "loss.png")

@@ -36,11 +36,11 @@ SWEEP = (
     "readers of long documents."
 )
 ARM = "One or more, such as choreographed:enforce:deterministic; default: the five that are fast."
-FIRST = "Time first tokens alone: after its first each text is fed 16 tokens a step, by stock arms at once."
+FIRST = "Time only first tokens: after its first token, each text is fed 16 tokens per step, or at once in stock arms."
 Model = Annotated[str, typer.Option(help=LOCAL)]
 SHAPES = "Random weights of a known shape: qwen3-0.6b, llama-3.2-1b, llama-3.1-8b."
 Shape = Annotated[str | None, typer.Option(help=SHAPES, show_default=False)]
-DTYPES = "auto: bfloat16 for a shape where the processor has it, else float32; the model's own for others."
+DTYPES = "auto: for a shape bfloat16 where the processor supports it, else float32; for other models their own."
 Dtype = Annotated[str, typer.Option(help=DTYPES)]
 QUANTIZED = OptionsFrom(QuantizationOptions)
 Quantized = Annotated[GivenOptions, QUANTIZED]
@@ -53,20 +53,20 @@ def _countable(repeats: int) -> int:
     from agentcho.lab.stats import FEW
 
     if repeats >= FEW:
-        require(f"for an interval of {FEW} repeats and more", "lab")
+        require(f"for confidence intervals of {FEW} or more repeats", "lab")
     return repeats
 
 
 REPEATS = "Number of timed repeats per arm, after one warm-up. 5 or more need agentcho[lab]."
 Repeats = Annotated[int, typer.Option(help=REPEATS, min=1, callback=_countable)]
 Seed = Annotated[int, typer.Option(help="Seed of the random words.")]
-TRACES = "Workflows of these trace files instead of random words; with --workflow beside them."
-GUESSES = "Each arm of ours without and with guesses, and what these gain."
-AGAIN = "Go on where the benchmark of --json FILE was stopped, by what is kept in FILE.part."
+TRACES = "Workflows of these trace files instead of random words; with --workflow, both."
+GUESSES = "Run each arm of ours without and with speculation, and report the gain."
+AGAIN = "Continue the interrupted benchmark of --json FILE from FILE.part."
 Resume = Annotated[bool, typer.Option("--resume", help=AGAIN)]
-SCALED = "Lengths of texts, of those that a model of 8B writes; at 0.1 most are too short for a shadow."
+SCALED = "Lengths of texts, relative to those that an 8B model writes; at 0.1 most are too short for a shadow."
 Workflows = Annotated[
-    list[str] | None, typer.Option(help="One or more of the paper's; default: all six.", show_default=False)
+    list[str] | None, typer.Option(help="One or more of the paper's workflows; default: all six.", show_default=False)
 ]
 Swept = Annotated[
     Literal["branches", "agents", "readers"] | None, typer.Option("--sweep", help=SWEEP, show_default=False)
@@ -225,7 +225,7 @@ def workflows(
     workflow: Workflows = None,
     arm: Annotated[list[str] | None, typer.Option(help=ARM, show_default=False)] = None,
     traces: Annotated[list[Path] | None, typer.Option(help=TRACES, show_default=False)] = None,
-    limit: Annotated[int, typer.Option(help="At most so many of each trace file.", min=1)] = 1,
+    limit: Annotated[int, typer.Option(help="Maximum number of workflows read from each trace file.", min=1)] = 1,
     speculate: Annotated[bool, typer.Option("--speculate", help=GUESSES)] = False,
     sweep: Swept = None,
     first: Annotated[bool, typer.Option("--first", help=FIRST)] = False,
@@ -241,9 +241,9 @@ def workflows(
     from agentcho.lab.bench.arms import arm as arm_of
 
     if sweep is not None and (workflow or traces):
-        raise typer.BadParameter("give --sweep, or any of --workflow and --traces")
+        raise typer.BadParameter("--sweep cannot be combined with --workflow or --traces; leave one out")
     if speculate and first:
-        raise typer.BadParameter("--speculate is timed to the end: give it without --first")
+        raise typer.BadParameter("--speculate times whole workflows; give it without --first")
     subjects = [each for file in traces or () for each in traced(file, limit, scale)]
     if workflow or not subjects:
         subjects += paper(workflow, seed, scale) if sweep is None else swept(sweep, seed, scale)
@@ -346,7 +346,7 @@ def paper(named: Sequence[str] | None, seed: int, scale: float) -> Sequence[Work
 
     for name in named or ():
         if name not in KINDS:
-            raise ConfigError(f"no workflow {name!r}; give one of {', '.join(KINDS)}{asking(name, KINDS)}")
+            raise ConfigError(f"unknown workflow {name!r}; give one of {', '.join(KINDS)}{asking(name, KINDS)}")
     return plans.paper(named or list(KINDS), seed, scale)
 
 

@@ -126,7 +126,9 @@ def _path(path: str | Path | None) -> Path | None:
 
 def _scenario(scenario: Scenario | str) -> Scenario | str:
     if not isinstance(scenario, Scenario | str):
-        raise ArgumentError(f"{shown(scenario)} is no scenario; give one, its name, or a .py file", "scenario")
+        raise ArgumentError(
+            f"{shown(scenario)} is not a scenario; give a Scenario, its name, or a .py file", "scenario"
+        )
     return scenario
 
 
@@ -134,14 +136,16 @@ def _joined(option: str, names: str | Sequence[str] | None) -> str | None:
     if names is None or isinstance(names, str):
         return names
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        raise ArgumentError(f"give names, or one text with commas between them, not {shown(names)}", option)
+        raise ArgumentError(f"give a list of names, or one string with commas between them, not {shown(names)}", option)
     return ",".join(names)
 
 
 def _given(scenario: Scenario | str, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """Return the options. Raises `ConfigError` for options of a scenario that already has its own."""
     if given and isinstance(scenario, Scenario):
-        raise ConfigError(f"given is for a scenario that is named; give {type(scenario).__name__} its options itself")
+        raise ConfigError(
+            f"given cannot be combined with a Scenario object; pass these options to {type(scenario).__name__}"
+        )
     return given or {}
 
 
@@ -151,5 +155,5 @@ def _effort(fidelity: int, timed: int) -> Effort:
 
     for name, value in (("fidelity_games", fidelity), ("timed_games", timed)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ConfigError(f"{name} is {value!r}; give a whole number, 0 or more")
+            raise ConfigError(f"{name} is {value!r}; give a whole number of 0 or more")
     return Effort(fidelity, timed)

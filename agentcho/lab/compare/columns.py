@@ -85,7 +85,7 @@ def columns(
         repairs, ways = ",".join(usual_repairs()), ",".join(usual_ways()) if ways is None else ways
     plain = [column for column in found if column.plain]
     if (repairs is not None or ways is not None) and not plain:
-        raise _bad(text, "no column could be repaired or read otherwise: give a choreographed one of no other way")
+        raise _bad(text, "no column can be repaired or read in another way: give a plain choreographed one")
     for column in plain:
         more = [_in_way(column, way) for way in _split(ways or "")]
         more += [_repaired(column, repair) for repair in _split(repairs or "")]
@@ -113,7 +113,7 @@ def _named(text: str) -> list[Column]:
     for name in _split(text) or [""]:
         column = _column(name.strip())
         if column.name in {other.name for other in found}:
-            raise _bad(name.strip(), "stands twice (an adapter goes by its folder's own name)")
+            raise _bad(name.strip(), "it is given twice (adapters are named by their folder's own name)")
         found.append(column)
     return found
 
@@ -137,11 +137,11 @@ def _way(name: str, written: str) -> Column:
     names = [each.name for each in READINGS]
     mode, *rest = re.sub(rf":({'|'.join(names)}):([^:]*[\d.][^:]*)", r":\1=\2", way).split(":")
     if mode not in get_args(Mode):
-        raise _bad(name, f"{mode!r} is no mode; there are {' and '.join(get_args(Mode))}")
+        raise _bad(name, f"unknown mode {mode!r}; give {' or '.join(get_args(Mode))}")
     known: dict[str, object] = {}
     for word in rest:
         if mode == "baseline":
-            raise _bad(name, "baseline stands alone: it encodes every prompt anew, at its own positions")
+            raise _bad(name, "baseline takes no other words: it encodes every prompt anew, at its own positions")
         if word in get_args(Leakage):
             known["leakage"] = word
         elif word == InPlace.name:
@@ -151,9 +151,9 @@ def _way(name: str, written: str) -> Column:
         else:
             raise _bad(name, f"{word!r} is none of {', '.join((*get_args(Leakage), *names[1:]))}")
     if len(known) < len(rest) or known.keys() >= {"in_place", "reuse"}:
-        raise _bad(name, "says one thing twice")
+        raise _bad(name, "it sets one option twice")
     if plus and (mode == "baseline" or known.keys() & {"in_place", "reuse"}):
-        raise _bad(name, f"a repair goes with a choreographed column alone, and with no other way than {DEFAULT}")
+        raise _bad(name, f"a repair needs a choreographed column that reads by {DEFAULT}")
     repaired = {"repair": _checked(name, repair, parsed_repair)} if plus else {}
     return Column.model_validate({"mode": mode} | known | repaired)
 

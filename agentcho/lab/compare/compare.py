@@ -78,7 +78,7 @@ class Comparing:
             try:
                 earlier = ComparisonRequest.model_validate_json(file.read_bytes())
             except ValueError:
-                raise RecordBroken(f"{file}:1", "is no request of a comparison") from None
+                raise RecordBroken(f"{file}:1", "is not a request of a comparison") from None
             more = {"games", "columns"}
             check_same(self.folder, ANOTHER, earlier.model_dump(exclude=more), request.model_dump(exclude=more))
             if earlier.columns[0] != request.columns[0]:
@@ -200,4 +200,4 @@ def read_comparison(file: Path) -> Comparison:
     try:
         return Comparison.model_validate(json.loads(file.read_bytes()))
     except ValueError:
-        raise RecordBroken(f"{file}:1", "is no comparison of this version", ANEW) from None
+        raise RecordBroken(f"{file}:1", "is not a comparison of this version", ANEW) from None

@@ -94,7 +94,7 @@ def _playing(
         yield Playing(scenario, asked.config, asked.engine or runtime.load_engine(loading, tell), asked.at_once)
         return
     if not isinstance(asked.scenario, str):
-        raise ConfigError("workers find a scenario by its name or path: give that instead of the scenario itself")
+        raise ConfigError("workers load a scenario by its name or path; give that instead of a Scenario")
     with players(asked.on, from_anywhere(asked.scenario), loading, "encodings") as workers:
         yield remote_playing(
             workers=workers, scenario=scenario, configs=(asked.config, loading), at_once=asked.at_once, tell=tell
@@ -129,9 +129,9 @@ def _check_judge(judge: str | JudgePort | None, scenario: Scenario) -> None:
     if judge is None:
         return
     if judge == "understudy":
-        raise ConfigError("the understudy is no judge; name a real model", "judge")
+        raise ConfigError("the understudy cannot judge; name a real model", "judge")
     if type(scenario).judged is Scenario.judged:
-        raise ConfigError(f"{scenario.name} has no text that could be judged", "judge")
+        raise ConfigError(f"{scenario.name} has no text to judge", "judge")
 
 
 def _loading(config: RunConfig, found: Sequence[Column]) -> RunConfig:

@@ -151,9 +151,11 @@ def notes(found: Comparison) -> tuple[str, ...]:
         told.append(f"{FRONT}: no other column is at once as near to the baseline and as cheap in tokens")
     if found.calls:
         counts = ", ".join(f"{found.calls.get(name, 0)} in {name}" for name in found.names)
-        told.append(f"each column called its own tools, which may have answered otherwise; calls: {counts}")
+        told.append(
+            f"each column made its own tool calls, and the tools may have answered differently; calls: {counts}"
+        )
     return tuple(told)
 
 
 def _without(count: int) -> str:
-    return f"{many(count, 'game')} ended without an outcome and {'is' if count == 1 else 'are'} in no pair"
+    return f"{many(count, 'game')} ended without an outcome and {'is' if count == 1 else 'are'} not in any pair"

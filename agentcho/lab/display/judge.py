@@ -40,11 +40,13 @@ def verdict(found: JudgeResult) -> str:
     )
     if best.reached:
         return f"{best.way} keeps {asked}, on held-out choices. {hard}"
-    said = [f"No way that was measured keeps {asked}. {hard}"]
+    said = [f"None of the measured ways keeps {asked}. {hard}"]
     if best.way is not None and best.misses:
-        said.append(f"The cheapest that keeps so many choices is {best.way} ({'; '.join(best.misses)}).")
+        said.append(f"The cheapest way that keeps {AGREE:.0%} of choices is {best.way} ({'; '.join(best.misses)}).")
     if best.cheap is not None:
-        said.append(f"Of those that encode so few tokens {best.cheap} keeps most ({'; '.join(best.cheap_keeps)}).")
+        said.append(
+            f"Of the ways that encode at most {ANEW:.0%} anew, {best.cheap} keeps most ({'; '.join(best.cheap_keeps)})."
+        )
     return " ".join((*said, *_second(found)))
 
 
@@ -57,7 +59,8 @@ def _second(found: JudgeResult) -> Iterator[str]:
     did = "; ".join(f"{each.task}: {each.kept.share:.1%} with {each.anew:.0%}" for each in best.looks)
     yield (
         f"A second look at picks that {best.first} prefers by less than {best.below:.2f} nats "
-        f"{'keeps that' if best.reached else 'does not either'} ({did} of tokens). It is counted here; no view does it."
+        f"{'keeps that' if best.reached else 'does not keep that either'} ({did} of tokens). "
+        "It is computed here; no view implements it."
     )
 
 

@@ -20,7 +20,9 @@ def fidelity_sheets(found: FidelityResult) -> Iterator[TextTable]:
         yield TextTable(title, ("", *FIDELITY), tuple(map(_row, own)))
         left = [f"{row.column}: {row.left_out}" for row in own if row.left_out]
         if left:
-            yield TextTable("conversations that could not be read so", ("", ""), tuple((each, "") for each in left), 2)
+            yield TextTable(
+                "conversations that could not be read this way", ("", ""), tuple((each, "") for each in left), 2
+            )
     if found.steps:
         heads, title = ("", "", "KL less (95%)", "conversations"), f"nearer the baseline than {found.steps[0].first}"
         yield TextTable(title, heads, tuple(map(_step, found.steps)), words=2)

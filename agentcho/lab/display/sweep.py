@@ -198,12 +198,12 @@ def notes(found: SweepResult) -> tuple[str, ...]:
         told.append(f"intervals and p-values of fewer than {FEW} pairs are rough: play more games")
     references = {row.reference for row in found.rows if row.reference is not None}
     if len([row for row in found.rows if row.reference is None]) > 1 and references:
-        told.append("rows that play other tasks have a first row of their own")
+        told.append("rows with different tasks are compared with a first row of their own")
     return tuple(map(inline, told))
 
 
 def _without(count: int) -> str:
-    return f"{count} ended early by a limit, and {'is' if count == 1 else 'are'} in no mean"
+    return f"{count} ended early because of a limit and {'is' if count == 1 else 'are'} not in any mean"
 
 
 def planned(sweep: Sweep, plan: Plan, width: int | None = None) -> str:
@@ -236,7 +236,7 @@ def changes(plan: Plan) -> list[str]:
     if plan.change.added:
         told.append(f"new in the grid: {_listed(plan.change.added)}")
     if plan.change.left:
-        told.append(f"no more in the grid, kept on disk: {_listed(plan.change.left)}")
+        told.append(f"no longer in the grid, kept on disk: {_listed(plan.change.left)}")
     return told
 
 

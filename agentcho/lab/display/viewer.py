@@ -44,7 +44,9 @@ def of_result(file: Path, chosen: PageSelection = EVERYTHING) -> PageContent | N
         return None
     runs = [SavedRun(path) for folder in figures.names for path in folders(folder)]
     if not runs and chosen != EVERYTHING:
-        raise ConfigError(f"{file} has figures and no game, and no game is beside it; give the folder of its games")
+        raise ConfigError(
+            f"{file} has figures but no games, and its games are not beside it; give the folder of its games"
+        )
     return page_content(runs, chosen, figures=figures) if runs else figures_page(figures)
 
 

@@ -46,7 +46,7 @@ class JudgeOptions(NamedTuple):
         named = tuple(dict.fromkeys((BASELINE, REUSE, *names)))
         for task in (wanted := tuple(dict.fromkeys(tasks))):
             if task not in TASKS:
-                raise ConfigError(f"no task {task!r}; give one of {', '.join(TASKS)}")
+                raise ConfigError(f"unknown task {task!r}; give one of {', '.join(TASKS)}")
         return cls(wanted, tuple(way(name, leakage) for name in named), n, seed)
 
     @property

@@ -47,7 +47,7 @@ def way(name: str, leakage: Leakage) -> Way:
     try:
         return Way(name, reused._replace(judge=parsed_repair(name)))
     except ValueError as error:
-        raise ConfigError(f"no way {name!r}: {error}") from None
+        raise ConfigError(f"unknown way {name!r}: {error}") from None
 
 
 def picked(engine: Any, task: str, cases: Sequence[Case], ways: Sequence[Way]) -> dict[str, Block]:

@@ -130,4 +130,4 @@ def read_judge(file: Path) -> JudgeResult:
     try:
         return JudgeResult.model_validate_json(file.read_bytes())
     except ValidationError:
-        raise RecordBroken(f"{file}:1", "is no result of `agentcho bench judge`") from None
+        raise RecordBroken(f"{file}:1", "is not a result of `agentcho bench judge`") from None

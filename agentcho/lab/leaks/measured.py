@@ -65,12 +65,12 @@ class AttackOptions(NamedTuple):
         from."""
         for attack in self.attacks:
             if attack not in ATTACKS:
-                raise ConfigError(f"no attack {attack!r}; give one of {', '.join(ATTACKS)}")
+                raise ConfigError(f"unknown attack {attack!r}; give one of {', '.join(ATTACKS)}")
         for each_way in self.ways:
             if each_way.learns and not self.earlier:
                 raise ConfigError(
-                    f"{each_way.name} learns from what was read before, and nothing was: it would encode all anew, as "
-                    "the text is; give --earlier 1 or more, or leave it out"
+                    f"{each_way.name} learns from earlier reads, but there are none: it would encode everything anew, "
+                    "as text does; give --earlier 1 or more, or leave it out"
                 )
         for each in self.kinds:
             drawn(kind(each), self.n, self.seed)

@@ -137,4 +137,4 @@ def read_leaks(file: Path) -> LeaksResult:
     try:
         return LeaksResult.model_validate_json(file.read_bytes())
     except ValidationError:
-        raise RecordBroken(f"{file}:1", "is no result of `agentcho bench leaks` (agentcho-bench-leaks/1)") from None
+        raise RecordBroken(f"{file}:1", "is not a result of `agentcho bench leaks` (agentcho-bench-leaks/1)") from None

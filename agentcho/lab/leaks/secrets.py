@@ -110,7 +110,7 @@ KINDS = {
 def kind(name: str) -> Kind:
     """A kind by its name. `ConfigError`: there is none."""
     if name not in KINDS:
-        raise ConfigError(f"no kind of secret {name!r}; give one of {', '.join(KINDS)}")
+        raise ConfigError(f"unknown kind of secret {name!r}; give one of {', '.join(KINDS)}")
     return KINDS[name]
 
 
@@ -118,7 +118,9 @@ def drawn(of: Kind, n: int, seed: int, first: Symbols | None = None) -> Symbols:
     """`n` different secrets, uniformly without replacement, in a seeded order; with `first`, these and then others.
     `ConfigError`: there are not so many."""
     if n > of.size:
-        raise ConfigError(f"there are {of.size} secrets of the kind {of.name}, and {n} were asked for; ask for fewer")
+        raise ConfigError(
+            f"there are only {of.size} secrets of the kind {of.name}, but {n} were requested; ask for fewer"
+        )
     order = np.random.default_rng((seed, of.size)).permutation(of.size)
     if first is not None:
         known = np.ravel_multi_index(tuple(first.T), _shape(of))
@@ -141,7 +143,7 @@ class Split(NamedTuple):
 def split(n: int, seed: int) -> Split:
     """`n` secrets in three parts that have none in common. `ConfigError`: there are fewer than `FEWEST`."""
     if n < FEWEST:
-        raise ConfigError(f"{n} secrets are too few to train, choose and test; give at least {FEWEST}")
+        raise ConfigError(f"{n} secrets are too few to train, choose and test; give {FEWEST} or more")
     order = np.random.default_rng((seed, n, 1)).permutation(n)
     first, second = round(TRAINED * n), round((TRAINED + CHECKED) * n)
     return Split(order[:first], order[first:second], order[second:])

@@ -63,11 +63,13 @@ def way(name: str) -> Way:
     """A way by its name; `reuse+top-k:0.15` and `audience+first-k:16` repair. `ConfigError`: there is none."""
     plain, repairs, repair = name.partition("+")
     if plain not in PLAIN or (repairs and plain not in (REUSE, AUDIENCE)):
-        raise ConfigError(f"no way {name!r}; give one of {', '.join(PLAIN)}, or {REUSE}+REPAIR, as {REPAIRED[0]}")
+        raise ConfigError(
+            f"unknown way {name!r}; give one of {', '.join(PLAIN)}, or {REUSE}+REPAIR, such as {REPAIRED[0]}"
+        )
     try:
         policy = PLAIN[plain]._replace(repair=parsed_repair(repair) if repairs else None)
     except ValueError as error:
-        raise ConfigError(f"no way {name!r}: {error}") from None
+        raise ConfigError(f"unknown way {name!r}: {error}") from None
     return Way(name, policy, turned=plain not in (AUTHOR, IN_PLACE))
 
 

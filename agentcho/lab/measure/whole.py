@@ -91,7 +91,7 @@ def _plays(
 ) -> tuple[Play, ...]:
     named: Sequence[str | None] = kinds or [None] * len(games)
     if len(named) != len(games):
-        raise ValueError(f"{len(named)} kinds for {len(games)} games: give one a game")
+        raise ValueError(f"{len(named)} kinds for {len(games)} games; give one kind per game")
     plays = [_play(game, engine, number) for number, game in enumerate(games)]
     return guess_choices([play._replace(kind=kind or play.kind) for play, kind in zip(plays, named, strict=True)])
 

@@ -25,7 +25,9 @@ def parsed_budget(text: str) -> float:
     """`90s`, `20m` or `1.5h` in seconds. `ConfigError`: it is none."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
     if found is None or float(found[1]) <= 0:
-        raise ConfigError(f"budget {text!r} is no time: give a number above 0 and its unit, as 90s, 20m or 1.5h")
+        raise ConfigError(
+            f"budget {text!r} is not a time; give a number above 0 and its unit, such as 90s, 20m or 1.5h"
+        )
     return float(found[1]) * UNITS[found[2]]
 
 

@@ -264,7 +264,7 @@ class Reproduction:
                 return what.model_validate_json(file.read_bytes())
             except ValueError:
                 why = "is not what `agentcho paper` has kept of this"
-                raise RecordBroken(f"{file}:1", why, "delete it, and it is made anew") from None
+                raise RecordBroken(f"{file}:1", why, "delete it to make it again") from None
         with suppress(Spent):
             with self.phases.begin(phase):
                 found = make()

@@ -50,7 +50,7 @@ def hardware(name: str) -> Hardware:
     file = Path(name)
     if file.suffix != ".toml":
         raise ConfigError(
-            f"no hardware {name!r}; give one of {', '.join(known)}, or a TOML file with one table of "
+            f"unknown hardware {name!r}; give one of {', '.join(known)}, or a TOML file with one table of "
             f"{', '.join(Hardware.model_fields)}"
         )
     tables = _tables(file)
@@ -63,7 +63,7 @@ def hardware(name: str) -> Hardware:
         fault = error.errors()[0] if isinstance(error, ValidationError) else None
         where = ".".join(map(str, fault["loc"])) if fault else "its table"
         told = fault["msg"] if fault else "is none"
-        raise ConfigError(f"{file} describes no machine: {where}: {told}") from None
+        raise ConfigError(f"{file} does not describe a machine: {where}: {told}") from None
 
 
 def _tables(file: Path) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class Plan(BaseModel):
 def mode_of(name: str) -> Mapping[str, Any]:
     """The options of a replay in this mode. Raises `ConfigError` where there is no such mode."""
     if name not in MODES:
-        raise ConfigError(f"no mode {name!r}; give one or more of {', '.join(MODES)}")
+        raise ConfigError(f"unknown mode {name!r}; give one or more of {', '.join(MODES)}")
     return OURS[MODES[name]]
 
 

@@ -39,7 +39,7 @@ def shape(name: str) -> CostShape:
     elif plain in SHAPES:
         sizes = SHAPES[plain].sizes
     else:
-        raise ConfigError(f"no shape {name!r}; give one of {', '.join(SHAPES)}, {UNDERSTUDY}")
+        raise ConfigError(f"unknown shape {name!r}; give one of {', '.join(SHAPES)}, {UNDERSTUDY}")
     hidden, layers = sizes["hidden_size"], sizes["num_hidden_layers"]
     query = sizes["num_attention_heads"] * sizes["head_dim"]
     kv = sizes["num_key_value_heads"] * sizes["head_dim"]

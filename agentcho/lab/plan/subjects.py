@@ -37,9 +37,9 @@ def subjects(asked: str, counts: Sequence[int] = (), games: int = 1, seed: int =
     file = Path(asked)
     if asked not in KINDS and asked != PANELS and not file.exists():
         known = ", ".join([*KINDS, PANELS])
-        raise ConfigError(f"no workflow and no trace file {asked!r}; give one of {known}, or a file")
+        raise ConfigError(f"no workflow or trace file {asked!r}; give one of {known}, or a file")
     if counts and asked not in COUNTED:
-        raise ConfigError(f"{asked} has the agents that it has; --agents goes with {' and '.join(COUNTED)}")
+        raise ConfigError(f"{asked} has a fixed number of agents; --agents works with {' and '.join(COUNTED)}")
     if asked == PANELS:
         return [Subject(each.name, beside([each.workflow] * games)) for each in readers(seed, 1 / WORDS_A_TOKEN)]
     if asked not in KINDS:

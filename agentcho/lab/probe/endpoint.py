@@ -52,8 +52,8 @@ class ServerSlow(ServerRefused):
     up; `bound`: those of the whole probe."""
 
     def __init__(self, url: str, took: float, bound: float, otherwise: str = "") -> None:
-        told = f"{url} is too slow for --seconds {bound:g}: an answer was given up after {took:.3g} s"
-        super().__init__(f"{told}; give more, such as --seconds {min(LIMIT, 10 * bound):.0f}{otherwise}")
+        told = f"{url} is too slow for --seconds {bound:g}: an answer took longer than {took:.3g} s"
+        super().__init__(f"{told}; allow more time, such as --seconds {min(LIMIT, 10 * bound):.0f}{otherwise}")
 
 
 class _Late(Exception):
@@ -182,7 +182,7 @@ class Endpoint:
     def _begun(self, response: Any) -> None:
         """An answer begins."""
         if response.headers.get("content-encoding", "identity") != "identity":
-            raise ServerRefused("the server compresses its answers, and was asked not to")
+            raise ServerRefused("the server compresses its answers although it was asked not to")
         self._response = response
 
     def _in_time(self, work: Callable[[], T]) -> T:
@@ -202,7 +202,7 @@ class Endpoint:
             if monotonic() > until:
                 raise _Late
             if self._response is not None and self._response.num_bytes_downloaded > MOST_BYTES:
-                raise ServerRefused(f"the server answers with more than {MOST_BYTES} bytes")
+                raise ServerRefused(f"an answer of the server is longer than {MOST_BYTES} bytes")
         return future.result()
 
     def _until_the_end(self, stream: Any) -> Iterator[Any]:
@@ -223,12 +223,12 @@ class Endpoint:
                 raise ServerSlow(self.url, self.elapsed, self._bounds.seconds, ", or --model") from None
             if isinstance(error, openai.APIConnectionError):
                 raise told from None
-            raise ServerRefused(f"{told}; it lists no models: give --model", told.status) from None
+            raise ServerRefused(f"{told}; the server lists no models: give --model", told.status) from None
         plain = [name for name in found if not set(name) & set("@#")]
         if len(plain) != 1:
-            raise ConfigError(f"{self.url} lists {len(plain)} models; say which one: --model")
+            raise ConfigError(f"{self.url} lists {len(plain)} models; choose one with --model")
         if self._without_keys(plain[0]) != plain[0]:  # it would be in every report
-            raise ServerRefused(f"{self.url} lists a model whose name is too long, or has a key in it: give --model")
+            raise ServerRefused(f"{self.url} lists a model whose name is too long or contains a key; give --model")
         return str(plain[0])
 
     def _refused(self, error: Exception, took: float) -> ServerRefused:
@@ -240,18 +240,18 @@ class Endpoint:
             case openai.APIConnectionError(__cause__=ServerRefused() as cause):
                 return cause
             case openai.APIConnectionError(__cause__=httpx2.ConnectError() | httpx2.ConnectTimeout()):
-                return ServerRefused(f"no server answers at {self.url}; is it up?")
+                return ServerRefused(f"no server answers at {self.url}; check that it is running")
             case _Late() | openai.APITimeoutError() | httpx2.TimeoutException():
                 return ServerSlow(self.url, took, self._bounds.seconds)
             case openai.APIConnectionError() | httpx2.TransportError():
-                return ServerRefused(f"{self.url} broke the connection ({type(error).__name__})")
+                return ServerRefused(f"{self.url} closed the connection ({type(error).__name__})")
             case openai.APIStatusError(status_code=401 | 403 as status):
-                return ServerRefused(f"{self.url} refuses the key (HTTP {status})", status)
+                return ServerRefused(f"{self.url} rejects the key (HTTP {status})", status)
             case openai.APIStatusError():
                 told = f"{self.url} answers HTTP {error.status_code}: {self._without_keys(str(error))}"
                 return ServerRefused(told, error.status_code, _wait(error))
             case _:
-                return ServerRefused(f"{self.url} does not answer as a chat server ({type(error).__name__})")
+                return ServerRefused(f"{self.url} does not answer like a chat server ({type(error).__name__})")
 
     def _without_keys(self, words: str) -> str:
         for key in self._keys:
@@ -266,15 +266,15 @@ def checked_url(url: str, allowed: bool) -> str:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise ConfigError(f"this is no URL of a server: {error}") from None
+        raise ConfigError(f"this is not the URL of a server: {error}") from None
     if parts.scheme not in ("http", "https") or not host:
-        raise ConfigError("a URL of a server is needed, such as http://127.0.0.1:8000/v1")
+        raise ConfigError("give the URL of a server, such as http://127.0.0.1:8000/v1")
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
-        raise ConfigError("a URL without user, password, query and fragment is needed; keys are given by --key")
+        raise ConfigError("give a URL without user, password, query and fragment; pass keys with --key")
     if not allowed and not is_loopback(host):
         raise ConfigError(
-            f"{host} is not this machine. Probing a server that is not yours takes its owner's leave: "
-            "with it, give --i-may-test-this"
+            f"{host} is not this machine. Probing somebody else's server needs its owner's permission; "
+            "if you have it, add --i-may-test-this"
         )
     path = parts.path.rstrip("/") or "/v1"
     return f"{parts.scheme}://{parts.netloc}{path}"

@@ -115,10 +115,10 @@ def _control_comparison(control: Control, test: Sooner | None) -> Comparison:
     elif control.found:
         reason = (
             f"a caller's own hits come {_milliseconds(control.gain)} sooner, but so many trials find that "
-            f"{control.power:.0%} of the time, which is too seldom to compare others with them: give more trials (-n)"
+            f"{control.power:.0%} of the time, which is too rare to compare others with them: give more trials (-n)"
         )
     elif len(control.pairs) < FEWEST:
-        reason = f"{many(len(control.pairs), 'trial')} ended in time, of the {FEWEST} that are needed"
+        reason = f"only {many(len(control.pairs), 'trial')} finished in time, but {FEWEST} are needed"
     elif one.reported:
         reason = "the server says that it reuses a caller's own prompts, but its times do not show it"
     else:
@@ -160,10 +160,10 @@ def _decided(one: Comparison, pairs: Sequence[Pair], control: Control, refused: 
     if refused is not None:
         return _with(one, "inconclusive", refused)
     if one.trials < FEWEST:
-        told = f"{many(one.trials, 'trial')} ended in time, of the {FEWEST} that are needed"
+        told = f"only {many(one.trials, 'trial')} finished in time, but {FEWEST} are needed"
         return _with(one, "inconclusive", told)
     if not control.visible:
-        return _with(one, "inconclusive", "a hit could not have been told from a miss: see the control")
+        return _with(one, "inconclusive", "a hit could not have been distinguished from a miss; see the control")
     return _absent(one, pairs, control)
 
 
@@ -174,10 +174,14 @@ def _absent(one: Comparison, pairs: Sequence[Pair], control: Control) -> Compari
     strength = power([hit + moved for hit in _hits(control.pairs)], misses, control.level, SEED)
     one = one.model_copy(update={"power": strength, "least": _least(misses, control)})
     if strength < ENOUGH:
-        told = f"hits as fast as the control's would have been found {strength:.0%} of the time, which is too seldom"
+        told = f"hits as fast as the control's would have been found {strength:.0%} of the time, which is too rare"
         return _with(one, "inconclusive", told)
     told = f"hits as fast as the control's would have been found {strength:.0%} of the time"
-    return _with(one, "not seen", told if one.least is None else f"{told}, {_milliseconds(one.least)} 9 times of 10")
+    return _with(
+        one,
+        "not seen",
+        told if one.least is None else f"{told}, and a gain of {_milliseconds(one.least)} 9 times out of 10",
+    )
 
 
 def _least(misses: Sequence[float], control: Control) -> float | None:
@@ -222,12 +226,12 @@ def _words_verdict(
     if not any(words for each in said for words in each):
         return "inconclusive", "nothing was said"
     if not hits:
-        return "inconclusive", "it is not known that anything was reused: see the control"
+        return "inconclusive", "it is unknown whether anything was reused; see the control"
     if changed == 0:
         most = clopper_pearson(0, len(said)).high
         return "not seen", f"the same words with and without a hit for all of {of} (95 %: at most {most:.0%} change)"
     told = f"a hit changed the words for {changed} of {of}, a second hit for {unsteady}"
-    return ("seen", told) if p < STEADY else ("inconclusive", f"{told}: that is as often as by chance")
+    return ("seen", told) if p < STEADY else ("inconclusive", f"{told}; this is as frequent as chance")
 
 
 def _milliseconds(seconds: float) -> str:

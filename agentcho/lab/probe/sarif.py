@@ -14,31 +14,31 @@ QUESTIONS = {
     "control": SarifRule(
         id="PROBE-CONTROL",
         title="reuse of a caller's own prompts",
-        meaning="Without it nothing else could be seen.",
+        meaning="Without it, no other reuse could be detected.",
         level="note",
     ),
     "keys": SarifRule(
         id="PROBE-KEYS",
         title="prompt cache shared across keys",
-        meaning="The time of an answer tells what other keys sent.",
+        meaning="The response time reveals what other keys sent.",
         level="error",
     ),
     "salts": SarifRule(
         id="PROBE-SALTS",
         title="prompt cache shared across cache salts",
-        meaning="The time of an answer tells what others sent.",
+        meaning="The response time reveals what others sent.",
         level="error",
     ),
     "beyond": SarifRule(
         id="PROBE-BEYOND",
         title="reuse beyond prefixes",
-        meaning="A message is reused behind other words than it was computed behind.",
+        meaning="A message is reused after other words than those it was computed after.",
         level="note",
     ),
     "words": SarifRule(
         id="PROBE-WORDS",
         title="greedy words change with a hit",
-        meaning="What was asked before changes what is answered.",
+        meaning="Earlier requests change the answer.",
         level="warning",
     ),
 }

@@ -110,7 +110,7 @@ class _Experiment:
             except ServerRefused as error:
                 if question != "salts" or error.status not in TOO_LONG:
                     raise
-                self.measured.refused[question] = "the server takes no cache_salt"
+                self.measured.refused[question] = "the server does not accept cache_salt"
 
     def _calibrate(self) -> None:
         """Find the first length of a prompt at which hits can be told from misses; else the longest that fits

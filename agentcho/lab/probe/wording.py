@@ -39,7 +39,7 @@ def headline(report: ProbeReport) -> tuple[str, str]:
         across = " and ".join(ASKED[one.question] for one in asked)
         return "NOT SEEN", f"no reuse {across} was seen, and reuse like a caller's own would have been"
     doubts = [f"{ASKED[one.question]}: {one.reason}" for one in asked if one.verdict == "inconclusive"]
-    return "INCONCLUSIVE", "; ".join(doubts) or "nothing was asked that could be shared: give --other-key or --salts"
+    return "INCONCLUSIVE", "; ".join(doubts) or "no question about sharing was asked; give --other-key or --salts"
 
 
 def spent(report: ProbeReport) -> str:
@@ -63,9 +63,9 @@ def rows(report: ProbeReport) -> Iterator[Row]:
 
 def ended(report: ProbeReport) -> str:
     """Why it ended early, and what was left out; nothing where neither is so."""
-    said = [] if report.ended is None else [f"it ended before all trials were done: {report.ended}"]
+    said = [] if report.ended is None else [f"the probe ended before all trials were done: {report.ended}"]
     if report.spent.discarded:
-        said.append(f"{many(report.spent.discarded, 'trial')} discarded, for the server was too busy")
+        said.append(f"{many(report.spent.discarded, 'trial')} discarded because the server was too busy")
     return "; ".join(said)
 
 

@@ -25,8 +25,8 @@ from agentcho.scenario import Scenario
 
 Words = dict[str, tuple[int, ...]]
 """Ids after the header, by message."""
-LENGTHLESS = "no message that it keeps private can have another length"
-FAILED = "with other lengths the game did not come to its end"
+LENGTHLESS = "none of its private messages can have another length"
+FAILED = "the game did not finish with messages of other lengths"
 
 
 class Freed(NamedTuple):

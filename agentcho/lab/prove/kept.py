@@ -17,8 +17,8 @@ from agentcho.records.trace import TraceMessage, Workflow
 NOT_IN_IT = "it has no agent of that name"
 HIDES_NOTHING = "nothing is kept from it"
 SILENT = "it generates nothing"
-NO_WAY = "nothing that is kept from it is behind what it reads"
-WORDLESS = "there are no other words for what is kept from it"
+NO_WAY = "nothing it reads depends on a message that is kept from it"
+WORDLESS = "no other words were found for what is kept from it"
 
 
 class Secret(NamedTuple):

@@ -19,22 +19,22 @@ SWAPS: dict[Swapped, str] = {
     "absent": "left out altogether",
 }
 NOTES = (
-    "Every word is forced, in the deterministic profile. What is hashed is all that a reader's words could have been "
-    "chosen from: the logits of each row, float32, message by message.",
-    "Enforce holds where its digest is the same to the bit while audit's is not: equal alone would show nothing.",
-    "First tokens: seconds from when a message could be submitted to its first row, all messages of a workflow "
-    "together, in the plays as the workflow is. One play each, in this profile: no benchmark.",
+    "Every word is forced, in the deterministic profile. The hash covers everything that a reader's words could have "
+    "been chosen from: the logits of each row, as float32, message by message.",
+    "Enforce holds where its digest is bit-identical and audit's is not. Equal digests alone would show nothing.",
+    "First tokens: the seconds from when a message could be submitted to its first row, summed over all messages of "
+    "an unchanged workflow. This is one play each, in this profile, and not a benchmark.",
     "In these plays the schedule is frozen: messages come in the recorded order, whatever was swapped. In a game, "
-    "agents side by side speak as they are done, so that the order tells how long private messages are. "
-    "--free-schedule plays that, with private messages of other lengths.",
-    "A digest under audit depends on the secrets: whoever has the model, the trace and a guess can check the guess.",
+    "concurrent agents speak as soon as they are ready, so the order reveals how long private messages are. "
+    "--free-schedule plays such games, with private messages of other lengths.",
+    "A digest under audit depends on the secrets. Anyone with the model, the trace and a guess can check the guess.",
 )
 
 
 def headline(proof: Proof) -> Headline:
     """The conclusion as one word and one sentence; that a schedule tells is said in it, whatever the word is."""
     found = _headline(proof)
-    return found._replace(sentence=f"{found.sentence}; the schedule tells hidden lengths") if proof.told else found
+    return found._replace(sentence=f"{found.sentence}; the schedule reveals hidden lengths") if proof.told else found
 
 
 def _headline(proof: Proof) -> Headline:
@@ -44,16 +44,16 @@ def _headline(proof: Proof) -> Headline:
         learns = listed(sorted({f"{one.reader} of {one.owner}" for one in broken}, key=natural))
         return Headline(word, f"under enforce something changed for a reader in {len(broken):,} of {all_:,}: {learns}")
     if not proof.compared:
-        return Headline(word, "nothing could be compared, so nothing is shown")
+        return Headline(word, "nothing could be compared, so this shows nothing")
     moved = sum(not one.audit.same for one in proof.compared)
     if proof.conclusion == "inconclusive":
-        return Headline(word, f"nothing changed for any reader, under audit either, in {many(all_, 'comparison')}")
-    return Headline(word, f"equal to the bit under enforce in {all_:,} of {all_:,}, different under audit in {moved:,}")
+        return Headline(word, f"nothing changed for any reader, not even under audit, in {many(all_, 'comparison')}")
+    return Headline(word, f"bit-identical under enforce in {all_:,} of {all_:,}, different under audit in {moved:,}")
 
 
 FROZEN = (
-    "The schedule is frozen: every play has the recorded order of messages. What the order tells is not tried; "
-    "--free-schedule does."
+    "The schedule is frozen: every play keeps the recorded order of messages. What the order reveals is not tested; "
+    "--free-schedule tests it."
 )
 
 
@@ -62,12 +62,12 @@ def schedule(proof: Proof) -> str:
     if proof.free is None:
         return FROZEN
     if not proof.free:
-        return "Played with a free schedule, no reader could be compared: nobody keeps what can have another length."
+        return "Played with a free schedule, no reader could be compared: no private message can have another length."
     of = many(len(proof.free), "comparison")
     if not proof.told:
-        return f"Played with a free schedule, no reader observed anything else in {of}."
+        return f"Played with a free schedule, no reader observed a difference in {of}."
     who = listed(sorted({f"{one.reader} of {one.owner}" for one in proof.free if one.changed}, key=natural))
-    told = f"the schedule tells in {proof.told:,} of {of} how long private messages are: {who}"
+    told = f"the schedule reveals how long private messages are in {proof.told:,} of {of}: {who}"
     return f"Played with a free schedule, {told}."
 
 

@@ -205,4 +205,4 @@ def _from(file: Path, what: type[F], command: str) -> F:
     try:
         return what.model_validate_json(file.read_bytes())
     except ValidationError:
-        raise RecordBroken(f"{file}:1", f"is no result of `{command}` of this version") from None
+        raise RecordBroken(f"{file}:1", f"is not a result of `{command}` of this version") from None

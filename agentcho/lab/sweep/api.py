@@ -119,9 +119,13 @@ def _scenario(
     if isinstance(scenario, str) or (isinstance(scenario, type) and issubclass(scenario, Scenario)):
         return scenario, given or {}
     if not isinstance(scenario, Scenario):
-        raise ArgumentError(f"{shown(scenario)} is no scenario; give one, its class, its name, or a file", "scenario")
+        raise ArgumentError(
+            f"{shown(scenario)} is not a scenario; give a Scenario, its class, its name, or a file", "scenario"
+        )
     if given:
-        raise ConfigError(f"given is for a scenario that is named; give {type(scenario).__name__} its options itself")
+        raise ConfigError(
+            f"given cannot be combined with a Scenario object; pass these options to {type(scenario).__name__}"
+        )
     return type(scenario), scenario.options.model_dump(by_alias=True, exclude_unset=True)
 
 
@@ -137,10 +141,10 @@ def _asked(
     from agentcho.lab.sweep.parse import SweepArguments, asked
 
     if unknown := sorted(options.keys() - RunConfig.model_fields.keys()):
-        raise ConfigError(f"a run has no option {unknown[0]!r}; options of the scenario go into given={{...}}")
+        raise ConfigError(f"a run has no option {unknown[0]!r}; give options of the scenario as given={{...}}")
     filters = [filters] if isinstance(filters, str) else list(filters)
     if grid is not None and not isinstance(grid, Mapping):
-        raise ArgumentError(f"give the values of each option, as {{'seed': [1, 2]}}, not {shown(grid)}", "grid")
+        raise ArgumentError(f"give the values of each option, such as {{'seed': [1, 2]}}, not {shown(grid)}", "grid")
     if models is not None and not isinstance(models, Sequence):
         raise ArgumentError(f"give a list of models, not {shown(models)}", "models")
     for name, values in (grid or {}).items():
@@ -151,5 +155,5 @@ def _asked(
 
 def _workers(on: Cluster | None, kind: str | type[Scenario]) -> Cluster | None:
     if on is not None and not isinstance(kind, str):
-        raise ConfigError("workers find a scenario by its name or path: give that instead of the scenario itself")
+        raise ConfigError("workers load a scenario by its name or path; give that instead of a Scenario")
     return on

@@ -15,12 +15,12 @@ from agentcho.scenario import Scenario
 
 Home = Literal["scenario", "run", "limit"]
 ELSEWHERE = {
-    "games": "how many games each cell has is said by -n (games)",
-    "part": "a sweep goes on by itself where it was stopped; leave part out",
+    "games": "set the number of games per cell with -n (games)",
+    "part": "a sweep resumes by itself where it stopped; leave part out",
     "limits": f"name one of the limits: {', '.join(Limits.model_fields)}",
-    "own_model": "name models by --models (models)",
-    "people": "the cells of a sweep are played by models alone",
-    "allow_vendor": "who may be sent what is private is said once for all cells",
+    "own_model": "name models with --models (models)",
+    "people": "only models can play the cells of a sweep; leave it out",
+    "allow_vendor": "set it once for all cells, outside of the grid",
 }
 """Options of a run that a grid cannot have, and why."""
 MODEL = "model"
@@ -51,7 +51,9 @@ class Axis(NamedTuple):
         for value in self.values:
             if same(value.shown, word):
                 return value
-        raise ConfigError(f"--filter {self.name}={word}: the grid has {', '.join(v.shown for v in self.values)}")
+        raise ConfigError(
+            f"--filter {self.name}={word}: no such value; the grid has {', '.join(v.shown for v in self.values)}"
+        )
 
 
 def axes(grid: Mapping[str, Sequence[Any]], models: Sequence[Value], kind: type[Scenario]) -> tuple[Axis, ...]:
@@ -64,7 +66,7 @@ def axes(grid: Mapping[str, Sequence[Any]], models: Sequence[Value], kind: type[
     if models:
         found.append(Axis(MODEL, "run", tuple(models)))
     if not found:
-        raise ConfigError("a sweep varies something: give --grid OPTION=VALUE,VALUE or --models MODEL,MODEL")
+        raise ConfigError("a sweep must vary something; give --grid OPTION=VALUE,VALUE or --models MODEL,MODEL")
     _check_once([(axis.home, axis.field) for axis in found])
     for axis in found:
         _check_values(axis)
@@ -95,7 +97,7 @@ def _home(name: str, kind: type[Scenario]) -> tuple[Home, str]:
         )
     if len(there) > 1:
         both = " or ".join(f"{home}.{name}" for home in there)
-        raise ConfigError(f"grid {name}: {kind.name} and the run both have an option of this name; say {both}")
+        raise ConfigError(f"grid {name}: {kind.name} and the run both have an option of this name; give {both}")
     return there[0], field
 
 
@@ -139,7 +141,7 @@ def _number(word: str) -> float | None:
 def _check_once(names: list[tuple[Home, str]]) -> None:
     for home, name in names:
         if names.count((home, name)) > 1:
-            raise ConfigError(f"{name} is in the grid twice; give all its values together")
+            raise ConfigError(f"{name} is in the grid twice; give all its values in one list")
 
 
 def _check_values(axis: Axis) -> None:
@@ -147,4 +149,4 @@ def _check_values(axis: Axis) -> None:
         raise ConfigError(f"grid {axis.name}: a value is empty; give {axis.name}=VALUE,VALUE, or null for none")
     for place, value in enumerate(axis.values):
         if any(same(value.shown, other.shown) for other in axis.values[:place]):
-            raise ConfigError(f"grid {axis.name}: {value.shown} stands twice")
+            raise ConfigError(f"grid {axis.name}: {value.shown} is given twice; leave one out")

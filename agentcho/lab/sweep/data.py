@@ -64,7 +64,7 @@ class CellResult(Frozen):
             return f"not played: {self.error}"
         if self.failed:
             first = next(game for game in self.games if (game.ended or "").startswith("error: "))
-            return f"{self.failed} ended by an error, game {first.number}: {first.ended}"
+            return f"{self.failed} failed with an error, first in game {first.number}: {first.ended}"
         return f"{self.left} not played" if self.left else None
 
 

@@ -41,7 +41,7 @@ def read_result(file: Path) -> SweepResult:
     try:
         return SweepResult.model_validate_json(file.read_bytes())
     except ValueError:
-        raise RecordBroken(file, "is no sweep of this version", ANEW) from None
+        raise RecordBroken(file, "is not a sweep of this version", ANEW) from None
 
 
 def _csv(rows: Iterable[Mapping[str, Any]]) -> str:

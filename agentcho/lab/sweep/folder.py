@@ -80,12 +80,12 @@ class Folder:
         if not file.exists():
             if found := runs(self.path):
                 there = f"{len(found)} record{'s' if len(found) > 1 else ''} of runs, such as {found[0].path.name}"
-                raise ResumeMismatch(f"{self.path} holds {there}, and no sweep; give another --out")
+                raise ResumeMismatch(f"{self.path} holds {there}, but no sweep; give another --out")
             return None
         try:
             return SweepRequest.model_validate_json(file.read_bytes())
         except ValueError:
-            raise RecordBroken(file, "is no request of a sweep", "give another --out") from None
+            raise RecordBroken(file, "is not a request of a sweep", "give another --out") from None
 
     def change(self, scenario: str, cells: Sequence[Cell], filtered: bool = False) -> Change:
         """How these cells differ from those of the last grid. `filtered`: there are more of them. `ResumeMismatch`: the

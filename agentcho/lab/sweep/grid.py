@@ -61,7 +61,7 @@ def cells(axes: Sequence[Axis], fixed: Fixed, make: Make, wanted: Wanted) -> tup
     `ConfigError`: a value that does not fit, with its cell; cells that are the same; none, or more than `MOST`.
     """
     if (count := prod(len(axis.values) for axis in axes)) > MOST:
-        raise ConfigError(f"the grid has {count} cells, and at most {MOST} are taken; give fewer values")
+        raise ConfigError(f"the grid has {count} cells, but at most {MOST} are allowed; give fewer values")
     _check_said_once(axes, fixed)
     found: dict[str, Cell] = {}
     for values in product(*(axis.values for axis in axes)):
@@ -69,11 +69,11 @@ def cells(axes: Sequence[Axis], fixed: Fixed, make: Make, wanted: Wanted) -> tup
             continue
         cell = _cell(axes, values, fixed, make)
         if (other := found.get(cell.key)) is not None:
-            raise ConfigError(f"two cells are the same: {other.name}, and {cell.name}; leave one out")
+            raise ConfigError(f"two cells are the same: {other.name} and {cell.name}; leave one out")
         found[cell.key] = cell
     if not found:
         there = ", ".join(f"{axis.name}={'|'.join(value.shown for value in axis.values)}" for axis in axes)
-        raise ConfigError(f"--filter leaves no cell of the grid, which has {there}; give values that are there")
+        raise ConfigError(f"--filter leaves no cell of the grid, which has {there}; give values from the grid")
     return tuple(found.values())
 
 
@@ -102,7 +102,7 @@ def _check_said_once(axes: Sequence[Axis], fixed: Fixed) -> None:
     said = {"scenario": fixed.scenario, "run": fixed.run, "limit": fixed.run.get("limits") or {}}
     for axis in axes:
         if axis.field in said[axis.home]:
-            raise ConfigError(f"{axis.name} is in the grid, and said for all cells too; say it once")
+            raise ConfigError(f"{axis.name} is in the grid and also set for all cells; give it once")
 
 
 def wanted(words: Sequence[str], axes: Sequence[Axis]) -> dict[str, tuple[frozenset[str], bool]]:
@@ -119,7 +119,7 @@ def wanted(words: Sequence[str], axes: Sequence[Axis]) -> dict[str, tuple[frozen
             )
         name = by_name[name].name
         if name in found:
-            raise ConfigError(f"--filter {name} is given twice; give all its values together")
+            raise ConfigError(f"--filter {name} is given twice; give all its values in one filter")
         found[name] = frozenset(by_name[name].find(value).shown for value in values.split(",")), positive
     return found
 
@@ -170,7 +170,7 @@ def _fault(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     told = first["msg"].removeprefix("Value error, ")
     where = " ".join(str(part).replace("_", "-") for part in first["loc"])
-    return f"{where}: {told}" if where else f"{told}. Or leave such cells out by --filter"
+    return f"{where}: {told}" if where else f"{told}. Or leave out such cells with --filter"
 
 
 def _name(shown: Mapping[str, str]) -> str:
@@ -181,7 +181,9 @@ def _check_secrets(axes: Sequence[Axis], scenario: Scenario) -> None:
     secret = {name for name, value in scenario.options if isinstance(value, SecretStr | SecretBytes)}
     for axis in axes:
         if axis.home == "scenario" and axis.field in secret:
-            raise ConfigError(f"--grid {axis.name}: it is a secret, and values of a grid are shown; say it by --set")
+            raise ConfigError(
+                f"--grid {axis.name}: it is a secret, but values of a grid are printed; give it with --set"
+            )
 
 
 def key(scenario: Scenario, config: RunConfig) -> str:

@@ -62,7 +62,7 @@ def split(words: str | Sequence[Any], option: str, axis: str = "") -> list[Any]:
         except ValueError:
             found = None
         if not isinstance(found, list):
-            raise ConfigError(f"{axis}{words!r} is no JSON list", option)
+            raise ConfigError(f"{axis}{words!r} is not a JSON list; give [VALUE, VALUE]", option)
         return found
     return [word.strip() for word in words.split(",")]
 
@@ -85,7 +85,7 @@ def models_of(given: Iterable[Any]) -> list[Value]:
             case dict():
                 found.append(_table(each))
             case _:
-                raise ConfigError(f"models: {each!r} is neither a model's name nor a table of its fields")
+                raise ConfigError(f"models: {each!r} is neither the name of a model nor a table of its fields")
     return found
 
 

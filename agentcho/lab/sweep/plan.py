@@ -101,8 +101,8 @@ def network(config: RunConfig) -> object:
 def _check_kept(sweep: Sweep) -> None:
     folders = [group[0].config.keep_cache for group in sweep.cells_by_network()]
     if shared := next((each for each in folders if each is not None and folders.count(each) > 1), None):
-        what = f"keep_cache {shared} is of one model, loaded in one way, and the cells have several"
-        raise ConfigError(f"{what}; leave it out, or play them apart")
+        what = f"keep_cache {shared} holds one model loaded in one way, but the cells need several"
+        raise ConfigError(f"{what}; leave it out, or sweep them separately")
 
 
 def _by_adapter(cells: Sequence[Cell]) -> list[Cell]:

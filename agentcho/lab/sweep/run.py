@@ -80,7 +80,7 @@ def prepared(asked: SweepOptions) -> Sweep:
     if isinstance(asked.scenario, str):
         _check_agents(chosen)
     if asked.engine is not None and any(axis.field in ("model", "models", "adapter") for axis in found):
-        raise ConfigError("all cells are played on the engine that is given; leave models and adapters out of the grid")
+        raise ConfigError("all cells are played on the given engine; leave models and adapters out of the grid")
     games = chosen[0].config.games
     return Sweep(
         name=kind.name,

@@ -21,7 +21,7 @@ KINDS |= {"games": "whole", "seed": "whole", "game": "whole", "ended": "text"}
 def table(found: SweepData, which: str) -> Table:
     """A row a figure, or a row a game. `ConfigError`: there is no such table."""
     if which not in ("figures", "games"):
-        raise ConfigError(f"no table {which!r}; there are figures and games")
+        raise ConfigError(f"unknown table {which!r}; give figures or games")
     rows = [*(found.figures() if which == "figures" else found.played())]
     axes = set(found.axes)
     names = dict.fromkeys(name for row in rows for name in row)

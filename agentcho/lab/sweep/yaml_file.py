@@ -46,7 +46,7 @@ def read_sweep(path: Path, options: Iterable[str]) -> SweepFile:
     file = SweepFile(path, {n.replace("-", "_"): v for n, v in found.items() if n.replace("-", "_") in OWN}, run, lines)
     for name in found:
         if name.replace("-", "_") not in known:
-            raise file.fault(f"there is no {name!r}; there are {', '.join(sorted(known))}", name)
+            raise file.fault(f"unknown key {name!r}; give one of {', '.join(sorted(known))}", name)
     _check_kinds(file)
     return file
 
@@ -55,22 +55,22 @@ def _check_kinds(file: SweepFile) -> None:
     """`ConfigError`: a key of a sweep has a value of another kind."""
     own = file.own
     if not isinstance(own.get("scenario"), str):
-        raise file.fault("says no scenario: NAME, or a .py file", "scenario")
+        raise file.fault("scenario is missing; give scenario: NAME, or a .py file", "scenario")
     for name in ("grid", "set"):
         if not isinstance(own.get(name, {}), dict):
-            raise file.fault(f"{name} is a table, an option a line", name)
+            raise file.fault(f"{name} must be a table with one option per line", name)
     for name, values in own.get("grid", {}).items():
         if not isinstance(values, list) or any(isinstance(value, dict | list) for value in values):
-            raise file.fault(f"grid {name} is a list of values: [A, B]", "grid", name)
+            raise file.fault(f"grid {name} must be a list of values, such as [A, B]", "grid", name)
     for name in ("models", "filter"):
         if not isinstance(own.get(name, []), list):
-            raise file.fault(f"{name} is a list", name)
+            raise file.fault(f"{name} must be a list", name)
     for name in ("games", "at_once", "retries"):
         value = own.get(name, 1)
         if type(value) is not int or value < (name != "retries"):
-            raise file.fault(f"{name} is a whole number, {int(name != 'retries')} or more", name)
+            raise file.fault(f"{name} must be a whole number of {int(name != 'retries')} or more", name)
     if not isinstance(own.get("out", ""), str):
-        raise file.fault("out is a folder", "out")
+        raise file.fault("out must be the path of a folder", "out")
 
 
 def _mapping(path: Path, lines: dict[tuple[str, ...], int]) -> dict[str, Any]:
@@ -79,17 +79,19 @@ def _mapping(path: Path, lines: dict[tuple[str, ...], int]) -> dict[str, Any]:
         loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
         node = loader.get_single_node()
         if not isinstance(node, yaml.MappingNode):
-            raise ConfigError(f"{path}:1: is no table; write KEY: VALUE, a key a line, beginning with scenario")
+            raise ConfigError(f"{path}:1: not a table; write one KEY: VALUE per line, beginning with scenario")
         _note(path, node, (), lines)
         found: dict[str, Any] = loader.construct_document(node)
+    except ConfigError:
+        raise
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise ConfigError(f"{path} cannot be read: {reason}; give a YAML file of a sweep, or a scenario") from None
+        raise ConfigError(f"{path} cannot be read: {reason}; give the YAML file of a sweep, or a scenario") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise ConfigError(f"{path}:{mark.line + 1 if mark else 1}: is no YAML: {error.problem}") from None
+        raise ConfigError(f"{path}:{mark.line + 1 if mark else 1}: not valid YAML: {error.problem}") from None
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise ConfigError(f"{path} is no YAML: {error}") from None
+        raise ConfigError(f"{path} is not valid YAML: {error}") from None
     return found
 
 
@@ -99,10 +101,10 @@ def _note(path: Path, node: yaml.MappingNode, above: tuple[str, ...], lines: dic
     for key, value in node.value:
         where = f"{path}:{key.start_mark.line + 1}"
         if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
-            raise ConfigError(f"{where}: a key is a word; put it in quotes")
+            raise ConfigError(f"{where}: a key must be a string; put it in quotes")
         at = (*above, key.value)
         if at in lines:
-            raise ConfigError(f"{where}: {key.value} stands twice, first in line {lines[at]}")
+            raise ConfigError(f"{where}: {key.value} is given twice, first in line {lines[at]}; leave one out")
         lines[at] = key.start_mark.line + 1
         if isinstance(value, yaml.MappingNode) and len(at) < 2:
             _note(path, value, at, lines)

@@ -47,7 +47,7 @@ class Folder:
             earlier = json.loads(file.read_bytes())
             check_same(self.path, "another training", earlier, json.loads(json.dumps(request)))
         elif (self.path / WEIGHTS).exists():
-            raise ResumeMismatch.holds(self.path, "another training", ["it is done"])
+            raise ResumeMismatch.holds(self.path, "a finished training", ["the two trainings"])
 
     def write_best(self, state: Mapping[str, Tensor], config: Mapping[str, Any], trained: AdapterTraining) -> None:
         """Replace the stored adapter."""

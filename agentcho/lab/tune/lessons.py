@@ -50,9 +50,11 @@ def lessons(file: Path, scenario: str, engine: EngineTemplate, recipe: Recipe) -
         except (LeakageError, AgentchoError) as error:
             raise TuneError(where, str(error)) from None
         if not found[-1].targets:
-            raise TuneError(where, "nobody says anything in it; leave it out")
+            raise TuneError(where, "no agent says anything in it; leave it out")
     if len(found) < 2:
-        raise TuneError(str(file), f"has {len(found)} traces; at least 2 are needed, one to choose the best by")
+        raise TuneError(
+            str(file), f"at least 2 traces are needed, one of them for validation; this file has {len(found)}"
+        )
     return _split(found, recipe, hashlib.sha256(file.read_bytes()).hexdigest())
 
 

@@ -95,7 +95,7 @@ def read_peft(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{file}: no peft configuration can be read ({' '.join(str(error).split())})") from None
+        raise ConfigError(f"{file} cannot be read as a peft configuration ({' '.join(str(error).split())})") from None
     if not isinstance(found, dict) or "peft_type" not in found:
-        raise ConfigError(f"{file}: a peft configuration is a JSON object with a peft_type, such as LORA")
+        raise ConfigError(f"{file} is not a peft configuration: give a JSON object with a peft_type, such as LORA")
     return found

@@ -87,7 +87,7 @@ def _there(file: Path, asked: Mapping[str, Any]) -> set[int]:
     for number, line in read_lines(file):
         meta = workflow(line, f"{file}:{number}").meta
         if not isinstance(meta.get("game"), int):
-            raise RecordBroken(f"{file}:{number}", "is a trace that `agentcho trace` did not write")
+            raise RecordBroken(f"{file}:{number}", "is a trace that was not written by `agentcho trace`")
         check_same(file, "other traces", {name: meta.get(name) for name in asked}, asked)
         found.add(meta["game"])
     return found
@@ -143,7 +143,7 @@ class _Final(Mapping[str, tuple[int, ...]]):
     def __getitem__(self, id: str) -> tuple[int, ...]:
         self._said.add(id)
         if len(self._said) > 1:
-            raise TuneError("--final-of", f"goes with a scenario of one step, and {self._scenario} says several things")
+            raise TuneError("--final-of", f"needs a scenario of one step, but {self._scenario} says several things")
         return self._words
 
     def __iter__(self) -> Any:
@@ -158,7 +158,7 @@ def _final_words(finals: Iterable[Workflow], engine: EnginePort, asked: Mapping[
     found: dict[int, Forced] = {}
     for each in finals:
         if changed := [name for name in ("tasks", "digest", "seed") if each.meta.get(name) != asked[name]]:
-            raise TuneError("--final-of", f"its games are of other tasks: {', '.join(changed)} differ")
+            raise TuneError("--final-of", f"its games have other tasks: {', '.join(changed)} differ")
         words = tuple(engine.framing.content.encode(_final(each)))
         found[int(each.meta["game"])] = _Final(words, asked["scenario"])
     return found

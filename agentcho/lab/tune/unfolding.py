@@ -139,5 +139,5 @@ class RecordingEngine(EngineCore):
                 raise RequestError(f"a {type(call).__name__} cannot be unfolded: train without repairs and shadows")
             if call.ape is not None:
                 able = " or ".join(each.name for each in READINGS if not issubclass(each, Weighing))
-                raise RequestError(f"what {call.ape.name} weighs cannot be unfolded: train with reuse {able}")
+                raise RequestError(f"reads weighted by {call.ape.name} cannot be unfolded: train with reuse {able}")
         return super().submit(calls, turn)

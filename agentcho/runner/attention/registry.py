@@ -29,7 +29,7 @@ def register(backend: AttentionBackend) -> None:
         ValueError: There is one of this name.
     """
     if any(each.name == backend.name for each in BACKENDS):
-        raise ValueError(f"there is an attention backend {backend.name!r} already; give it another name")
+        raise ValueError(f"an attention backend named {backend.name!r} already exists; give it another name")
     BACKENDS.insert(0, backend)
 
 

@@ -203,7 +203,7 @@ class PagedKind(NamedTuple):
 
         pairs, begin, step, gap = (0, 0, 1, 0) if own else self.rotation.pairs
         if begin and begin + 2 * pairs != self.dim:
-            raise ValueError("there are dimensions that do not turn on both sides of those that do")
+            raise ValueError("the rotary dimensions lie in the middle of a head; they must be at its beginning or end")
         rest, rest_begin = self.dim - 2 * pairs, 2 * pairs if begin == 0 else 0
         heads = own, self.heads, self.groups, self.dim, self.value_dim
         window = WINDOWS[self.locality.kind]

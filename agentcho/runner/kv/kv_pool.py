@@ -278,7 +278,7 @@ class PagePool:
         if any(count > 1 for count in pages.values()):
             raise StoreDamaged("a page is in two places")
         if set(pages) != set(range(self.allocated)):
-            raise StoreDamaged("a page is nowhere, or none of the store's")
+            raise StoreDamaged("a page is lost, or does not belong to the store")
         if self.used != self.allocated - len(self.free_pages):
             raise StoreDamaged("pages in use do not add up")
         if any(each.length != length for each, length in stored):

@@ -24,7 +24,7 @@ def check_kv_dtype(name: str | None) -> None:
     """`ModelError`: there is no such form of keys and values."""
     if name is not None and name not in get_args(KvDtype):
         known = ", ".join(get_args(KvDtype))
-        raise ModelError(f"unknown kv_dtype {name!r}; give {known}, or leave it out for the numbers of the model")
+        raise ModelError(f"unknown kv_dtype {name!r}; give {known}, or leave it out to use the model's dtype")
 
 
 def quantized_width(dim: int, dtype: torch.dtype) -> int:

@@ -64,19 +64,19 @@ def _indexed(model: str, folder: Path) -> list[Path]:
         names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
         return [folder / name for name in names]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelBroken(model, index, f"no index of shards ({_line(error)})") from error
+        raise ModelBroken(model, index, f"not an index of shards ({_line(error)})") from error
 
 
 def _check(model: str, file: Path) -> None:
     """Compare the length of a file with the one that its header says."""
     if not file.is_file():
-        raise ModelBroken(model, file, f"there is no such file, and {INDEX} names it")
+        raise ModelBroken(model, file, f"the file is missing, but {INDEX} lists it")
     try:
         with safe_open(file, "pt"):
             pass
     except (SafetensorError, OSError, ValueError) as error:
         raise ModelBroken(
-            model, file, f"cut short, or no safetensors ({file.stat().st_size} bytes; {_line(error)})"
+            model, file, f"truncated, or not a safetensors file ({file.stat().st_size} bytes; {_line(error)})"
         ) from error
 
 

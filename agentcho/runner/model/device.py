@@ -48,7 +48,7 @@ class DevicePlacement(NamedTuple):
         """The device; with a map, the kind of most devices in it. `ModelError`: it is not on this machine, or both are
         given."""
         if self.map is not None and self.device != "auto":
-            raise ModelError(f"device {self.device!r} says nothing beside a device map; give one of both")
+            raise ModelError(f"device {self.device!r} cannot be combined with a device map; give one of them")
         return device_of(self.device)
 
 
@@ -251,7 +251,7 @@ def check_device_map(name: str, placed: Mapping[str, Any]) -> None:
     """Refuse a device map that keeps weights on another device than the one that uses them. `ModelError`."""
     kinds = {str(where).partition(":")[0] for where in placed.values()}
     if "disk" in kinds or ("cpu" in kinds and len(kinds) > 1):
-        raise ModelError(f"{name} does not fit into the memory of all GPUs; give more of them, or a smaller model")
+        raise ModelError(f"{name} does not fit into the memory of all GPUs; use more GPUs, or a smaller model")
 
 
 def cpu_capability() -> str:

@@ -262,7 +262,7 @@ class _Turning(_Part):
     def trials(self, module: Any) -> Iterator[tuple[Tensor, ...]]:
         """See `_Part.trials`: queries and keys as they are attended to."""
         if self._rotary is None:
-            raise LookupError("the network has no module for cosines and sines")
+            raise LookupError("the network has no rotary embedding module")
         for given in self._drawn(module, module.config.hidden_size):
             places = torch.arange(given.shape[1], device=given.device)[None] * 1000
             seen = _Seen()

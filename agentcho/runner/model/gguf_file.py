@@ -93,14 +93,14 @@ def read(name: str, path: Path) -> GgufFile:
     """The header of a file, whose tensors are known to lie within it. `ModelNotFound`: there is none. `ModelBroken`: it
     is no such file, damaged, or a part of several. `ExtraMissing`: the package gguf is not there."""
     if not path.is_file():
-        raise ModelNotFound(name, "there is no such file")
+        raise ModelNotFound(name, "the file does not exist")
     require("to read GGUF files", "gguf")
     size = path.stat().st_size
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             found = _header(path, data)
     except (struct.error, ValueError, OverflowError, MemoryError, OSError) as error:
-        raise ModelBroken(name, path, f"cut short, or no GGUF file ({size} bytes; {error})") from error
+        raise ModelBroken(name, path, f"truncated, or not a GGUF file ({size} bytes; {error})") from error
     if (parts := found.keys.get("split.count", 0)) > 1:
         part = f"it is part {found.keys.get('split.no', 0) + 1} of {parts}"
         raise ModelBroken(name, path, part, "Join them with `llama-gguf-split --merge FIRST JOINED`")
@@ -268,7 +268,7 @@ class _Bytes:
     def skip(self, size: int) -> None:
         self.at += size
         if self.at > len(self.data):
-            raise ValueError(f"its header goes on past its end, at byte {self.at}")
+            raise ValueError(f"its header extends past the end of the file, to byte {self.at}")
 
     def text(self) -> str:
         (size,) = self.take("Q")
@@ -283,7 +283,7 @@ class _Bytes:
         if kind == STRING:
             return self.text()
         if kind != ARRAY:
-            raise ValueError(f"metadata of an unknown type {kind}, at byte {self.at}")
+            raise ValueError(f"unknown metadata type {kind} at byte {self.at}")
         of, count = self.take("IQ")
         if of in SCALARS:
             self.skip(count * struct.calcsize(f"<{SCALARS[of]}"))
@@ -295,12 +295,12 @@ class _Bytes:
 
 def _header(path: Path, data: mmap.mmap) -> GgufFile:
     if data[:4] != MAGIC:
-        raise ValueError("it does not begin with GGUF")
+        raise ValueError("it does not start with the bytes GGUF")
     at = _Bytes(data)
     at.skip(4)
     version, tensors, keys = at.take("IQQ")
     if version not in VERSIONS:
-        raise ValueError(f"version {version}, and {' and '.join(map(str, VERSIONS))} are known")
+        raise ValueError(f"version {version} is not supported; supported are {' and '.join(map(str, VERSIONS))}")
     said: dict[str, Any] = {}
     for _ in range(keys):
         key, (kind,) = at.text(), at.take("I")
@@ -311,14 +311,14 @@ def _header(path: Path, data: mmap.mmap) -> GgufFile:
     stored = tuple(each._replace(start=begin + each.start) for each in stored)
     numbers = _within(stored, len(data))
     if not isinstance(said.get("general.architecture"), str):
-        raise ValueError("it does not say its architecture")
+        raise ValueError("general.architecture is missing")
     return GgufFile(path, said["general.architecture"], said, stored, numbers)
 
 
 def _stored(at: _Bytes) -> TensorInfo:
     name, (dimensions,) = at.text(), at.take("I")
     if dimensions > 8:
-        raise ValueError(f"tensor {name} with {dimensions} dimensions")
+        raise ValueError(f"tensor {name} has {dimensions} dimensions")
     sizes = at.take(f"{dimensions}Q")
     kind, start = at.take("IQ")
     return TensorInfo(name, tuple(reversed(sizes)), kind, start)
@@ -334,6 +334,6 @@ def _within(tensors: tuple[TensorInfo, ...], size: int) -> str:
         block, taken = GGML_QUANT_SIZES[kind]
         end = each.start + math.prod(each.shape) // block * taken
         if end > size:
-            raise ValueError(f"tensor {each.name} ends at byte {end}")
+            raise ValueError(f"tensor {each.name} extends past the end of the file, to byte {end}")
         count[kind.name] += math.prod(each.shape)
     return ", ".join(kind for kind, _ in count.most_common())

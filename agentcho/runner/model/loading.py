@@ -69,9 +69,9 @@ class EngineSizes(NamedTuple):
         _check_count("host_tokens", self.host_tokens, 0, "this is no number of tokens")
         _check_count("disk_tokens", self.disk.tokens, 0, "this is no number of tokens")
         if not 0 < self.share <= 1:
-            raise ModelError(f"share={self.share!r} is no share of the memory; give a number above 0, at most 1")
+            raise ModelError(f"share={self.share!r} is not a share of the memory; give a number above 0 and at most 1")
         if self.disk.folder is not None and not self.disk.tokens:
-            raise ModelError(f"disk={str(self.disk.folder)!r} says nothing without disk_tokens; give both, or neither")
+            raise ModelError(f"disk={str(self.disk.folder)!r} needs disk_tokens; give both, or neither")
         self.disk.check()
 
 
@@ -187,7 +187,7 @@ def check_model_files(
     """Where a model is, once all is known to be right with it that can be known before its weights are read."""
     for what, given in (("plain_markers", markers), ("template_differs", differs)):
         if given not in get_args(Markers):
-            raise ModelError(f"{what}={given!r} is neither; give refuse or accept")
+            raise ModelError(f"{what}={given!r} is unknown; give refuse or accept")
     check_bits(weights.place.bits, weights.merge)
     check_kv_dtype(weights.place.kv)
     check_threads(weights.threads)
@@ -221,7 +221,7 @@ def _check_count(name: str, value: object, least: int, what: str) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ModelError(f"{name}={value!r} is no whole number; give {least} or more, or leave it out")
+        raise ModelError(f"{name}={value!r} is not a whole number; give {least} or more, or leave it out")
     if value < least:
         raise ModelError(f"{name}={value}: {what}; give {least} or more")
 

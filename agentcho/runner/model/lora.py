@@ -70,7 +70,7 @@ class Adapters:
     @staticmethod
     def _check(config: Any, path: Path) -> None:
         if config.is_prompt_learning:
-            raise AdapterError(path, "it puts tokens before the prompt, which shared encodings do not have")
+            raise AdapterError(path, "it inserts tokens before the prompt, which shared encodings do not have")
 
     def mix(self, adapter: Adapter) -> None:
         """Load an adapter so that forwards may go through it beside others. `AdapterError`: it is not of that kind."""
@@ -114,7 +114,7 @@ class Adapters:
         try:
             made = peft.get_peft_config({"task_type": "CAUSAL_LM", **config})
             if made.is_prompt_learning or getattr(made, "init_lora_weights", True) not in PLAIN_STARTS:
-                raise ValueError("it changes prompts, or the base's own weights")
+                raise ValueError("it changes the prompt, or the weights of the base model")
             with _quiet():
                 self._put(peft, made)
         except (ValueError, KeyError, TypeError) as error:

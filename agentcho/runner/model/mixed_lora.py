@@ -50,7 +50,7 @@ class AdapterTokens(NamedTuple):
 def check_plain(config: Any, path: Path) -> None:
     """`AdapterError`: this peft configuration is of no plain LoRA, so that it cannot go beside others."""
     if (why := unsupported_lora(config)) is not None:
-        raise AdapterError(path, f"{why}, so it cannot go beside others in one forward; {OF_ITS_OWN}")
+        raise AdapterError(path, f"{why}, so it cannot be mixed with other adapters in one forward; {OF_ITS_OWN}")
 
 
 def unsupported_lora(config: Any) -> str | None:
@@ -88,11 +88,13 @@ class MixedLora:
         layers = [(name, each) for name, each in self._network.named_modules() if adapter in _matrices(each)]
         for name, layer in layers:
             if adapter in layer.lora_variant or not isinstance(layer.get_base_layer(), nn.Linear):
-                raise AdapterError(path, f"{name} is no plain linear layer, and cannot mix adapters; {OF_ITS_OWN}")
+                raise AdapterError(path, f"{name} is not a plain linear layer, so it cannot mix adapters; {OF_ITS_OWN}")
             if is_not_tokenwise(name):
-                raise AdapterError(path, f"{name} sees the tokens of its expert alone; {OF_ITS_OWN}")
+                raise AdapterError(
+                    path, f"{name} sees only the tokens of its expert, so it cannot mix adapters; {OF_ITS_OWN}"
+                )
         if not layers:
-            raise AdapterError(path, f"it has no linear layer of this model; {OF_ITS_OWN}")
+            raise AdapterError(path, f"it changes no linear layer of this model; {OF_ITS_OWN}")
         for _, layer in layers:
             if layer not in self._hooked:
                 layer.register_forward_hook(self._add)

@@ -128,25 +128,29 @@ def find(model: str | Path) -> ModelSource:
         return _shape(name)
     path = str(_understudy()) if name == UNDERSTUDY else place_of(name)
     if served(name):
-        raise ModelNotFound(name, "a model behind an API is not loaded; RunConfig and `agentcho run` take one")
+        raise ModelNotFound(
+            name, "a model behind an API cannot be loaded here; use it with RunConfig or `agentcho run`"
+        )
     if len(path) > LONGEST:
-        raise ModelNotFound(f"{name[:SHORT]}…", "no folder has so long a name")
+        raise ModelNotFound(f"{name[:SHORT]}…", "the name is too long for a folder")
     if is_gguf(path):
         return _of_gguf(name, read(name, Path(path)))
     if os.sep in path and path.count("/") != 1 and not Path(path).is_dir():
-        raise ModelNotFound(name, "there is no such folder")
+        raise ModelNotFound(name, "the folder does not exist")
     if Path(path).is_dir() and not Path(path, "config.json").is_file():
-        raise ModelNotFound(name, f"its folder has no config.json{named_files(Path(path))}")
+        raise ModelNotFound(name, f"the folder has no config.json{named_files(Path(path))}")
     try:
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
         layers = getattr(_text(config), "num_hidden_layers", 1)
     except Unreadable as error:
         known = KNOWN.get(name)
         if known is not None and path == known.hub:
-            raise ModelNotFound(name, f"it is neither here nor to be had from the hub; {known.advice}") from error
+            raise ModelNotFound(
+                name, f"it is not on this machine and cannot be downloaded from the hub; {known.advice}"
+            ) from error
         raise refusal(name, path, error) from error
     if layers < 1:
-        raise ModelBroken(name, Path(path, "config.json"), f"it says that there are {layers} layers")
+        raise ModelBroken(name, Path(path, "config.json"), f"num_hidden_layers is {layers}")
     return ModelSource(name, path, _text(config), renamed=_text(config) is not config)
 
 
@@ -263,7 +267,7 @@ class Model:
         which numbers. `tokenizer`: the model's own, where it was read already."""
         where = place.where()
         if source.random and place.map is not None:
-            raise ModelError(f"{source.name} is drawn on one device; give a device, and no map")
+            raise ModelError(f"{source.name} is created on a single device; give a device instead of a device map")
         sized = place.dtype == "auto" and where.type == "cpu"
         AttentionInterface.register(ATTENTION, _answer)
         try:

@@ -60,9 +60,9 @@ def check_quantised(name: str, config: Any, part: bool, bits: str | None, merge:
     for cause in _causes(said, method, part):
         raise UnsupportedModel(name, cause, WHOLE, what=f"{name} cannot be run as it is stored")
     if merge:
-        raise ModelError(f"an adapter cannot be merged into weights in {method}, as {name} has them; leave out merge")
+        raise ModelError(f"an adapter cannot be merged into the {method} weights of {name}; leave out merge")
     if bits is not None and not METHODS[method].dequantised:
-        raise ModelError(f"{name} has weights in {method}, which cannot be rounded again; leave out weights={bits}")
+        raise ModelError(f"{name} has weights in {method}, which cannot be quantized again; leave out weights={bits}")
     _require(name, method)
 
 

@@ -146,4 +146,4 @@ def check_threads(wish: object) -> None:
     """`ModelError`: this is no number of threads, and no way to choose one."""
     if wish in get_args(Unnumbered) or (isinstance(wish, int) and not isinstance(wish, bool) and wish >= 1):
         return
-    raise ModelError(f"threads={wish!r} is no number of threads; give 1 or more, 'auto' or 'size'")
+    raise ModelError(f"threads={wish!r} is not a number of threads; give 1 or more, 'auto' or 'size'")

@@ -52,7 +52,7 @@ def check_bits(bits: str | None, merge: bool) -> None:
         return
     if bits not in get_args(Bits):
         known = ", ".join(get_args(Bits))
-        raise ModelError(f"unknown weights {bits!r}; give {known}, or leave it out for those of the model")
+        raise ModelError(f"unknown weights {bits!r}; give {known}, or leave it out to use the model's own weights")
     if merge:
         raise ModelError(f"an adapter cannot be merged into weights in {bits}; leave out merge, or weights={bits}")
 
@@ -109,7 +109,7 @@ def quantize_linears(network: nn.Module, bits: str, name: str, tell: ProgressCal
     asked = cast(Bits, bits)
     layers = [each for each in _linear(network) if can_quantize(each.in_features, asked)]
     if not layers:
-        raise ModelError(f"{name} has no linear layers that could be in {bits}; leave out weights={bits}")
+        raise ModelError(f"{name} has no linear layers that can be quantized to {bits}; leave out weights={bits}")
     every: list[tuple[nn.Linear, Bits]] = [(layer, asked) for layer in layers]
     if isinstance(head := _head(network), nn.Linear):
         every.append((head, "int8"))

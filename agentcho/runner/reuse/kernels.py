@@ -78,5 +78,5 @@ def weigher(
 
 def _kernel(known: Mapping[str, Kernel], name: str) -> Kernel:
     if name not in known:
-        raise NotImplementedError(f"{name} has no kernel; list one in {__name__}")
+        raise NotImplementedError(f"{name} has no kernel; add one in {__name__}")
     return known[name]

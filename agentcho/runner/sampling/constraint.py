@@ -73,7 +73,7 @@ class ChoiceConstraint:
         longest = max(map(len, sequences))
         if longest > max_tokens:
             raise RequestError(
-                f"the longest choice has {longest} tokens and max_tokens is {max_tokens}; raise max_tokens", "sampling"
+                f"the longest choice has {longest} tokens, but max_tokens is {max_tokens}; raise max_tokens", "sampling"
             )
         self._left = [tuple(sequence) for sequence in sequences]
         self._stop, self._vocabulary = stop, vocabulary
@@ -285,13 +285,13 @@ class JsonConstraint:
         self.ending, hopeless = self._shortest(compiled.whole(), room)
         if hopeless:
             raise RequestError(
-                "no JSON that the model's tokens can spell fits json_schema; mend the schema", "sampling"
+                "the model's tokens cannot spell any JSON that fits json_schema; change the schema", "sampling"
             )
         if self.ending is not None and len(self.ending) > room:
             needed = len(self.ending) + around
             raise RequestError(
-                f"the shortest answer found for json_schema takes {needed} tokens, max_tokens is {max_tokens}; raise "
-                f"max_tokens to {needed} or more",
+                f"the shortest answer found for json_schema takes {needed} tokens, but max_tokens is {max_tokens}; "
+                f"raise max_tokens to {needed} or more",
                 "sampling",
             )
 

@@ -63,7 +63,7 @@ def grammar(schema: Schema, lenient: bool = False) -> str:
     try:
         finite = _Finite(schema)
         if not finite(schema):
-            raise UnusableSchema(SchemaFault("#", "every document of it is endless", hopeless=True))
+            raise UnusableSchema(SchemaFault("#", "it allows no finite document", hopeless=True))
         prepared = _prepared(schema, finite, lenient)
         made = _compiled(prepared, lenient)
         why = _complaint(made)

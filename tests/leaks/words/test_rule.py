@@ -137,7 +137,7 @@ def test_an_answer_is_said_in_private_and_told_in_one_spelling() -> None:
 def test_an_answer_without_bounds_is_refused_and_says_why() -> None:
     async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
         await whispered(game)
-        with pytest.raises(LeakageError, match="no end of the texts it may have; give an enum"):
+        with pytest.raises(LeakageError, match="allows unlimited strings; give an enum"):
             await alice.answer(Free, to="everyone")
         await alice.answer(Free)
 

@@ -131,7 +131,9 @@ class Continuous:
         while True:
             result = self._manager.get_result(timeout=1)
             if result is None and not self._manager.is_running():
-                raise ArmUnavailable(f"it ended early: {self._manager.background_thread_status.fatal_error}")
+                raise ArmUnavailable(
+                    f"the background thread stopped early: {self._manager.background_thread_status.fatal_error}"
+                )
             if result is not None and result.error is not None:
                 raise ArmUnavailable(str(result.error))
             if result is not None and result.is_finished():

@@ -32,16 +32,14 @@ def check_writable(config: Any, name: str) -> None:
     require("to write a GGUF file", "peers")
     if config.model_type not in KINDS:
         known = ", ".join(KINDS)
-        raise ConfigError(f"{name} is a {config.model_type}; llama.cpp's file is written for {known} here")
+        raise ConfigError(f"{name} is a {config.model_type}; files for llama.cpp can be written only for {known}")
     rope = (config.rope_parameters or {}).get("rope_type", "default")
     if rope not in ROPES:
-        raise ConfigError(f"{name} has rotary positions of type {rope}; what is written here has {' or '.join(ROPES)}")
+        raise ConfigError(f"{name} has rotary positions of type {rope}; supported are {' and '.join(ROPES)}")
     if config.model_type == "qwen2" and _dim(config) * config.num_attention_heads != config.hidden_size:
-        raise ConfigError(
-            f"{name} is a qwen2 with heads of {_dim(config)}; llama.cpp has only those that fill its width"
-        )
+        raise ConfigError(f"{name} is a qwen2 with heads of {_dim(config)}; llama.cpp needs heads that fill the width")
     if config.vocab_size <= ASCII + 2:
-        raise ConfigError(f"{name} has {config.vocab_size} tokens; a placeholder vocabulary takes {ASCII + 3} or more")
+        raise ConfigError(f"{name} has {config.vocab_size} tokens; a placeholder vocabulary needs {ASCII + 3} or more")
 
 
 def write_gguf(network: nn.Module, name: str, file: Path) -> None:
@@ -117,7 +115,7 @@ def _tensors(network: nn.Module, config: Any) -> Iterator[tuple[str, Tensor]]:
         turned = KINDS[config.model_type] and part in heads
         found = names.get_name(name, try_suffixes=(".weight", ".bias"))
         if found is None:
-            raise ConfigError(f"llama.cpp has no place for the weight {name} of a {config.model_type}")
+            raise ConfigError(f"llama.cpp has no counterpart of the weight {name} of a {config.model_type}")
         yield found, neighbours(weight, heads[part]) if turned else weight
 
 

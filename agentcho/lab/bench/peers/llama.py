@@ -68,7 +68,7 @@ class Peer(NamedTuple):
                 return cls(place.resolve())
         where = f"at {given}" if given is not None else f"in {BUILT}, or on the search path"
         raise ConfigError(
-            f"there is no {SERVER} {where}; run `make llama` in a checkout, or give its file with --llama-server"
+            f"no {SERVER} found {where}; run `make llama` in a checkout, or give the executable with --llama-server"
         )
 
     @property
@@ -76,7 +76,7 @@ class Peer(NamedTuple):
         """What brings a file into few bits. `ConfigError`: it does not stand beside the server."""
         place = self.server.with_name(QUANTIZER)
         if not place.is_file():
-            raise ConfigError(f"there is no {QUANTIZER} beside {self.server}; build both, as `make llama` does")
+            raise ConfigError(f"no {QUANTIZER} found beside {self.server}; build both with `make llama`")
         return place
 
     @property
@@ -102,7 +102,7 @@ class Peer(NamedTuple):
         done = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace")
         if done.returncode != 0:
             lines = (done.stdout + done.stderr).strip().splitlines()
-            raise ConfigError(f"{QUANTIZER} did not write {kind}: {lines[-1] if lines else 'it says nothing'}")
+            raise ConfigError(f"{QUANTIZER} did not write {kind}: {lines[-1] if lines else 'it printed nothing'}")
 
     def command(self, file: Path, port: int, setting: Setting) -> list[str]:
         """How its server is started."""
@@ -190,6 +190,6 @@ def asked(port: int, prompt: Sequence[int], count: int, slot: int = -1, **more: 
         found: dict[str, Any] = json.loads(said)
         return found
     except (OSError, HTTPException, ValueError) as error:
-        raise ArmUnavailable(f"{SERVER} ended the connection ({type(error).__name__})") from error
+        raise ArmUnavailable(f"{SERVER} closed the connection ({type(error).__name__})") from error
     finally:
         line.close()

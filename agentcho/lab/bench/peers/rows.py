@@ -47,7 +47,7 @@ def row_text(framing: Any, seed: int, number: int, length: int = PREFILL, steps:
         header += random.Random(f"{seed} {number} {len(ids)}").choice(" .,:;")
         ids = framing.content.encode(header)
     if len(ids) != filling:
-        raise RequestError(f"no random words of this tokenizer fill a prompt of {length} tokens", "header")
+        raise RequestError(f"random words of this tokenizer cannot fill a prompt of exactly {length} tokens", "header")
     said = tuple(framing.content.encode(random_words(dice, 2 * steps)))[: steps + 1]
     return RowText(header, (*start, *ids), said)
 

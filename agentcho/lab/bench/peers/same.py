@@ -74,6 +74,7 @@ def check_same(found: Same, name: str) -> None:
     """`ConfigError`: what would be timed is not the same network."""
     if found.apart > NEAR:
         raise ConfigError(
-            f"the peer does not compute {name}: a probability of a likely token differs by {found.apart:.3f} nats "
-            f"at float32, and {found.agree:.0%} of {found.tokens} are the same. It is not timed; give another build"
+            f"the peer does not reproduce {name}: the log-probability of a likely token differs by "
+            f"{found.apart:.3f} nats at float32, and {found.agree:.0%} of {found.tokens} tokens are the same. It is "
+            "not timed; give another build"
         )
