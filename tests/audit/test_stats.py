@@ -84,10 +84,16 @@ def test_what_underflows_is_still_a_difference() -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [np.full((1, 2), np.nan), np.zeros((2, 2)), np.zeros((1, 3))], ids=["nan", "rows", "width"]
+    ("other", "why"),
+    [
+        (np.full((1, 2), np.nan), "a log-probability is NaN"),
+        (np.zeros((2, 2)), r"one shape, got \(1, 2\) and \(2, 2\)"),
+        (np.zeros((1, 3)), r"one shape, got \(1, 2\) and \(1, 3\)"),
+    ],
+    ids=["nan", "rows", "width"],
 )
-def test_what_cannot_be_compared_is_refused(other: NDArray[np.float64]) -> None:
-    with pytest.raises(ValueError, match="not"):
+def test_what_cannot_be_compared_is_refused(other: NDArray[np.float64], why: str) -> None:
+    with pytest.raises(ValueError, match=why):
         distance(np.zeros((1, 2)), other)
 
 

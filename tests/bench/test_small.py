@@ -239,7 +239,7 @@ def test_a_stream_is_timed_beside_its_whole(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "words"), [("societies", "the first token came"), ("memory", "nats per token in 8 bits")]
+    ("page", "words"), [("societies", "the first token came"), ("memory", "nats a token in 8 bits")]
 )
 def test_sentences_of_figures_are_what_their_results_give(page: str, words: str) -> None:
     docs = Path(__file__).parents[2] / "docs"

@@ -89,7 +89,7 @@ def test_more_requests_than_are_taken_are_refused_and_none_is_lost(play: Play) -
                     refused.append(error)
 
             await c.tasks.together(*(agent() for _ in range(5)))
-            assert [str(error)[:10] for error in refused] == ["3 requests"] * 2
+            assert [str(error)[:32] for error in refused] == ["the choreographer has 3 requests"] * 2
             await c.run(speech(2))  # there is room again
 
     play(work)

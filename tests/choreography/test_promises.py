@@ -90,6 +90,6 @@ def test_a_play_that_returns_no_outcome_is_told_what_to_return(returned: Any, wh
             return returned
 
     plays: Callable[[], object] = lambda: play(Careless())  # noqa: E731
-    with pytest.raises(ScenarioError, match=rf"play of careless returned {what}; .*return self\.Outcome") as told:
+    with pytest.raises(ScenarioError, match=rf"`play` of careless returned {what}; .*return self\.Outcome") as told:
         plays()
     assert "SECRET" not in str(told.value)

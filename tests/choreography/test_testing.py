@@ -85,7 +85,7 @@ def test_other_lines_lead_elsewhere() -> None:
 
 @pytest.mark.parametrize(
     ("lines", "said"),
-    [(["hm"], "ann has no line left"), (["hm", "perhaps"], "not one of the choices"), ([], "no line left")],
+    [(["hm"], "ann has no lines left"), (["hm", "perhaps"], "not one of the choices"), ([], "no lines left")],
 )
 def test_lines_that_do_not_do_say_why(lines: list[str], said: str) -> None:
     with pytest.raises(RequestError, match=said):

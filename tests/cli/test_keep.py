@@ -66,7 +66,7 @@ def test_a_run_begins_from_what_an_earlier_one_kept_and_its_audit_is_the_same(
 def test_a_sweep_keeps_what_is_of_one_model_alone(agentcho: Command, here: Path) -> None:
     words = ("sweep", "direct", "--dry-run", "--keep-cache", "kept", "--grid")
     refused = agentcho(*words, "dtype=float32,bfloat16")
-    assert (refused.code, "keep_cache kept is of one model" in refused.err) == (2, True)
+    assert (refused.code, "keep_cache kept holds one model" in refused.err) == (2, True)
     assert agentcho(*words, "temperature=0,1").code == 0
     assert not (here / "kept").exists()
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import agentcho.cli
 from agentcho import errors
+from agentcho.cli import error_text
 from agentcho.errors import ExtraMissing, ModelError
 from tests.engine.families import Family, llama_family, refused
 from tests.engine.templates import tokenizer
@@ -89,13 +89,13 @@ def model(here: Path, whole: Path) -> Path:
 @pytest.fixture
 def raised(monkeypatch: pytest.MonkeyPatch) -> list[type[Exception]]:
     """The classes of the errors that commands ended by."""
-    seen, told = list[type[Exception]](), agentcho.cli._told
+    seen, told = list[type[Exception]](), error_text.error_text
 
     def noted(error: Exception) -> str:
         seen.append(type(error))
         return told(error)
 
-    monkeypatch.setattr(agentcho.cli, "_told", noted)
+    monkeypatch.setattr(error_text, "error_text", noted)
     return seen
 
 

@@ -428,7 +428,7 @@ def promised(engine: Engine, id: EncodingId) -> None:
 
 
 DAMAGE: dict[Callable[[Engine, EncodingId], None], str] = {
-    flip: "have changed", copied: "have changed", lose: "nowhere", double: "two places", renamed: "label",
+    flip: "have changed", copied: "have changed", lose: "a page is lost", double: "two places", renamed: "label",
     displaced: "label", reworded: "other words", attributed: "another receipt", forgotten: "no recipe",
     unmade: "made again", held: "holders", pinned: "pins", promised: "promised",
 }  # fmt: skip

@@ -48,7 +48,7 @@ VIEWER = (
         "figures for whoever reads",
         "a page for one agent would have the scores of all, and how far apart what they computed is",
         "agentcho/viewer/page_content.py",
-        'return head | {"status": "done" if run.status == "done" else "", "started": ""}',
+        'return head | {"status": status if status in TOLD else "", "started": ""}',
         'return head | {"status": "", "started": "", "figures": figures and figures.json()}',
         (f"{FIGURES}::test_what_one_agent_may_read_has_no_figures_and_no_names_of_columns",),
     ),
