@@ -120,7 +120,7 @@ bench-wins: .venv/.tools real     ## docs/where-it-wins.md: readers by documents
 # Recorded conversations are the files of traces in DATA; those of SmolLM2 are sampled once, and kept.
 FORCED := runs/real/prisoners-dilemma
 KINDS := always-defect always-cooperate none
-ATTACKED := --kind codes -n 200 --candidates 64 --templates 4 --attack linear --attack mlp --attack asked --way author --way reuse \
+ATTACKED := --kind codes -n 200 --candidates 64 --templates 4 --attack linear --attack mlp --way author --way reuse \
 	--way reuse+cacheblend:0.15 --way reuse+kvcomm:1 --way audience --way text --repeats 1
 OFFICE := runs/real/office
 RATES := 2e-4 6.7e-4 2e-3
@@ -137,8 +137,9 @@ bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DAT
 		$(foreach each,$(wildcard $(DATA)/prisoners*.jsonl),--traces $(each)) --json docs/results/real-decisions-recorded.json
 	$(BIN)/agentcho bench decisions --model smollm2 --dtype float32 --behind --choices COOPERATE,DEFECT \
 		--traces $(FORCED).smollm2.jsonl --json docs/results/real-decisions-forced.json
-	for sentence in forced natural; do $(BIN)/agentcho bench leaks --model smollm2 --dtype float32 --sentence $$sentence $(ATTACKED) \
-		--json docs/results/real-leaks-$$sentence.json; done
+	$(BIN)/agentcho bench leaks --model smollm2 --dtype float32 --sentence forced $(ATTACKED) --json docs/results/real-leaks-forced.json
+	$(BIN)/agentcho bench leaks --model smollm2 --dtype float32 --sentence natural --kind names --attack collision $(ATTACKED) \
+		--json docs/results/real-leaks-natural.json
 	$(BIN)/agentcho trace agentleak --model smollm2 -n 56 --temperature 1 --max-tokens 160 --dtype bfloat16 --seed 11 --out $(OFFICE).jsonl
 	for rate in $(RATES); do $(TUNE) --leakage audit --epochs 1 --rate $$rate --out $(OFFICE)-$$rate; done
 	for way in audit enforce; do $(TUNE) --leakage $$way --epochs 4 --rate $(RATE) --out $(OFFICE)-$$way; done

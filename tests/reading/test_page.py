@@ -213,6 +213,19 @@ def test_an_adapter_of_others_is_no_training(tmp_path: Path) -> None:
         trainings.trained_adapter(theirs)
 
 
+@pytest.mark.parametrize("name", ["real-leaks-forced", "real-leaks-natural"])
+def test_what_attacks_read_stands_first_and_in_a_table(results: Path, name: str) -> None:
+    (results / f"{name}.json").write_bytes((ROOT / "docs" / "results" / f"{name}.json").read_bytes())
+    page = real_model.page(results)
+    told = re.findall(
+        r"^- .*13\.3 bits of secret \(codes\): (.*) from reused encodings; (.*) from the audience's; ", page, re.M
+    )
+    table = page[page.index("## What a public sentence gives away") :]
+    for value, way in zip(told[0], ("reuse", "audience"), strict=True):
+        assert f"| {way} | {value}, " in table
+    assert ("attacks on sentences in the model's own words" in page) == (name == "real-leaks-forced")
+
+
 def test_the_papers_tables_are_shown_as_they_were_played(results: Path) -> None:
     (results / "real-paper.json").write_bytes((ROOT / "docs" / "results" / "paper.json").read_bytes())
     page = real_model.page(results)

@@ -106,6 +106,7 @@ def page(results: Path) -> str:
         tuned=tuned and (_about(tuned), list(_tables(tuned)), list(_brought_back(tuned))),
         paper=paper and _Paper.of(paper),
         missing=_missing(tuned, paper, leaks),
+        attacked=[_attacked(each) for each in leaks],
     )
 
 
@@ -411,11 +412,25 @@ def _leaks(found: LeaksResult) -> str:
 
 
 def _best(rows: Iterable[Row]) -> str:
-    tried = [row for row in rows if row.unavailable is None]
-    if not tried:
-        return ""
-    best = max(tried, key=lambda row: row.bits)
-    return f"{best.bits:.1f} ({best.bits_interval.shown('{:.1f}'.format)}), {best.attack}"
+    best = _most(rows)
+    return "" if best is None else f"{best.bits:.1f} ({best.bits_interval.shown('{:.1f}'.format)}), {best.attack}"
+
+
+def _most(rows: Iterable[Row]) -> Row | None:
+    """The attack that found the most bits; None: none was tried."""
+    return max((row for row in rows if row.unavailable is None), key=lambda row: row.bits, default=None)
+
+
+def _attacked(found: LeaksResult) -> str:
+    """What the best attack on the first kind of secret found, in the ways that people choose between, in a sentence."""
+    secret = found.secrets[0]
+    parts = []
+    for way, called in {"reuse": "reused encodings", "audience": "the audience's", "text": "the words alone"}.items():
+        best = _most(row for row in found.rows if (row.way, row.kind) == (way, secret.kind))
+        if best is not None:
+            parts.append(f"{best.bits:.1f} ({best.bits_interval.shown('{:.1f}'.format)}) from {called}")
+    words = "sentences in the model's own words" if found.sentence == "natural" else "one forced sentence"
+    return f"{words}, {secret.entropy:.1f} bits of secret ({secret.kind}): {'; '.join(parts)}"
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
