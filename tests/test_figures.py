@@ -119,9 +119,24 @@ def reused() -> str:
     return f"plain reuse keeps the likeliest token in {100 * kept[0]:.1f} to {100 * kept[-1]:.1f}% of places"
 
 
+def given_away() -> str:
+    found = read("real-leaks-natural.json")
+    (entropy,) = (each["entropy"] for each in found["secrets"] if each["kind"] == "codes")
+    best = dict[str, Any]()
+    for row in found["rows"]:
+        if row["kind"] == "codes" and row["unavailable"] is None:
+            best[row["way"]] = max(best.get(row["way"], row), row, key=lambda each: each["bits"])
+    low, high = best["audience"]["bits_interval"]["low"], best["audience"]["bits_interval"]["high"]
+    return (
+        f"gave away {best['reuse']['bits']:.1f} of {entropy:.1f} bits of a code by reused encodings, and "
+        f"{best['audience']['bits']:.1f} ({low:.1f} to {high:.1f}) by those of `enforce`; the words alone told "
+        f"{best['text']['bits']:.1f}"
+    )
+
+
 FROM_FILES = {
     "docs/leakage.md": (mutants, swapped, left_out),
-    "README.md": (agentleak, probed, reused),
+    "README.md": (agentleak, probed, reused, given_away),
     "docs/how-to/memory.md": (rounded,),
     "docs/serve.md": (lengths,),
     "docs/how-to/repair.md": (judges, judges_cost),

@@ -150,3 +150,12 @@ def test_the_readme_has_no_figures_of_another_engine_or_runner(changed: str | No
 def test_a_result_without_digests_is_of_no_engine_that_is_known(tmp_path: Path) -> None:
     (tmp_path / "bench-six.json").write_text(result(six(1.25)).model_dump_json())
     assert not computes_as_today(tmp_path / "bench-six.json")
+
+
+def test_first_tokens_are_said_to_come_sooner_where_they_do() -> None:
+    sooner = sum(min(measured(workflow, "ttft")) > 1 for workflow in WORKFLOWS)
+    where = "" if sooner == len(WORKFLOWS) else f" in {sooner} of {len(WORKFLOWS)} workflows"
+    assert " ".join(first_screen(RESULTS, every)).startswith(
+        f"First tokens come sooner{where} than with a prefix cache"
+    )
+    assert sooner < len(WORKFLOWS), "older results have one that is slower"
