@@ -62,7 +62,12 @@ def show_all(ctx: typer.Context, wanted: bool) -> None:
 
 
 class PanelCommand(TyperCommand):
-    """A command whose help lists options by panel, if they have one."""
+    """A command whose help lists options by panel, if they have one, and whose line in a list is a whole sentence."""
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """See `click.Command.get_short_help_str`. Nothing is cut off: a list of commands wraps its lines."""
+        first = " ".join((self.help or "").partition("\n\n")[0].split())
+        return first.partition(". ")[0].rstrip(".") + "."
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """See `click.Command.format_options`."""

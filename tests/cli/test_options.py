@@ -153,3 +153,11 @@ def test_an_option_that_help_leaves_out_is_taken_and_completed(agentcho: Command
 def test_help_of_commands_that_are_confused_names_the_other(agentcho: Command, command: str, other: str) -> None:
     told = agentcho(command, "--help").out.partition("\nArguments:")[0]
     assert f"`agentcho {other}`" in " ".join(told.split())
+
+
+@pytest.mark.parametrize("group", [(), ("bench",)])
+def test_lists_of_commands_have_whole_sentences(agentcho: Command, group: tuple[str, ...]) -> None:
+    listed = agentcho(*group, "--help").out.partition("Commands:")[2]
+    rows = re.split(r"\n  (?=\S)", listed)[1:]
+    assert len(rows) >= 9
+    assert all(re.search(r"[.:)]$", " ".join(row.split())) and "..." not in row for row in rows), rows

@@ -65,7 +65,7 @@ def games(
     *,
     how: Annotated[GivenOptions, PLAYED],
 ) -> None:
-    """Games side by side against the same games one after another."""
+    """Compare the time of games played side by side with the same games one after another."""
     from agentcho.games.runs import library
     from agentcho.lab.bench.games import compare
     from agentcho.lab.display import bench as tables
@@ -94,7 +94,7 @@ def leakage(
     json_: speed.Json = None,
     adapter: Adapter = None,
 ) -> None:
-    """What enforcing costs: audit, enforce and baseline on the same words, arms taking turns."""
+    """Measure what enforcement costs: audit, enforce and baseline take turns on the same words."""
     from agentcho.lab.bench.leakage import LeakageBench, figures, measure
     from agentcho.lab.bench.workflows import dilemma, open_talk
     from agentcho.lab.display import bench as tables
@@ -146,7 +146,7 @@ def serve(
     seed: speed.Seed = 1,
     json_: speed.Json = None,
 ) -> None:
-    """`agentcho serve` beside `transformers serve`, each a process of its own: the same prompts over HTTP."""
+    """Compare `agentcho serve` with `transformers serve`, each in its own process, on the same prompts over HTTP."""
     from agentcho.lab.bench.servers import version_of
     from agentcho.lab.bench.serving import ARMS, ServingOptions, serving
     from agentcho.lab.display import bench as tables

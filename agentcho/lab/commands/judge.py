@@ -44,7 +44,7 @@ def judge(
     json_: speed.Json = None,
     resume: speed.Resume = False,
 ) -> None:
-    """How often a judge of four close candidates picks the same over what is reused, by what is encoded anew."""
+    """Measure how often a judge of four close candidates picks the same one when encodings are reused."""
     require("to compare choices", "lab")
     from agentcho.lab.display.judge import sheets, verdict
     from agentcho.lab.judging.cases import TASKS

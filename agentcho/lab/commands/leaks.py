@@ -59,7 +59,7 @@ def leaks(
     json_: speed.Json = None,
     resume: Annotated[bool, typer.Option("--resume", help=AGAIN)] = False,
 ) -> None:
-    """What a public sentence gives away of a private prompt: bits of a secret, by way of reading and by attack."""
+    """Measure how many bits of a secret a public sentence gives away, by way of reading and by attack."""
     require("to attack encodings", "lab")
     from agentcho.lab.leaks.guesses import Effort
     from agentcho.lab.leaks.measured import ATTACKS, AttackOptions

@@ -85,8 +85,9 @@ def peers(
     seed: speed.Seed = 1,
     json_: speed.Json = None,
 ) -> None:
-    """One row, a prompt of 512 and eight agents beside llama.cpp's server on the same weights, bits and threads; or
-    workflows on a server of your own."""
+    """Compare the engine with llama.cpp's server on the same weights, bits and threads.
+
+    It times one row, a prompt of 512 tokens and eight agents; or workflows on a server of your own."""
     named = model if shape is None else speed.named("", shape)
     asked = speed.Benchmark(
         bench="peers",

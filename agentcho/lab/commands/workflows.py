@@ -236,7 +236,7 @@ def workflows(
     resume: Resume = False,
     plot: Plot = None,
 ) -> None:
-    """The paper's workflows, or those of trace files, in all arms, which take turns on the same words and weights."""
+    """Time the paper's workflows, or those of trace files, in all arms in turn, on the same words and weights."""
     from agentcho.lab.bench.arms import OURS, USUAL, with_guesses
     from agentcho.lab.bench.arms import arm as arm_of
 
