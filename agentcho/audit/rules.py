@@ -116,7 +116,7 @@ _ALL = (
         subject="reader",
         meaning="A position that an agent can observe depends on messages that it may not read.",
         sentence=(
-            "{reader} can observe private messages of {owner} through the positions of messages of {carrier}: "
+            "{reader} reads messages of {carrier} at positions that depend on private messages of {owner}: "
             "{times:reading}"
         ),
         advice="Place messages after ones that every reader may read, plus a constant; or leave positions out.",
@@ -278,7 +278,7 @@ _ALL = (
         meaning="The record does not show what the arguments of a call were made from, or what its tool declares.",
         sentence="it is unknown what {carrier} called {reader} over: {detail} ({times:time})",
         advice="Play the run again; a transcript that was edited or cut can prove nothing.",
-        doubt="it is unknown what {times:tool call} were made from",
+        doubt="it is unknown what the arguments of {times:tool call} were made from",
     ),
     Rule(
         code="AC015",
@@ -332,11 +332,11 @@ _ALL = (
             "In a run with a rule for words, a message does not record how much it can reveal of what its author had "
             "read."
         ),
-        sentence="it is unknown how much {times:message} of {carrier} reveal: {detail}",
+        sentence="it is unknown how much can be learned from {times:message} of {carrier}: {detail}",
         advice=(
             "Play the run again; a transcript that was edited, cut or written by another version can prove nothing."
         ),
-        doubt="it is unknown how much {times:message} reveal",
+        doubt="it is unknown how much can be learned from {times:message}",
         way=PathWording(first="it is unknown how much {id} reveals", end="{carrier} says {id}"),
     ),
     Rule(
@@ -349,8 +349,8 @@ _ALL = (
             "readers may read. Keys and values are not affected."
         ),
         sentence=(
-            "{reader} can infer how long private messages of {owner} were from the order of messages of {carrier}: "
-            "{times:message}"
+            "{reader} can infer how long private messages of {owner} were from where messages of {carrier} come in the "
+            "order: {times:message}"
         ),
         of_run="it is unknown what the order of messages reveals: messages were said side by side, and {detail}",
         advice=(

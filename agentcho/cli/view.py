@@ -87,7 +87,9 @@ def _of_two(asked: ViewArgs, other: str, chosen: PageSelection) -> tuple[PageCon
         if Path(name).is_file():
             raise typer.BadParameter(f"{name} is a file; give two runs or two folders of runs", param_hint="--beside")
     first, second = target(asked.target, asked.out), target(other, asked.out)
-    return beside(first, second, chosen), folder_of_runs(asked.target) or first[0].path
+    folders = [folder_of_runs(name) for name in (asked.target, other)]
+    one, two = ("" if folder is None else folder.resolve().name for folder in folders)
+    return beside(first, second, chosen, (one, two)), folders[0] or first[0].path
 
 
 def _of_file(file: Path, chosen: PageSelection) -> tuple[PageContent, Path]:
@@ -100,7 +102,8 @@ def _of_file(file: Path, chosen: PageSelection) -> tuple[PageContent, Path]:
 def _default_file(folder: Path, asked: ViewArgs) -> Path:
     """Return the path of a record's page, in its folder."""
     eyes = [] if asked.eyes is None else [asked.eyes]
-    other = [] if asked.beside is None else ["beside", Path(asked.beside).name]
+    named = [] if asked.beside is None or asked.eyes is not None else [Path(asked.beside).resolve().name]
+    other = [] if asked.beside is None else ["beside", *named]
     words = ("".join("_" if char in NO_FILE else char for char in word) for word in (*eyes, *other))
     return folder / f"{'-'.join(('view', *words))}.html"
 

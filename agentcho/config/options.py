@@ -178,7 +178,7 @@ def _changed(options: BaseModel) -> dict[str, Any]:
 
 
 KEYS = ("key_env", "key_file")
-"""Options that may change when a run is resumed: where the key of an endpoint is changes no message."""
+"""Options that say where the key of an endpoint is. It may change when a run is resumed: it changes no message."""
 DEFAULT_MODEL = "default"
 """The name by which agents select the run's own model."""
 
@@ -255,7 +255,7 @@ ENCODED = {
 }
 """Options of a run that a model behind an API cannot take, and why."""
 FREE = (*KEYS, *DIVIDING, "threads", "disk_tokens", "keep_cache", "prefill_budget")
-"""Options that may change when a run is resumed: where the key of an endpoint is changes no message."""
+"""Options that may change when a run is resumed: keys, threads, memory and time change no message."""
 
 
 RECORDED = {"recorded": True}

@@ -10,10 +10,19 @@ from collections.abc import Iterator, Sequence
 from agentcho.records.record import SavedRun
 from agentcho.viewer.page_content import PageContent, PageSelection, ShownGame, page_content, page_head
 
+Names = tuple[str, str]
 
-def beside(first: Sequence[SavedRun], second: Sequence[SavedRun], chosen: PageSelection) -> PageContent:
-    """The games of both, those of `first` first. Raises what `page_content` raises for either."""
-    names = [_name(runs, chosen, place) for runs, place in ((first, "first"), (second, "second"))]
+
+def beside(
+    first: Sequence[SavedRun], second: Sequence[SavedRun], chosen: PageSelection, folders: Names = ("", "")
+) -> PageContent:
+    """The games of both, those of `first` first; `folders` are the names of the folders that these runs lie in, empty
+    for a single run. Raises what `page_content` raises for either."""
+    names = [name or runs[0].info.id for name, runs in zip(folders, (first, second), strict=True)]
+    if chosen.eyes is not None:  # a name may say which options the games had
+        names = ["first run", "second run"]
+    elif names[0] == names[1]:
+        names = [f"{name} ({side})" for name, side in zip(names, ("left", "right"), strict=True)]
     one, two = page_content(first, chosen).talks, page_content(second, chosen).talks
     talks = (*_under(names[0], one, 0), *_under(names[1], two, len(first)))
     head = page_head([*first, *second], None, chosen.eyes)
@@ -21,16 +30,11 @@ def beside(first: Sequence[SavedRun], second: Sequence[SavedRun], chosen: PageSe
     return PageContent(head | ({} if chosen.eyes is not None else {"run": " beside ".join(names)}), talks)
 
 
-def _name(runs: Sequence[SavedRun], chosen: PageSelection, place: str) -> str:
-    """What a side is called. A reader gets no name, for that may say which options its games had."""
-    if chosen.eyes is not None:
-        return f"{place} run"
-    return runs[0].info.id if len(runs) == 1 else runs[0].path.parent.parent.name
-
-
 def _under(name: str, talks: Sequence[ShownGame], before: int) -> Iterator[ShownGame]:
     """The games under the name of their side; their runs have as many `before` them."""
     for talk in talks:
-        group = f"{name}: {talk.head['group']}" if talk.head["group"] else name
+        within = talk.head["group"]
+        group = f"{name}: {within}" if within else name
         run = {} if "run" not in talk.head else {"run": talk.head["run"] + before}
-        yield talk._replace(head=talk.head | {"group": group} | run)
+        side = {"side": int(before > 0), "within": within}
+        yield talk._replace(head=talk.head | {"group": group} | side | run)

@@ -146,7 +146,7 @@ def page_head(runs: Sequence[SavedRun], figures: PageFigures | None, reader: str
     run = runs[0]
     head: Json = {"format": FORMAT, "title": run.info.scenario, "run": "", "eyes": reader, "facts": []}
     if reader is not None:
-        status = _status(runs)
+        status = _status(runs[:1])
         return head | {"status": status if status in TOLD else "", "started": ""}
     known = [_facts(each) for each in runs]
     facts = {name: value for name, value in known[0].items() if all(each.get(name) == value for each in known)}

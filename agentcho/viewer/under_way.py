@@ -41,7 +41,7 @@ class AppendedLines:
         for raw in whole.splitlines():
             try:
                 line = json.loads(raw)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
             if isinstance(line, dict):
                 yield line
@@ -96,7 +96,9 @@ class UnderWay:
             self._count += 1
 
     def _shown(self, line: Json) -> bool:
-        readers: Any = line.get("audience", ())
+        readers: Any = line.get("audience")
+        if readers != "everyone" and not (isinstance(readers, list) and all(isinstance(each, str) for each in readers)):
+            return False
         own = line.get("author") == self._eyes and self._eyes is not None
         return self._eyes is None or (own and audience(readers).includes(self._eyes))
 
@@ -109,4 +111,5 @@ class UnderWay:
 
 def _key(line: Json) -> Key | None:
     """None: the line is of no message."""
-    return (line["game"], line.get("attempt", 1), line["id"]) if "game" in line and "id" in line else None
+    game, attempt, id = line.get("game"), line.get("attempt", 1), line.get("id")
+    return (game, attempt, id) if isinstance(game, int) and isinstance(attempt, int) and isinstance(id, str) else None

@@ -262,7 +262,7 @@ def test_the_whole_program_runs_on_a_processor(tmp_path: Path) -> None:
     assert held["command"] == "python -m tools.bench gpu-day --device cpu --json gpu.json --seconds 500"
     assert all("seconds" in each for each in found(file, "peers").values())
     assert len(found(file, "workflows")) == 6 * 3
-    assert "Nothing of agentcho has been run on a GPU" in page_of(held)
+    assert "Nothing in agentcho has run on a GPU" in page_of(held)
     shown = page_of(as_of_a_gpu(held))
     assert "has been run on a GPU" not in shown
     assert "| 4 rows apart over 200 |" in shown
@@ -350,7 +350,7 @@ def test_the_page_says_which_targets_were_met_and_which_were_missed() -> None:
     assert "The run was killed." in shown
     assert "`peers` failed: out of | memory" in shown
     assert "failed: out of \\| memory |" in shown
-    assert "Nothing of agentcho" not in shown
+    assert "Nothing in agentcho" not in shown
     assert "### Crowds" in shown
     assert "### Workflows" not in shown
 

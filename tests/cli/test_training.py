@@ -183,4 +183,5 @@ def test_from_traces_to_an_adapter_that_everything_takes(
     assert agentcho(*audit).code == 0
     assert read_report(here / "a.json").subject.environment["engine adapter"] == digest
     (here / "tuned" / "adapter_model.safetensors").unlink()
-    assert "it has no adapter_model.safetensors" in one_line(agentcho("run", "multi-qa", "--adapter", "tuned"))
+    lacking = one_line(agentcho("run", "multi-qa", "--adapter", "tuned"))
+    assert "the file adapter_model.safetensors is missing" in lacking

@@ -101,7 +101,7 @@ def test_it_is_what_its_bits_say_multiplied_out_by_hand(
         assert float((logits(engine) - logits(plain)).abs().max()) < 1e-4
     with Engine.load(few, DEVICE, "float32", weights="int8") as lighter:
         assert lighter.fingerprint["bits"] == "int8"
-    with pytest.raises(ModelError, match=f"cannot be merged into weights in {how['quant_method']}"):
+    with pytest.raises(ModelError, match=f"cannot be merged into the {how['quant_method']} weights"):
         Engine.load(few, DEVICE, merge=True)
 
 

@@ -156,7 +156,7 @@ def test_a_leak_under_enforcement_is_not_passed_over(results: Path) -> None:
     worse = {ENFORCE: share(0.01)}
     leaking = tuple(each.model_copy(update={"size": worse.get(each.way, each.size)}) for each in found.moved)
     (results / "real-decisions-recorded.json").write_text(found.model_copy(update={"moved": leaking}).model_dump_json())
-    assert "not change it at all under `enforce`" not in real_model.page(results)
+    assert "do not shift them at all under `enforce`" not in real_model.page(results)
 
 
 def test_what_was_not_measured_is_not_shown(tmp_path: Path) -> None:
@@ -191,7 +191,10 @@ def tuned(*, untuned: float, with_adapter: float) -> FidelityResult:
     ("with_adapter", "told"),
     [
         (0.05, "takes away 75% (75% to 75%) of its divergence; nearer the baseline in 10 of 10 conversations"),
-        (0.2, "shows no change in its divergence; nearer the baseline in 0 of 10 conversations"),
+        (
+            0.2,
+            "shows no change of its divergence (the interval of the change, +0% to +0%, includes 0); nearer the baseline in 0 of 10 conversations",
+        ),
         (0.3, "adds 50% (50% to 50%) of its divergence; nearer the baseline in 0 of 10 conversations"),
     ],
 )
@@ -218,7 +221,9 @@ def test_what_attacks_read_stands_first_and_in_a_table(results: Path, name: str)
     (results / f"{name}.json").write_bytes((ROOT / "docs" / "results" / f"{name}.json").read_bytes())
     page = real_model.page(results)
     told = re.findall(
-        r"^- .*13\.3 bits of secret \(codes\): (.*) from reused encodings; (.*) from the audience's; ", page, re.M
+        r"^- .*13\.3 bits of secret \(codes\): (.*) from reused encodings; (.*) from the audience's, verdict",
+        page,
+        re.M,
     )
     table = page[page.index("## What a public sentence gives away") :]
     for value, way in zip(told[0], ("reuse", "audience"), strict=True):

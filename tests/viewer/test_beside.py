@@ -52,8 +52,31 @@ def test_both_runs_are_on_the_page_each_under_its_name(two: tuple[SavedRun, Save
     first, second = two
     head = blocks(page(beside([first], [second], PageSelection())))["head"]
     assert head["beside"]
-    assert [(talk["group"], talk["run"]) for talk in head["talks"]] == [(first.info.id, 0), (second.info.id, 1)]
+    alike = first.info.id == second.info.id
+    names = [f"{first.info.id} (left)", f"{second.info.id} (right)"] if alike else [first.info.id, second.info.id]
+    assert [(talk["group"], talk["run"]) for talk in head["talks"]] == [(names[0], 0), (names[1], 1)]
     assert [run[0] for run in head["runs"]] == [first.info.id, second.info.id]
+
+
+def test_folders_of_one_name_are_told_apart_and_their_cells_are_known_by_side(tmp_path: Path) -> None:
+    sides = [
+        [recorded(tmp_path / side / cell, islands().entries, alice="agent", bob="agent") for cell in ("x", "y")]
+        for side in ("a/cmp", "b/cmp")
+    ]
+    head = blocks(page(beside(sides[0], sides[1], PageSelection(), ("cmp", "cmp"))))["head"]
+    found = [(talk["group"], talk["side"], talk["within"]) for talk in head["talks"]]
+    assert [each[:2] for each in found] == [
+        (f"cmp ({side}): {talk['within']}", number)
+        for side, number, talk in zip(("left",) * 2 + ("right",) * 2, (0, 0, 1, 1), head["talks"], strict=True)
+    ]
+    assert found[0][2] == found[2][2] != found[1][2] == found[3][2]
+
+
+def test_a_file_for_one_agent_does_not_name_the_other_run(
+    two: tuple[SavedRun, SavedRun], capsys: pytest.CaptureFixture[str]
+) -> None:
+    view(args(two, eyes="bob"))
+    assert capsys.readouterr().out == f"{two[0].path / 'view-bob-beside.html'}\n"
 
 
 def test_what_one_agent_may_read_of_both_has_nothing_else(tmp_path: Path) -> None:

@@ -150,7 +150,17 @@ def test_words_that_are_being_said_are_shown_to_their_author_alone(tmp_path: Pat
 def test_lines_that_are_torn_or_of_no_message_are_passed_over(tmp_path: Path) -> None:
     file = tmp_path / "heard.jsonl"
     begun = {"game": 0, "id": "a.0", "kind": "decode", "role": "assistant", "author": "a", "audience": "everyone"}
-    lines = [json.dumps(begun), "no json", "[1]", '{"game": 0}', '{"game": 0, "id": "b.0", "text": "late"}']
+    damaged = ({"id": "c.0", "audience": ["b", 3]}, {"id": "d.0", "audience": None}, {"id": ["e.0"]}, {"game": "0"})
+    wrong = [json.dumps(begun | change) for change in damaged]
+    lines = [
+        *wrong,
+        json.dumps(begun),
+        "no json",
+        "[" * 100_000,
+        "[1]",
+        '{"game": 0}',
+        '{"game": 0, "id": "b.0", "text": "late"}',
+    ]
     file.write_text("\n".join([*lines, '{"game": 0, "id": "a.0", "text": "so"}', '{"game": 0, "id"']))
     under_way = UnderWay(tmp_path)
     assert [each["text"] for each in under_way.words(0, 1)[1]] == ["so"]

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from pydantic import BaseModel
 
+from agentcho.audit.wording import listed
 from agentcho.lab.display.reading import apart, effect_cells, moved_cells, shown
 from agentcho.lab.leaks.result import LeaksResult, Row, read_leaks
 from agentcho.lab.paper.aligned import aligned
@@ -61,6 +62,8 @@ LEAST, FEWEST = 0.005, 6
 FIGURE_8 = {f"{AUDIT}, {name}": name for name in BEHIND.values()}
 
 
+ATTACKS, KINDS = ("linear", "mlp", "inversion", "collision", "asked"), ("codes", "names", "plans", "preferences")
+"""All attacks, and all kinds of secrets, of `agentcho bench leaks`."""
 INCONCLUSIVE = "inconclusive"
 """What is said of an effect whose positive control did not move the reader."""
 
@@ -201,8 +204,10 @@ def _brought_back(found: FidelityResult) -> Iterator[str]:
         before = next(r.kl.value for r in found.rows if (r.subject, r.column) == (step.subject, step.first))
         side = sign(step.nearer.span.low, step.nearer.span.high)
         low, high = step.nearer.span.low / before, step.nearer.span.high / before
-        size = f"{step.nearer.value / before:.0%} ({low:.0%} to {high:.0%}) of its divergence"
-        told = {1: f"takes away {size}", 0: "shows no change in its divergence", -1: f"adds {size.replace('-', '')}"}
+        ends = sorted((abs(low), abs(high)))
+        size = f"{abs(step.nearer.value) / before:.0%} ({ends[0]:.0%} to {ends[1]:.0%}) of its divergence"
+        span = f"the interval of the change, {0 - high:+.0%} to {0 - low:+.0%}, includes 0"
+        told = {1: f"takes away {size}", 0: f"shows no change of its divergence ({span})", -1: f"adds {size}"}
         count = f"nearer the baseline in {step.share} of {step.games} conversations"
         yield f"{step.subject}: the adapter of {step.second} {told[side]}; {count}"
 
@@ -235,13 +240,19 @@ def _only(grid: Grid, measured: Sequence[PaperEffect]) -> Grid:
 
 def _missing(tuned: FidelityResult | None, paper: PaperFound | None, leaks: Sequence[LeaksResult]) -> str:
     """What was not measured yet."""
-    natural = any(each.sentence == "natural" for each in leaks)
+    natural = [each for each in leaks if each.sentence == "natural"]
+    tried = {row.attack for each in natural for row in each.rows if row.unavailable is None}
+    kinds = {each.kind for found in natural for each in found.secrets}
+    attacks = [name for name in ATTACKS if name not in tried]
+    others = [name for name in KINDS if name not in kinds]
     lacks = [
         *([] if tuned else ["the effect of tuning"]),
         *([] if paper else ["the scores of the paper's workflows"]),
         *([] if natural else ["attacks on sentences in the model's own words"]),
-        "answers of the model when it is asked for a secret",
+        *([f"attacks by {listed(attacks)} on such sentences"] if natural and attacks else []),
+        *([f"{listed(others)} as secrets of such sentences"] if natural and others else []),
         "the paper's effects with adapters",
+        "speed on words that it sampled itself, beside llama.cpp and vLLM",
     ]
     return "; ".join(lacks)
 
@@ -423,12 +434,13 @@ def _most(rows: Iterable[Row]) -> Row | None:
 
 def _attacked(found: LeaksResult) -> str:
     """What the best attack on the first kind of secret found, in the ways that people choose between, in a sentence."""
-    secret = found.secrets[0]
+    secret, verdicts = found.secrets[0], {each.way: each.verdict for each in found.claims}
     parts = []
     for way, called in {"reuse": "reused encodings", "audience": "the audience's", "text": "the words alone"}.items():
         best = _most(row for row in found.rows if (row.way, row.kind) == (way, secret.kind))
         if best is not None:
-            parts.append(f"{best.bits:.1f} ({best.bits_interval.shown('{:.1f}'.format)}) from {called}")
+            verdict = f", verdict {verdicts[way]}" if way in verdicts else ""
+            parts.append(f"{best.bits:.1f} ({best.bits_interval.shown('{:.1f}'.format)}) from {called}{verdict}")
     words = "sentences in the model's own words" if found.sentence == "natural" else "one forced sentence"
     return f"{words}, {secret.entropy:.1f} bits of secret ({secret.kind}): {'; '.join(parts)}"
 

@@ -84,8 +84,10 @@ class BesideView {
 function partner() {
   const { other, game, head: { talks } } = state;
   if (other !== null && other < talks.length) return other;
-  const { title, group } = talks[game];
-  const same = talks.findIndex((/** @type {any} */ each) => each.title === title && each.group !== group);
+  const { title, group, side, within } = talks[game];
+  const apart = (/** @type {any} */ each) => (side === undefined ? each.group !== group : each.side !== side);
+  const fits = [(/** @type {any} */ each) => each.title === title && each.within === within, (/** @type {any} */ each) => each.title === title, () => side !== undefined];
+  const same = fits.map((fit) => talks.findIndex((/** @type {any} */ each) => apart(each) && fit(each))).find((found) => found >= 0) ?? -1;
   return same >= 0 ? same : game + 1 < talks.length ? game + 1 : game - 1;
 }
 

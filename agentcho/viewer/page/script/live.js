@@ -14,8 +14,9 @@ class Live {
   async follow(take, hear) {
     this.listen(hear);
     for (;;) {
+      const { game } = state;
       const answer = await this.ask("data", this.version);
-      if (answer) {
+      if (answer && game === state.game) {
         [this.version, this.heard] = [answer.version, ""];
         take(answer);
       }

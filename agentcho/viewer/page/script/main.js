@@ -134,11 +134,13 @@ function take(answer) {
   const end = !first && scrollTop + clientHeight > scrollHeight - 60;
   state.head = answer.head;
   state.talk = answer.talk ? new Talk(answer.talk) : null;
+  state.talkOf = state.game;
   if (first && state.head.figures && state.chosen === null) state.view = "figures";
-  if (!has(state.view)) state.view = "talk";
+  const fits = has(state.view);
+  if (!fits) state.view = "talk";
   frame.heads();
   frame.refresh();
-  if (first || !shown) {
+  if (first || !shown || !fits) {
     enter();
     if (state.view === "talk" && state.head.status === "running") shown?.show((state.talk?.length ?? 0) - 1, false);
   } else {
@@ -152,11 +154,11 @@ function take(answer) {
 /** Take the words of messages that are under way. @param {any[]} said */
 function hear(said) {
   const { talk, view, chosen } = state;
-  if (!talk) return;
+  if (!talk || state.talkOf !== state.game) return;
   const heard = said.flatMap((each) => talk.hear(each) ?? []);
   if (view !== "talk" || !shown || !heard.length) return;
   const { scrollTop, scrollHeight, clientHeight } = the("pane");
-  shown.hear(heard);
+  shown.hear?.(heard);
   if (scrollTop + clientHeight > scrollHeight - 60) the("pane").scrollTop = the("pane").scrollHeight;
   if (chosen !== null && heard.includes(chosen)) detail.hear(chosen);
   told();

@@ -4,6 +4,7 @@ const state = {
   /** @type {any} */ head: null,
   /** @type {Talk|null} */ talk: null,
   game: 0,
+  /** The game that `talk` is of. */ talkOf: 0,
   view: "talk",
   /** @type {number|null} */ other: null,
   /** @type {number|null} */ eyes: null,
