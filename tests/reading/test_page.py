@@ -193,7 +193,7 @@ def tuned(*, untuned: float, with_adapter: float) -> FidelityResult:
         (0.05, "takes away 75% (75% to 75%) of its divergence; nearer the baseline in 10 of 10 conversations"),
         (
             0.2,
-            "shows no change of its divergence (the interval of the change, +0% to +0%, includes 0); nearer the baseline in 0 of 10 conversations",
+            "shows no change of its divergence (the interval of the change, +0% to +0%, includes 0); nearer",
         ),
         (0.3, "adds 50% (50% to 50%) of its divergence; nearer the baseline in 0 of 10 conversations"),
     ],
@@ -203,7 +203,7 @@ def test_what_an_adapter_brings_back_is_told_by_its_interval(results: Path, with
     (results / "real-fidelity-tuned.json").write_text(found.model_dump_json())
     trainings.main([str(FORMATS / "adapter" / "trained"), "--json", str(results / "real-trainings.json")])
     page = real_model.page(results)
-    assert f"- talks: the adapter of {TUNED} {told}." in page
+    assert f"- talks: the adapter of {TUNED} {told}" in page
     assert "| tuned |" not in page
     assert "| trained | `audit` | 0.00067 | 3 | 0 | 6.503 | 6.147 |" in page
     assert "the effect of tuning" not in page
@@ -221,7 +221,7 @@ def test_what_attacks_read_stands_first_and_in_a_table(results: Path, name: str)
     (results / f"{name}.json").write_bytes((ROOT / "docs" / "results" / f"{name}.json").read_bytes())
     page = real_model.page(results)
     told = re.findall(
-        r"^- .*13\.3 bits of secret \(codes\): (.*) from reused encodings; (.*) from the audience's, verdict",
+        r"^- .*\(codes\): (.*) from reused encodings, verdict leaks; (.*) from the audience's, verdict",
         page,
         re.M,
     )
