@@ -123,7 +123,7 @@ KINDS := always-defect always-cooperate none
 ATTACKED := --kind codes -n 200 --candidates 64 --templates 4 --attack linear --attack mlp --way author --way reuse \
 	--way reuse+cacheblend:0.15 --way reuse+kvcomm:1 --way audience --way text --repeats 1
 OFFICE := runs/real/office
-RATES := 2e-4 6.7e-4 2e-3
+RATES := 2e-4 6.7e-4
 RATE := 2e-3
 TUNE = $(BIN)/agentcho tune agentleak --model smollm2 --dtype float32 --traces $(OFFICE).jsonl
 TUNED_MODES := baseline,choreographed:audit,choreographed:audit@$(OFFICE)-audit,choreographed:enforce,choreographed:enforce@$(OFFICE)-enforce,baseline@$(OFFICE)-audit
@@ -142,8 +142,9 @@ bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DAT
 		--json docs/results/real-leaks-natural.json
 	$(BIN)/agentcho trace agentleak --model smollm2 -n 56 --temperature 1 --max-tokens 160 --dtype bfloat16 --seed 11 --out $(OFFICE).jsonl
 	for rate in $(RATES); do $(TUNE) --leakage audit --epochs 1 --rate $$rate --out $(OFFICE)-$$rate; done
-	for way in audit enforce; do $(TUNE) --leakage $$way --epochs 4 --rate $(RATE) --out $(OFFICE)-$$way; done
-	$(BIN)/python -m tools.trainings $(foreach each,$(RATES) audit enforce,$(OFFICE)-$(each)) --json docs/results/real-trainings.json
+	for way in audit enforce; do $(TUNE) --leakage $$way --epochs 1 --rate $(RATE) --out $(OFFICE)-$$way; done
+	$(TUNE) --leakage audit --epochs 4 --rate $(RATE) --out $(OFFICE)-audit-4
+	$(BIN)/python -m tools.trainings $(foreach each,$(RATES) audit audit-4 enforce,$(OFFICE)-$(each)) --json docs/results/real-trainings.json
 	$(BIN)/agentcho bench fidelity --model smollm2 --dtype float32 $(foreach each,$(wildcard $(DATA)/agentleak*.jsonl),--traces $(each)) \
 		--limit 8 --modes $(TUNED_MODES) --json docs/results/real-fidelity-tuned.json
 	$(BIN)/agentcho paper --model smollm2 --dtype bfloat16 --data generators --quick -n 24 --table 1,2,4 --max-tokens 96 \

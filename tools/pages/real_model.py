@@ -221,6 +221,7 @@ class _Paper(NamedTuple):
     found: PaperFound
     grids: tuple[Grid, ...]
     summary: str
+    floor: bool
     hours: float
 
     @classmethod
@@ -228,7 +229,8 @@ class _Paper(NamedTuple):
         shown = tuple(grid for grid in grids(found) if grid.title.startswith(TABLES) or grid.title == EFFECTS)
         measured = tuple(each for each in effects(aligned(found)) if each.table in TABLES and each.ours is not None)
         shown = tuple(_only(grid, measured) if grid.title == EFFECTS else grid for grid in shown)
-        return cls(found, shown, summary(measured), sum(phase.seconds for phase in found.phases) / 3600)
+        floor = bool(measured) and all(each.bound == "at floor" for each in measured)
+        return cls(found, shown, summary(measured), floor, sum(phase.seconds for phase in found.phases) / 3600)
 
 
 def _only(grid: Grid, measured: Sequence[PaperEffect]) -> Grid:
@@ -243,7 +245,7 @@ def _missing(tuned: FidelityResult | None, paper: PaperFound | None, leaks: Sequ
     natural = [each for each in leaks if each.sentence == "natural"]
     tried = {row.attack for each in natural for row in each.rows if row.unavailable is None}
     kinds = {each.kind for found in natural for each in found.secrets}
-    attacks = [name for name in ATTACKS if name not in tried]
+    attacks = ["asking the model" if name == "asked" else name for name in ATTACKS if name not in tried]
     others = [name for name in KINDS if name not in kinds]
     lacks = [
         *([] if tuned else ["the effect of tuning"]),
