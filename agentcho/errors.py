@@ -602,6 +602,9 @@ class ScenarioNotFound(ScenarioError):
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         there = sorted(known)
+        if name.endswith(".py"):
+            super().__init__(f"there is no file {name}; give a .py file that exists, or one of {', '.join(there)}")
+            return
         like = nearest(name, there)
         listed = f"{like} Known: " if like else "known: "
         super().__init__(

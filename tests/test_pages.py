@@ -172,7 +172,7 @@ def test_the_readme_says_what_attacks_get_of_a_public_sentence() -> None:
     assert {row.kind for row in linear} == {"codes", "names", "plans", "preferences"}
     assert {"reuse+cacheblend:0.15", "reuse+kvcomm:1"} <= {row.way for row in linear}
     assert {each.sentence for each in found} == {"forced"}
-    assert "with a forced sentence: it tests the enforcement" in told
+    assert "([understudy, forced sentence](docs/leakage.md" in told
     assert not more_than_the_text(rows)
 
 

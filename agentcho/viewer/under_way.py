@@ -111,5 +111,7 @@ class UnderWay:
 
 def _key(line: Json) -> Key | None:
     """None: the line is of no message."""
-    game, attempt, id = line.get("game"), line.get("attempt", 1), line.get("id")
-    return (game, attempt, id) if isinstance(game, int) and isinstance(attempt, int) and isinstance(id, str) else None
+    match line:
+        case {"game": int(game), "id": str(id)} if isinstance(line.get("attempt", 1), int):
+            return game, line.get("attempt", 1), id
+    return None

@@ -147,6 +147,18 @@ def test_what_the_scenario_told_one_alone_is_that_ones_secret(three: Engine) -> 
     assert "psst" not in {line.message.id for line in kept(play, "bob", "alice")}
 
 
+def test_what_the_scenario_told_some_is_their_secret_from_the_others(three: Engine) -> None:
+    shared = message("pass", "alice", "only you two know").model_copy(
+        update={"author": None, "audience": ("alice", "bob")}
+    )
+    game = talk(0)
+    more = {"agents": (*game.agents, "eve"), "messages": (shared, *game.messages)}
+    play = of_workflow(game.model_copy(update=more), three)
+    for owner, other in (("alice", "bob"), ("bob", "alice")):
+        assert "pass" in {line.message.id for line in kept(play, owner, "eve")}
+        assert "pass" not in {line.message.id for line in kept(play, owner, other)}
+
+
 def test_a_workflow_without_messages_closes_up(three: Engine) -> None:
     game = talk(0)
     (found, *_), _ = secrets(of_workflow(game, three), "alice", ["bob"])

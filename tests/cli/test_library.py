@@ -91,7 +91,7 @@ def test_a_path_names_a_class_where_there_are_several(here: Path) -> None:
     assert discovery.find("scenarios", "coin.py:FairCoin").name == "fair-coin"
     with pytest.raises(ScenarioError, match="defines no class Con"):
         library.scenario("coin.py:Con")
-    with pytest.raises(ScenarioNotFound, match=r"[Kk]nown: .*debate"):
+    with pytest.raises(ScenarioNotFound, match=r"there is no file con\.py; .*debate"):
         library.scenario("con.py")
 
 
@@ -162,3 +162,9 @@ def test_copying_never_overwrites_and_the_copy_comes_first(agentcho: Command, he
 
 def test_the_agents_that_a_scenario_casts_are_known_from_its_source(here: Path) -> None:
     assert library.casts(library.scenario("debate")()) == ["debater", "moderator"]
+
+
+def test_a_file_that_is_not_there_is_said_to_be_missing(agentcho: Command) -> None:
+    ran = agentcho("run", "nowhere.py", "--model", "fake")
+    assert ran.code == 2
+    assert "there is no file nowhere.py" in ran.err

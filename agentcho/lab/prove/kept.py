@@ -1,7 +1,7 @@
 """The secrets of one agent from another in a workflow, and the workflow with these swapped or left out.
 
-An agent's secrets from a reader are the messages it wrote that the reader may not read, and those that the scenario
-addressed to it alone. Does not know: encodings, what a swap moves.
+An agent's secrets from a reader are the messages that it wrote, or that the scenario addressed to it, and that the
+reader may not read. Does not know: encodings, what a swap moves.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Secret(NamedTuple):
 
 
 def kept(play: Play, owner: str, reader: str) -> tuple[Line, ...]:
-    """What `owner` wrote and `reader` may not read, and what the scenario told `owner` alone."""
-    own = (line for line in play.lines if line.message.author == owner or _told_alone(line, owner))
+    """What `owner` wrote, or the scenario told `owner`, alone or with others, and `reader` may not read."""
+    own = (line for line in play.lines if line.message.author == owner or _told(line, owner))
     return tuple(line for line in own if not line.message.audience.includes(reader))
 
 
-def _told_alone(line: Line, owner: str) -> bool:
-    return line.message.author is None and line.message.audience.to_json() == [owner]
+def _told(line: Line, owner: str) -> bool:
+    return line.message.author is None and line.message.audience.includes(owner)
 
 
 def secrets(play: Play, owner: str, readers: Sequence[str]) -> tuple[list[Secret], dict[str, str]]:
