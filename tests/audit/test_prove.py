@@ -212,11 +212,13 @@ def understudy(engines: Engines) -> Engine:
 
 def _check(proof: Proof, workflows: int) -> None:
     assert {one.conclusion for one in proof.compared} == {"holds"}
-    assert len(proof.compared) == 3 * workflows
+    assert len(proof.compared) == 5 * workflows
     assert {(pair.owner, pair.reader) for pair in proof.pairs} == {
         ("coordinator", "worker"),
         ("coordinator", "compiler"),
         ("worker", "compiler"),
+        ("compiler", "worker"),
+        ("user", "worker"),
     }
     assert not [one for one in proof.skipped if one.owner is None]
 
