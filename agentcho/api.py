@@ -26,9 +26,9 @@ from agentcho.games.play.people import People
 from agentcho.games.play.script import Script
 from agentcho.games.results.messages import LiveMessages
 from agentcho.games.results.played import Played, from_record, in_memory
+from agentcho.games.runs import library
 from agentcho.games.runs.discovery import from_anywhere
 from agentcho.games.runs.hosting import aplay
-from agentcho.games.runs.library import chosen
 from agentcho.games.runs.request import RunRequest
 from agentcho.games.runs.runtime import RunResult, play
 from agentcho.integrations.opentelemetry.traced import Spans, Traced, traced
@@ -231,7 +231,7 @@ def _scenario(agents: tuple[Agent | Scenario | str, ...], given: Mapping[str, An
         raise ArgumentError("lockstep applies to agents only; in a scenario, await game.lockstep(...) in its `play`")
     match agents:
         case (str() as name,):
-            return chosen(name, given)
+            return library.chosen(name, given)
         case (Scenario() as scenario,):
             return scenario
         case _ if agents and all(isinstance(agent, Agent) for agent in agents):

@@ -629,8 +629,12 @@ class RecordError(AgentchoError):
 class RecordNotFound(RecordError):
     """Raised when no run has the given id or path. `agentcho ls --runs` lists the recorded runs."""
 
-    def __init__(self, run: str, folder: Path) -> None:
-        super().__init__(f"no run {run!r} in {folder}; `agentcho ls --runs` lists them")
+    def __init__(self, run: str, folder: Path, inside: Sequence[str] = ()) -> None:
+        told = f"no run {run!r} in {folder}; `agentcho ls --runs` lists them"
+        if inside:
+            some = f"{len(inside)} runs, such as {inside[0]}" if len(inside) > 1 else f"the run {inside[0]}"
+            told = f"{run} is a folder with {some}; give the path of one run (`agentcho view {run}` shows all)"
+        super().__init__(told)
 
 
 class RecordBroken(RecordError, ValueError):

@@ -160,7 +160,8 @@ _ALL = (
         subject="run",
         meaning=(
             "The playing code had looked at messages (their words, that they were said, what failed because of them) "
-            "before it acted in front of agents that may not read them; or a limit counts such messages."
+            "before it acted in front of agents that may not read them; or a limit counts such messages. A text that "
+            "contains the value of a private choice counts as such an act."
         ),
         sentence="the code had looked at private messages of {owner} before {times:message} to others: {detail}",
         of_run="when a game or an agent ends depends on everything that was said, private words included: {detail}",

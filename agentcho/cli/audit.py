@@ -35,8 +35,8 @@ from agentcho.engine.lora_adapter import find_adapter
 from agentcho.errors import AdapterError, AgentchoError, ConfigError, RecordNotFound, ScenarioNotFound
 from agentcho.extras import require
 from agentcho.games.play.game_faults import words
+from agentcho.games.runs import library
 from agentcho.games.runs.discovery import find as on_shelf
-from agentcho.games.runs.library import chosen
 from agentcho.games.runs.runtime import tasks_of
 from agentcho.integrations.textarena.names import is_arena
 from agentcho.protocol.progress import ProgressCallback
@@ -120,15 +120,15 @@ def nature_of(target: str, out: Path) -> Nature:
         return "scenario"
     try:
         find(target, out)
-    except RecordNotFound:
-        pass
+    except RecordNotFound as error:
+        missing = error
     else:
         return "run"
     try:
         on_shelf("scenarios", target)
     except ScenarioNotFound as error:
         if target == "last" or Path(target).is_dir():
-            raise RecordNotFound(target, out) from None
+            raise missing from None
         what = f"neither a run in {out} nor a trace (.jsonl); {error}"
         raise typer.BadParameter(what, param_hint="TARGET") from None
     return "scenario"
@@ -179,7 +179,7 @@ def _prepare(asked: AuditArgs) -> Prepared:
 def _of_scenario(asked: AuditArgs, told: Progress) -> AuditReport | None:
     """Play a scenario, record it, and audit the record. Returns None if it was interrupted."""
     config = run_config(**asked.how)
-    scenario = chosen(asked.target, asked.given)
+    scenario = library.chosen(asked.target, asked.given)
     tasks_of(scenario, config)
     engine = _engine(config, told.tell) if asked.measure else None
     run = play_recorded(asked.target, scenario, config, engine, asked.out, _playing(asked), told)

@@ -27,8 +27,8 @@ from agentcho.display.people.seated import seated
 from agentcho.display.playing import play_shown, silence, unread
 from agentcho.display.progress import Progress, progress
 from agentcho.errors import ConfigError, GamesFailed
+from agentcho.games.runs import library
 from agentcho.games.runs.discovery import from_anywhere, path_of
-from agentcho.games.runs.library import chosen
 from agentcho.games.runs.request import OnFailure, RunRequest
 from agentcho.games.runs.resume import Changed, mismatch
 from agentcho.games.runs.runtime import RunResult, play
@@ -73,12 +73,12 @@ class RunArguments:
         if self.resume is None:
             if self.scenario is None:
                 raise typer.BadParameter("give a scenario, or --resume", param_hint="SCENARIO")
-            config, scenario = run_config(**self.how), chosen(self.scenario, self.given)
+            config, scenario = run_config(**self.how), library.chosen(self.scenario, self.given)
             return RunRequest(scenario, config, out=self.out, named=from_anywhere(self.scenario), **how)
         saved = find(self.resume, self.out)
         config = run_config(**{**saved.info.config.renamed(), **self.how})
         named = self.scenario or _named(saved)
-        scenario = chosen(named, {**saved.info.options, **self.given})
+        scenario = library.chosen(named, {**saved.info.options, **self.given})
         _check_secrets(scenario, self.given)
         how |= {"named": named, "changed": self.changed, "redo": self.redo, "skip": self.skip}
         return RunRequest.resuming(saved, scenario, config, **how)

@@ -463,7 +463,8 @@ def find(run: str, folder: Path) -> SavedRun:
     names = sorted(file.parent.name for file in folder.glob(f"*/{INFO}"))
     matches = _last(folder, names) if run == "last" else [n for n in names if n == run] or _begins(names, run)
     if len(matches) != 1:
-        raise RecordNotFound(run, folder)
+        below = sorted(file.parent.as_posix() for deep in ("*", "*/*") for file in Path(run).glob(f"{deep}/{INFO}"))
+        raise RecordNotFound(run, folder, below)
     return SavedRun(folder / matches[0])
 
 

@@ -346,3 +346,15 @@ def test_an_audit_of_a_scenario_that_fails_names_the_lines_of_its_code(agentcho:
     ]
     assert "outcomes.jsonl" in ran.err.splitlines()[3]
     assert "INCONCLUSIVE" in agentcho("audit", "last").out
+
+
+def test_a_folder_of_runs_is_told_from_a_run(agentcho: Command, here: Path) -> None:
+    for cell in ("a", "b"):
+        assert agentcho("run", "direct", "--model", "fake", "--display", "none", "--runs-dir", f"cmp/{cell}").code == 0
+    first = next((here / "cmp" / "a").iterdir()).relative_to(here).as_posix()
+    for words in (("show", "cmp"), ("audit", "cmp"), ("show", "cmp/a")):
+        ran = agentcho(*words)
+        assert ran.code == 2
+        assert f"{words[1]} is a folder with " in ran.err
+        assert first in ran.err
+    assert "no run 'nowhere' in runs" in agentcho("show", "nowhere").err

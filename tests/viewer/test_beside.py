@@ -126,3 +126,18 @@ def test_messages_are_paired_and_words_that_differ_are_marked(two: tuple[SavedRu
     assert found["table"]["time of all calls"] == ["3.0 s", "4.0 s", "+33%"]
     assert found["table"]["readings"][0] == "all 5 readings clean"
     assert found["gone"] == ["alice.1", "1", "talk"]
+
+
+@pytest.mark.browser
+def test_a_game_of_one_folder_is_beside_that_of_the_same_cell_in_the_other(tmp_path: Path) -> None:
+    sides = [
+        [recorded(tmp_path / side / cell, islands().entries, alice="agent", bob="agent") for cell in ("x", "y")]
+        for side in ("a/cmp", "b/cmp")
+    ]
+    whole = page(beside(sides[0], sides[1], PageSelection(), ("one", "two")))
+    script = 'left.heads = all(".sheet thead th").map((cell) => cell.textContent);'
+    for game in range(4):
+        heads = driven(whole, script, tmp_path, at=f"#game={game}&view=beside")["heads"]
+        (one, two) = (head.partition(": ") for head in heads[:2])
+        assert (one[0], two[0]) == (("one", "two"), ("two", "one"))[game // 2]
+        assert one[2] == two[2]

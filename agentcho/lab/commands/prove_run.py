@@ -22,7 +22,6 @@ from agentcho.display import Kind
 from agentcho.display.progress import Progress, progress
 from agentcho.errors import AgentchoError, AudienceError
 from agentcho.games.runs import library, runtime
-from agentcho.games.runs.library import chosen
 from agentcho.lab.display.prove import show
 from agentcho.records.record import SavedRun, find
 from agentcho.records.trace import Workflow, read_traces
@@ -101,7 +100,7 @@ def _freed(asked: ProveOptions, engine: Any, run: SavedRun, proof: Proof, told: 
 def _code(asked: ProveOptions, run: SavedRun) -> Scenario:
     """The scenario that a run has played, with its options."""
     if nature_of(asked.target, asked.out) == "scenario":
-        return chosen(asked.target, asked.given)
+        return library.chosen(asked.target, asked.given)
     try:
         return library.scenario(run.info.asked or run.info.scenario)(**run.info.options)
     except AgentchoError as error:
@@ -121,7 +120,7 @@ def _known(asked: ProveOptions) -> Recorded | None:
     """The workflows of a file or a run; None: it is a scenario, and fit to be played."""
     nature = nature_of(asked.target, asked.out)
     if nature == "scenario":
-        runtime.tasks_of(chosen(asked.target, asked.given), asked.config)
+        runtime.tasks_of(library.chosen(asked.target, asked.given), asked.config)
         return None
     if asked.given or asked.config.tasks:
         raise typer.BadParameter(f"a {nature} is already played; leave these options out", param_hint="--set, --tasks")
@@ -149,7 +148,7 @@ def _played(asked: ProveOptions, engine: Any, told: Progress) -> Recorded | None
     config = asked.config.model_copy(update={"games": asked.games or GAMES})
     run = play_recorded(
         target=asked.target,
-        scenario=chosen(asked.target, asked.given),
+        scenario=library.chosen(asked.target, asked.given),
         config=config,
         engine=engine,
         out=asked.out,

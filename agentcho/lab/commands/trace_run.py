@@ -18,9 +18,8 @@ from agentcho.cli.signals import INTERRUPTED
 from agentcho.config import RunConfig
 from agentcho.display.progress import progress
 from agentcho.display.safe import inline
-from agentcho.games.runs import runtime
+from agentcho.games.runs import library, runtime
 from agentcho.games.runs.discovery import from_anywhere
-from agentcho.games.runs.library import chosen
 from agentcho.integrations.ray.players import Cluster, players
 from agentcho.lab.by_workers import remote_playing
 from agentcho.protocol.progress import ProgressCallback
@@ -49,7 +48,7 @@ class TraceOptions(NamedTuple):
 
 def trace(asked: TraceOptions) -> int:
     """Play, write, say what came of it. Returns the exit code: 0, or 130 after Ctrl-C, when what was over is kept."""
-    scenario = chosen(asked.scenario, asked.given)
+    scenario = library.chosen(asked.scenario, asked.given)
     numbers = range(asked.first, asked.first + asked.games)
     config = asked.config.model_copy(update={"games": numbers.stop})
     runtime.tasks_of(scenario, config)

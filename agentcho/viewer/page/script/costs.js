@@ -56,7 +56,7 @@ const rowsOf = ({ costs, agents }) => costs.map((row) => ({ ...row, name: row.by
 function together() {
   const { head, game } = state;
   if (document.body.hasAttribute("data-live")) return [];
-  return head.talks.flatMap((/** @type {any} */ each, /** @type {number} */ number) => (each.group === head.talks[game].group && !/, attempt \d+$/.test(each.title) ? [new Talk(data(`talk-${number}`))] : []));
+  return head.talks.flatMap((/** @type {any} */ each, /** @type {number} */ number) => (each.group === head.talks[game].group && !GIVEN_UP.test(each.title) ? [new Talk(data(`talk-${number}`))] : []));
 }
 
 /** The rows of several games, summed by name; the one for all of them last. @param {Talk[]} games @returns {any[]} */

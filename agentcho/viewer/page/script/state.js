@@ -37,6 +37,17 @@ function hit(number) {
   return `${message.id}\n${talk.who(number)}\n${visible(message.header ?? "")}${visible(message.text)}`.toLowerCase().includes(query);
 }
 
+/** How the title of an attempt ends that was begun anew. */
+const GIVEN_UP = /, attempt \d+$/;
+
+/** Whether the game that is looked at is still played: it is the last attempt, in a run that goes on. */
+function going() {
+  const { head, game } = state;
+  const { title, run } = head.talks[game];
+  const status = head.runs && run !== undefined ? head.runs[run][1] : head.status;
+  return status === "running" && !GIVEN_UP.test(title);
+}
+
 /** Whether there is anything to see in a view. @param {string} view */
 function has(view) {
   if (view === "figures") return Boolean(state.head.figures);

@@ -94,7 +94,7 @@ class TalkView {
     const long = text.length > 1.3 * most && !this.wide.has(number);
     const shown = !long ? text : thought ? "" : `${text.slice(0, Math.max(most / 2, text.lastIndexOf(" ", most)))} …`;
     const more = text.length > 1.3 * most ? make("button", { class: "more", "data-more": number, "aria-expanded": String(!long) }, long ? `show all ${many(text.length, "character")}` : "show less") : null;
-    const running = ended === "died" && state.head.status === "running";
+    const running = ended === "died" && going();
     return make("div", { class: "text" }, header ? make("span", { class: "header" }, words(header, state.query)) : null, words(shown, state.query), running ? make("span", { class: "caret", "aria-label": "being generated" }) : null, more);
   }
 
@@ -161,7 +161,7 @@ function title(number, hidden) {
   const message = talk.messages[number];
   const whom = message.to === null ? (message.by === null ? "to everyone" : "") : `to ${talk.whom(number)}`;
   const marks = make("span", { class: "marks" });
-  const unfinished = message.ended === "died" && state.head.status === "running" ? "" : message.ended;
+  const unfinished = message.ended === "died" && going() ? "" : message.ended;
   for (const mark of [message.origin && message.origin !== "sampled" ? message.origin : "", unfinished]) if (mark) marks.append(make("span", { class: "mark" }, mark));
   const leaks = state.eyes === null ? talk.agents.flatMap((agent, seat) => (talk.reached(number, seat) ? [agent.name] : [])) : [];
   if (leaks.length) marks.append(make("span", { class: "mark leak", title: `It reached ${leaks.join(", ")}, who may not read it` }, leaks.length > 2 ? `reached ${leaks.length} who may not read it` : `reached ${leaks.join(", ")}`));
