@@ -168,3 +168,16 @@ def test_a_file_that_is_not_there_is_said_to_be_missing(agentcho: Command) -> No
     ran = agentcho("run", "nowhere.py", "--model", "fake")
     assert ran.code == 2
     assert "there is no file nowhere.py" in ran.err
+
+
+@pytest.mark.parametrize(("model", "like"), [("fakee", "fake"), ("understudi", "understudy"), ("smolm2", "smollm2")])
+def test_a_misspelt_model_of_ours_is_not_asked_of_the_hub(
+    agentcho: Command, monkeypatch: pytest.MonkeyPatch, model: str, like: str
+) -> None:
+    def load(*_: object, **__: object) -> None:
+        raise AssertionError("it was looked for")
+
+    monkeypatch.setattr("agentcho.runner.engine.Engine.load", load)
+    ran = agentcho("run", "direct", "--model", model)
+    assert ran.code == 2
+    assert f"no model '{model}'; did you mean '{like}'? A Hugging Face id is written OWNER/NAME" in ran.err

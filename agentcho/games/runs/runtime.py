@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar, TypeVarTuple, Unpack, cast
 import anyio
 
 from agentcho.config import VLLM, RunConfig
-from agentcho.errors import AudienceError, GamesFailed, TaskError
+from agentcho.errors import AudienceError, ConfigError, GamesFailed, TaskError, nearest
 from agentcho.events import GameOver
 from agentcho.extras import importing
 from agentcho.games.play.game_faults import fault
@@ -65,6 +65,8 @@ from agentcho.tasks import Problem, TaskSet, task_set
 from agentcho.tasks.mathematics import require_verifier
 
 ENGINE = logging.getLogger("agentcho.engine")
+OUR_MODELS = ("fake", "understudy", "smollm2")
+"""Names of models that are no ids of the hub."""
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
@@ -364,9 +366,18 @@ def load_engine(config: RunConfig, tell: ProgressCallback = no_progress, share: 
     return engine
 
 
+def _refuse_misspelt(model: str) -> None:
+    """Raise `ConfigError` for a name like one of our own: the hub has no such model, and is asked for half a minute."""
+    if "/" not in model and model not in OUR_MODELS and not Path(model).exists():
+        like = nearest(model, OUR_MODELS)
+        if like:
+            raise ConfigError(f"no model {model!r}; {like} A Hugging Face id is written OWNER/NAME")
+
+
 def _load(config: RunConfig, tell: ProgressCallback, share: float) -> EnginePort:
     if config.own.served:
         return remote(config.own, config.model)
+    _refuse_misspelt(config.model)
     if config.model == "fake":
         from agentcho.engine.fake.fake import FakeEngine
 
