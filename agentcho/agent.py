@@ -6,7 +6,6 @@ verbs. Does not know: engines, encodings, other agents' minds.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import wraps
@@ -29,6 +28,7 @@ from agentcho.errors import (
 )
 from agentcho.message import Audience, Message, Metadata
 from agentcho.protocol.call import SamplingOptions, Unconstrained
+from agentcho.protocol.call_site import CallSite, called_at, calling, warn_caller
 from agentcho.protocol.json_schema import of_model
 from agentcho.protocol.value_checks import checked_bool, checked_list, checked_text, type_name
 from agentcho.provenance.views import View
@@ -48,11 +48,15 @@ def verb(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[A
     """Decorate a verb of an agent or a game so that it cooperates with the event loop.
 
     A cancelled verb does not begin. A verb that raises lets other tasks run first. Otherwise code that retries after
-    every error could keep the event loop to itself, so that no deadline passes and no other game continues.
+    every error could keep the event loop to itself, so that no deadline passes and no other game continues. The line of
+    user code that calls it is kept, for it may be awaited elsewhere.
     """
 
-    @wraps(method)
-    async def yielding(*args: P.args, **options: P.kwargs) -> T:
+    async def yielding(site: CallSite | None, *args: P.args, **options: P.kwargs) -> T:
+        with called_at(site):
+            return await run(*args, **options)
+
+    async def run(*args: P.args, **options: P.kwargs) -> T:
         try:
             await anyio.lowlevel.checkpoint_if_cancelled()
         except BaseException:
@@ -66,7 +70,12 @@ def verb(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[A
             await anyio.lowlevel.cancel_shielded_checkpoint()
             raise
 
-    return yielding
+    @wraps(method)
+    def called(*args: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
+        return yielding(calling(), *args, **options)
+
+    yielding.__name__, yielding.__qualname__ = method.__name__, method.__qualname__
+    return called
 
 
 class ToolWish(NamedTuple):
@@ -637,7 +646,7 @@ class Agent:
                 "pass to=() to keep it private, or to=self.audience to share it; from agentcho 0.6 on, the "
                 "default is the audience"
             )
-            warnings.warn(f"{told}: {later}", AudienceWarning, stacklevel=4)
+            warn_caller(f"{told}: {later}", AudienceWarning)
         return () if to is None else to
 
     async def _speak(

@@ -221,8 +221,9 @@ def acts(facts: Facts) -> Cases:
     for key, games in found.items():
         for cases in games.values():
             said = tuple(dict.fromkeys(each.path[0] for each in cases))
+            told = listed([each.detail for each in {each.path[0]: each for each in cases}.values()])
             for each in cases:
-                yield key, replace(each, messages=said, detail=listed(said))
+                yield key, replace(each, messages=said, detail=told)
 
 
 def _acted(game: int, entry: TranscriptEntry, authors: Mapping[str, str]) -> Cases:
@@ -237,8 +238,14 @@ def _acted(game: int, entry: TranscriptEntry, authors: Mapping[str, str]) -> Cas
         secrets = proved or tuple(own)
         file = PurePath(place.file).name if place else ""
         key = FindingKey("AC006" if proved else "AC021", owner=owner, file=file, line=place)
+        contained = [id for id in secrets if id in act.contained]
+        what = (
+            f"{entry.message.id} (its text contains the value of {listed(contained)})"
+            if contained
+            else entry.message.id
+        )
         path = (entry.message.id, secrets[0])
-        yield key, Evidence(game=game, rank=(game,), secrets=secrets, path=path, place=place)
+        yield key, Evidence(game=game, rank=(game,), secrets=secrets, path=path, detail=what, place=place)
 
 
 @finder

@@ -84,7 +84,7 @@ def _environment(name: str) -> str:
     """Return one environment with its options, the common ones first."""
     check_refused(name)
     own = [(key, str(field.default), field.description or "") for key, field in Arena.Options.model_fields.items()]
-    its = [(key, default, "of the environment itself") for key, default in environments.settings(name)]
+    its = [(key, default, "option of the environment") for key, default in environments.settings(name)]
     head = f"{inline(name)}: {visible(Arena.__doc__ or '').rpartition(' Subclass')[0]}"
     return f"{head}\n\n" + plain(
         TextTable("options, for --set KEY=VALUE", ("key", "default", "what"), (*own, *its), words=3)

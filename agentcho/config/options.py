@@ -267,7 +267,7 @@ class OwnModel(FrozenOptions):
 
     model: str = Field(
         default="understudy",
-        description=f"{NAMED}, a Hugging Face id, or 'openai:NAME'.",
+        description=f"{NAMED}, a Hugging Face id, 'openai:NAME', or 'fake': scripted answers without a model.",
         json_schema_extra={"panel": "Model"},
     )
 

@@ -54,7 +54,7 @@ def _action(action: Action, whole: int) -> Lines:
         places = [
             f"{place.file}:{place.line}" + (f" ({n})" if n < len(action.findings) else "") for place, n in action.places
         ]
-        placeless = f"; {action.placeless:,} without a known line" if action.placeless else ""
+        placeless = f"; {action.placeless:,} at lines that are not known" if action.placeless else ""
         lines.append(Text(f"at {inline(listed(places, 4))}{placeless}", style="dim", overflow="fold"))
     return Lines(*lines)
 

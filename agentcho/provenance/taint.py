@@ -141,8 +141,12 @@ class TaintTracker:
     def unproved(self, ids: Iterable[str], text: str) -> tuple[str, ...]:
         """Those of these messages of which nothing shows that the playing code has used them, where it says `text`: it
         has had no more than the value that a verb returned, in none of its tasks, and the text does not have that."""
-        values = self._values.keys() - self._used
-        return tuple(id for id in ids if id in values and not has_value(text, self._values[id]))
+        contained = self.contained(ids, text)
+        return tuple(id for id in ids if id in self._values and id not in self._used and id not in contained)
+
+    def contained(self, ids: Iterable[str], text: str) -> tuple[str, ...]:
+        """Those of these messages whose returned value `text` contains."""
+        return tuple(id for id in ids if id in self._values and has_value(text, self._values[id]))
 
     def give(self, id: str) -> str:
         """The id of a message that the playing code has asked for: that there is this message tells it nothing."""

@@ -312,6 +312,8 @@ class Act(NamedTuple):
         thought: The message of what its author thought right before.
         unproved: Those in `tainted_by` of which the code had only a value that a verb returned, and nothing shows that
             it used the value.
+        contained: Those in `tainted_by` of which the code had a value that a verb returned, and the text that the code
+            says in this message contains it.
     """
 
     where: str | None = None
@@ -330,6 +332,7 @@ class Act(NamedTuple):
     moves: tuple[Move, ...] = ()
     thought: str | None = None
     unproved: tuple[str, ...] = ()
+    contained: tuple[str, ...] = ()
 
     @property
     def by_rules(self) -> bool:

@@ -142,6 +142,7 @@ class ActPart(Line):
     moves: Annotated[tuple[Annotated[tuple[Count, Count, bool], LIST], ...], LIST] = ()
     thought: str | None = None
     unproved: Strings = ()
+    contained: Strings = ()
 
 
 class MessageLine(EncodingsLine):

@@ -139,7 +139,7 @@ def costs(entries: Sequence[TranscriptEntry], known: Mapping[str, CallPrompt], s
     rows = [
         {"by": None if author is None else seat[author]} | _cost(by_author[author], known)
         for author in order
-        if any(entry.usage.encoded or entry.message.id in known for entry in by_author[author])
+        if any(entry.usage.encoded or entry.usage.spent or entry.message.id in known for entry in by_author[author])
     ]
     return [*rows, _cost(entries, known)]
 
@@ -152,6 +152,7 @@ def _cost(entries: Sequence[TranscriptEntry], known: Mapping[str, CallPrompt]) -
         "reused": sum(prompt.reused for _, prompt in calls),
         "encoded": sum(prompt.encoded for _, prompt in calls),
         "unreported": sum(not prompt.reported for _, prompt in calls),
+        "unknown": sum(entry.usage.spent is not None and entry.message.id not in known for entry in entries),
         "sampled": sum(prompt.sampled for _, prompt in calls),
         "all": sum(entry.usage.encoded for entry in entries),
         "seconds": round(sum(entry.usage.seconds for entry, _ in calls), 5),

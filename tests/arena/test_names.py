@@ -92,8 +92,8 @@ def test_what_there_is_and_what_it_takes_is_told_without_importing_it(textarena:
     assert ran.returncode == 0, ran.stderr
     assert re.search(r"^  textarena:KuhnPoker +v0, v0-short, v0-medium, v0-long, ", ran.stdout, re.MULTILINE)
     assert re.search(r"^  textarena:Chess +its source needs Python 3.12", ran.stdout, re.MULTILINE)
-    assert re.search(r"^  max_rounds +15 +of the environment itself$", ran.stdout, re.MULTILINE)
-    assert re.search(r"^  players +None +how many", ran.stdout, re.MULTILINE)
+    assert re.search(r"^  max_rounds +15 +option of the environment$", ran.stdout, re.MULTILINE)
+    assert re.search(r"^  players +None +number of players", ran.stdout, re.MULTILINE)
 
 
 @pytest.mark.clients

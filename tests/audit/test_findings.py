@@ -294,6 +294,18 @@ def test_a_value_that_nothing_shows_to_be_used_is_a_note() -> None:
     note, warning = one(report, "AC021"), one(report, "AC006")
     assert (note.level, note.messages, note.secrets) == ("note", ("bob.0",), both)
     assert (warning.level, warning.messages, warning.secrets) == ("warning", ("bob.1",), ("alice.1",))
+    assert warning.message.endswith("to others: bob.1")
+
+
+def test_a_text_that_contains_a_private_value_is_said_to() -> None:
+    talk = Talk()
+    talk.say("alice.0", ["alice"])
+    talk.say("alice.1", ["alice"])
+    both = ("alice.0", "alice.1")
+    talk.say("bob.0", "everyone", act=Act("talk.py:7", tainted_by=both, contained=both[1:]))
+    talk.say("bob.1", "everyone", act=Act("talk.py:7", tainted_by=both))
+    warning = one(audited(talk), "AC006")
+    assert warning.message.endswith("bob.0 (its text contains the value of alice.1) and bob.1")
 
 
 def test_what_the_rules_of_the_game_tell_is_a_release_and_no_finding() -> None:

@@ -91,6 +91,35 @@ def test_an_agent_that_acts_by_itself_has_lines_of_its_own(backend: str) -> None
     assert run != own
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_call_that_a_round_runs_has_the_line_that_made_it(backend: str) -> None:
+    lines: list[str] = []
+
+    async def script(game: Game) -> None:
+        alice, bob = game.cast(Agent, "alice"), game.cast(Agent, "bob")
+        lines.append(next_line())
+        moves = [alice.say(), bob.ask("Well?", ("yes", "no"))]
+        moves.append(game.first(alice.say()))
+        await game.together(*moves)
+        lines.append(next_line())
+        await bob.say()
+
+    entries = play(script, backend=backend).entries
+    told = [str(entry.act.where) for entry in entries if entry.message.sampled]
+    made, after = lines
+    file, line = made.split(":")
+    assert sorted(told) == sorted([made, made, f"{file}:{int(line) + 1}", after])
+
+
+def test_moves_of_a_race_have_the_line_that_made_them() -> None:
+    async def script(game: Game) -> None:
+        alice, bob = game.cast(Agent, "alice"), game.cast(Agent, "bob")
+        await game.first(alice.say(), bob.say())
+
+    entries = play(script).entries
+    assert all(str(entry.act.where).startswith(HERE) for entry in entries)
+
+
 def test_where_nobody_asks_there_is_no_line() -> None:
     """In a thread of its own, and in code that is all ours."""
     with ThreadPoolExecutor(1) as alone:

@@ -66,6 +66,7 @@ def test_a_value_is_proved_to_be_used_where_the_code_says_it_or_looks_at_its_mes
     entries = [entry for entry in play(whole).entries if entry.message.audience == EVERYONE]
     assert {entry.act.tainted_by for entry in entries} == {("alice.0",)}
     assert [len(entry.act.unproved) for entry in entries] == [1, 0, 0, 1, 0]
+    assert [entry.act.contained for entry in entries] == [(), ("alice.0",), ("alice.0",), (), ()]
 
 
 def test_a_value_that_wins_a_race_has_told_how_long_the_others_take() -> None:

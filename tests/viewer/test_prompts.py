@@ -118,6 +118,13 @@ def test_each_agent_has_a_row_of_costs_and_the_game_one_that_adds_up(tmp_path: P
         assert whole[name] == sum(row[name] for row in (scenario, alice, bob))
 
 
+def test_calls_whose_prompts_nobody_counted_are_counted_apart(tmp_path: Path) -> None:
+    talk = islands()
+    talk.change("bob.1", usage=used(0, 0)._replace(spent=TokensSpent(None, None, 7)), made=(), encoding=None)
+    costs = blocks(page_of(recorded(tmp_path, talk.entries)))["talk-0"]["costs"]
+    assert [(row["calls"], row["unknown"]) for row in costs] == [(0, 0), (1, 0), (0, 1), (1, 1)]
+
+
 def test_what_one_agent_may_read_has_no_counts_of_prompts(tmp_path: Path) -> None:
     run = recorded(tmp_path, islands().entries, alice="agent", bob="agent")
     data = blocks(page_of(run, "bob"))["talk-0"]

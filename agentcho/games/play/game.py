@@ -511,7 +511,7 @@ class Game:
         """Run a simultaneous round of moves, such as `ann.say()`.
 
         All moves act on what was said before the round. Their messages come out at its end, in the order of the
-        arguments.
+        arguments. The transcript lists them in the order in which they ended.
 
         Args:
             *moves: Coroutines of verbs.

@@ -24,7 +24,7 @@ from agentcho.games.play.rounds import Rounds
 from agentcho.message import Audience, Kind, Message, Metadata, Words, audience, exact
 from agentcho.protocol import value_checks
 from agentcho.protocol.call import FramingPort
-from agentcho.protocol.call_site import call_site
+from agentcho.protocol.call_site import made_at
 from agentcho.protocol.call_validation import checked_role
 from agentcho.provenance.drafts import Draft
 from agentcho.provenance.labels import LeakPaths
@@ -190,8 +190,9 @@ class Messages:
         places = places_of(reads)
         asked = places if any(place is not None for place in places) else ()
         tainted, order = self.taint.tainted_by(to, audiences), self.rounds.order()
-        act = Act(call_site(), asked, tainted, reuse=reads.reuse, named=reads.named and bool(reads.reads), **order)
-        return act._replace(unproved=self.taint.unproved(tainted, text))
+        act = Act(made_at(), asked, tainted, reuse=reads.reuse, named=reads.named and bool(reads.reads), **order)
+        unproved, contained = self.taint.unproved(tainted, text), self.taint.contained(tainted, text)
+        return act._replace(unproved=unproved, contained=contained)
 
     def add(self, draft: Draft) -> None:
         """Add a message. Raises `ResumeMismatch` if another one is on record under its id."""

@@ -24,7 +24,7 @@ class CostsView {
     if (changed.has("talk") || changed.has("eyes")) {
       const games = together();
       const tables = [table("Cost by agent", rowsOf(talk)), ...(games.length > 1 ? [table(`Cost by agent, all ${games.length} games`, summed(games))] : [])];
-      this.top.replaceChildren(...tables.map(sheet), make("ul", { class: "notes" }, ...notes(talk).map((note) => make("li", {}, note))),
+      this.top.replaceChildren(...tables.map(sheet), make("ul", { class: "notes" }, ...notes(games.length > 1 ? summed(games) : talk.costs).map((note) => make("li", {}, note))),
         make("h2", {}, many(this.calls.length, "prompt")), legend());
     }
     this.list.set(this.calls.length);
@@ -65,7 +65,7 @@ function summed(games) {
   const key = (/** @type {any} */ by, /** @type {string} */ name) => (by === undefined ? "all" : by === null ? "scenario" : `agent ${name}`);
   for (const row of games.flatMap(rowsOf)) {
     const sum = found.get(key(row.by, row.name)) ?? { name: row.name, firsts: [] };
-    for (const name of ["calls", "reused", "encoded", "unreported", "sampled", "all", "seconds", "price"]) if (row[name] !== undefined) sum[name] = (sum[name] ?? 0) + row[name];
+    for (const name of ["calls", "reused", "encoded", "unreported", "unknown", "sampled", "all", "seconds", "price"]) if (row[name] !== undefined) sum[name] = (sum[name] ?? 0) + row[name];
     found.set(key(row.by, row.name), sum);
   }
   for (const talk of games) {
@@ -95,9 +95,11 @@ function table(title, costs) {
     columns: ["agent", "calls", "prompt tokens", "reused", "encoded", "reused %", "generated", "encoded in all", "first token", "time", ...(priced ? ["price"] : [])] };
 }
 
-/** How to read the table. @param {Talk} talk */
-function notes({ costs }) {
-  return ["“Encoded in all” also counts generated tokens, encodings for other readers, and messages of others that were encoded with a call. Over all agents it adds up to what the game encoded.",
+/** How to read the table. @param {any[]} costs */
+function notes(costs) {
+  const { unknown = 0 } = costs.at(-1) ?? {};
+  return [...(unknown ? [`Not counted: ${many(unknown, "call")} whose server did not report how many tokens the prompt had.`] : []),
+    "“Encoded in all” also counts generated tokens, encodings for other readers, and messages of others that were encoded with a call. Over all agents it adds up to what the game encoded.",
     "“First token” is the median time to the first token. “Time” sums the calls from request to end, waiting included; calls that ran at once overlap.",
     ...(costs.some((row) => row.unreported) ? ["A dash: a server did not report how much of a prompt it had cached."] : [])];
 }
