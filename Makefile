@@ -133,6 +133,8 @@ bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DAT
 	paste -d '\n' $(foreach kind,$(KINDS),$(FORCED)-$(kind).jsonl) > $(FORCED).smollm2.jsonl
 	$(BIN)/agentcho bench fidelity --model smollm2 --dtype float32 $(foreach each,$(wildcard $(DATA)/*.jsonl),--traces $(each)) \
 		--limit 8 --json docs/results/real-fidelity.json --plot docs/fronts/real-fidelity.png
+	$(BIN)/agentcho bench fidelity --model smollm2 --dtype float32 $(foreach each,$(wildcard $(DATA)/*.jsonl),--traces $(each)) \
+		--limit 8 --modes baseline --json docs/results/real-partitions.json
 	$(BIN)/agentcho bench decisions --model smollm2 --dtype float32 --behind \
 		$(foreach each,$(wildcard $(DATA)/prisoners*.jsonl),--traces $(each)) --json docs/results/real-decisions-recorded.json
 	$(BIN)/agentcho bench decisions --model smollm2 --dtype float32 --behind --choices COOPERATE,DEFECT \

@@ -32,6 +32,7 @@ from agentcho.lab.reading.decisions import (
 )
 from agentcho.lab.reading.decisions import measure as decide
 from agentcho.lab.reading.fidelity import Conversation, PartialFidelity, measure, named_apart, rows, steps
+from agentcho.lab.reading.partitions import AGENTS, SALTS, partitioned
 from agentcho.lab.reading.result import Answer, ConversationScore, read_decisions, read_fidelity
 from agentcho.lab.stats import log_softmax
 from agentcho.records.trace import Workflow, write_traces
@@ -113,6 +114,43 @@ def test_sums_are_those_of_a_reading_token_by_token(engine: Engine) -> None:
     assert found[AUDIT].encoded < found[ENFORCE].encoded
 
 
+def panel() -> Workflow:
+    """Two agents without prompts of their own, a thought, and a reader of everything."""
+    lines = [
+        line("q", None, (), "How many apples are left?", role="user"),
+        spoken("a", "ann", ("q",), "There are three apples left, I think."),
+        spoken("b", "bob", ("q",), "Two."),
+        spoken("p", "ann", ("q", "a", "b"), "He is wrong.", audience=["ann"], header=""),
+        spoken("c", "ann", ("q", "a", "b"), "It is three."),
+        spoken("d", "bob", ("q", "a", "b"), "You are right: three."),
+    ]
+    return whole("panel", 0, ("ann", "bob"), lines)
+
+
+def test_a_cache_in_parts_shares_within_a_part_alone(engine: Engine) -> None:
+    replayed = replay(panel(), engine, mode="baseline")
+    q, a, b, p, c, d = (
+        len(e.message.tokens) for e in sorted(replayed.entries, key=lambda e: "qabpcd".index(e.message.id))
+    )
+    assert replayed.encoded == q + a + b + (b + p) + c + d
+    assert partitioned(replayed.entries) == {
+        SALTS: (q + a) + b + (q + a + b + p) + (b + c) + d,
+        AGENTS: (q + a) + (q + b) + (b + p) + c + (a + b + d),
+    }
+
+
+def test_partitions_of_the_cache_have_the_baseline_s_row_but_for_the_tokens(engine: Engine) -> None:
+    talks = [Conversation("set", str(n), panel()) for n in range(2)]
+    reads = measure(talks, arms(engine, "baseline,choreographed:audit"), PartialFidelity(), silent)
+    base, salts, agents, audit = rows(reads, seed=1)
+    assert [row.column for row in (base, salts, agents, audit)] == ["baseline", SALTS, AGENTS, AUDIT]
+    counts = reads[0].partitions
+    for row, name in ((salts, SALTS), (agents, AGENTS)):
+        assert (row.encoded, row.ratio) == (2 * counts[name], counts[name] / reads[0].encoded)
+        assert row.model_copy(update={"column": "baseline", "encoded": base.encoded, "ratio": 1.0}) == base
+    assert not reads[1].partitions
+
+
 def test_conversations_of_one_id_are_told_apart(engine: Engine) -> None:
     talks = named_apart("set", [dilemma(0, None), dilemma(0, "always_defect"), dilemma(1, None)])
     assert [each.id for each in talks] == ["dilemma-0", "dilemma-0#2", "dilemma-1"]
@@ -145,7 +183,8 @@ def test_a_conversation_that_cannot_be_read_so_is_counted(engine: Engine) -> Non
     leaky = Conversation("set", "0", Workflow.model_validate({**talk, "messages": messages}))
     found = measure([leaky], arms(engine, f"baseline,{AUDIT},{ENFORCE}"), PartialFidelity(), silent)
     assert [each.left_out is not None for each in found] == [False, False, True]
-    assert [(row.games, row.left_out) for row in rows(found, 0)] == [(1, 0), (1, 0), (0, 1)]
+    made = {row.column: (row.games, row.left_out) for row in rows(found, 0)}
+    assert made == {"baseline": (1, 0), SALTS: (1, 0), AGENTS: (1, 0), AUDIT: (1, 0), ENFORCE: (0, 1)}
     assert steps(found, [(AUDIT, ENFORCE)], 0) == ()
 
 
@@ -328,7 +367,7 @@ def test_the_commands_print_and_write(
     found, decided = read_fidelity(one), read_decisions(two)
     assert command(monkeypatch, "decisions", "--traces", traces, "--limit", "1", "--choices", "DEFECT,COOPERATE") == 0
     assert "Nothing could be exchanged, because alice has the same strategy" in capsys.readouterr().out
-    assert [row.column for row in found.rows] == COLUMNS.split(",")
+    assert [row.column for row in found.rows] == ["baseline", SALTS, AGENTS, *COLUMNS.split(",")[1:]]
     assert found.command == f"agentcho bench fidelity --traces talks.jsonl --modes {COLUMNS} --json one.json"
     assert {each.question for each in decided.effects} == {"decision", "prediction"}
     assert (decided.choice, decided.left_out) == ("COOPERATE", {})

@@ -23,6 +23,7 @@ from agentcho.lab.paper.tables import COOPERATES, Table, table_named
 from agentcho.lab.paper.wording import EFFECTS, Grid, grids, summary
 from agentcho.lab.reading.decisions import BEHIND, DECISION, GUESS, TOLD
 from agentcho.lab.reading.fidelity import BASELINE, steps
+from agentcho.lab.reading.partitions import PARTITIONS
 from agentcho.lab.reading.result import (
     DecisionsResult,
     Effect,
@@ -41,6 +42,8 @@ WIDTH = 576
 """Of SmolLM2-135M; learning rates go by it where none was given."""
 FIDELITY = ("real-fidelity", "real-fidelity-office")
 """Results of `agentcho bench fidelity`."""
+PARTITIONED = "real-partitions"
+"""The result of `agentcho bench fidelity --modes baseline`: what caches in parts would encode."""
 DECISIONS = ("real-decisions-recorded", "real-decisions-forced")
 """Results of `agentcho bench decisions`."""
 LEAKS = ("real-leaks-forced", "real-leaks-natural")
@@ -87,11 +90,13 @@ def page(results: Path) -> str:
     decisions = [read_decisions(file) for name in DECISIONS if (file := results / f"{name}.json").is_file()]
     compared = [each for found in decisions for each in _compared(found)]
     tuned = read_fidelity(file) if (file := results / f"{TUNED}.json").is_file() else None
+    parts = read_fidelity(file) if (file := results / f"{PARTITIONED}.json").is_file() else None
     trainings = _read(results / f"{TRAININGS}.json", Trainings)
     paper = _read(results / f"{PAPER}.json", PaperFound)
     return render(
         "real-model",
         kept=_kept(fidelity.values()),
+        partitions=parts and (_about(parts), _partitions(parts, fidelity.values())),
         fidelity=[
             (_about(each), list(_tables(each)), [*_nearer(each), *_idle(each)], name) for name, each in fidelity.items()
         ],
@@ -149,6 +154,18 @@ def _kept(found: Iterable[FidelityResult]) -> str:
             cells = [f"{own[n].same.value:.1%}, {own[n].ratio:.2f} of the tokens" if n in own else "" for n in KEPT]
             rows.append((subject, *cells))
     return _table(heads, rows)
+
+
+def _partitions(found: FidelityResult, read: Iterable[FidelityResult]) -> str:
+    """What caches in parts encode of what the baseline does, beside the plain ways of `read`, a set."""
+    ways = {(row.subject, row.column): row for each in read for row in each.rows}
+    columns = (*PARTITIONS, AUDIT, ENFORCE)
+    rows = []
+    for subject in dict.fromkeys(row.subject for row in found.rows):
+        own = {row.column: row for row in found.rows if row.subject == subject}
+        known = [own.get(column) or ways.get((subject, column)) for column in columns]
+        rows.append((subject, f"{own[BASELINE].games}", *(f"{row.ratio:.2f}" if row else "" for row in known)))
+    return _table(("conversations", "number", *(KEPT.get(column, column) for column in columns)), rows)
 
 
 def _idle(found: FidelityResult) -> Iterator[str]:

@@ -18,6 +18,7 @@ from agentcho.games.runs.replay import Replayed, replay
 from agentcho.lab.compare.fidelity import Arm
 from agentcho.lab.measure.stage import UNENCODABLE, why_not
 from agentcho.lab.partial import PartialData, PartialResult
+from agentcho.lab.reading.partitions import partitioned
 from agentcho.lab.reading.result import ConversationScore, Estimate, NearerBaseline, Row
 from agentcho.lab.stats import pooled
 from agentcho.records.trace import Workflow
@@ -141,6 +142,7 @@ def _summed(
         same=same,
         nats=nats,
         encoded=after.encoded,
+        partitions=partitioned(after.entries) if name == BASELINE else {},
     )
 
 
@@ -158,11 +160,26 @@ def divergence(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
 
 
 def rows(reads: Sequence[ConversationScore], seed: int) -> tuple[Row, ...]:
-    """One a set and column. Intervals draw whole conversations."""
+    """One a set and column, and one a set and partition of the baseline's cache. Intervals draw whole conversations."""
     before = {(each.subject, each.id): each for each in reads if each.column == BASELINE}
     kinds = dict.fromkeys((each.subject, each.column) for each in reads)
     own = {kind: [each for each in reads if (each.subject, each.column) == kind] for kind in kinds}
-    return tuple(_row(kind, read, before, seed) for kind, read in own.items())
+    found = list[Row]()
+    for kind, read in own.items():
+        found.append(_row(kind, read, before, seed))
+        if kind[1] == BASELINE:
+            found += (
+                _partitioned(found[-1], name, read)
+                for name in dict.fromkeys(name for each in read for name in each.partitions)
+            )
+    return tuple(found)
+
+
+def _partitioned(row: Row, name: str, read: Sequence[ConversationScore]) -> Row:
+    """The baseline's row, with the tokens that a cache in parts would encode."""
+    counts = [(each.partitions[name], each.encoded) for each in read if name in each.partitions]
+    ratio = float(np.median([parts / whole for parts, whole in counts]))
+    return row.model_copy(update={"column": name, "encoded": sum(parts for parts, _ in counts), "ratio": ratio})
 
 
 def _row(

@@ -9,7 +9,7 @@ from math import exp
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from agentcho.audit.measurement import Interval
 from agentcho.errors import RecordBroken, RecordNotFound
@@ -30,6 +30,7 @@ class ConversationScore(Frozen):
         same: Number of tokens at which the likeliest token is the baseline's.
         nats: Negative log-likelihood of the recorded tokens, in nats.
         encoded: Tokens fed to the model in all.
+        partitions: For the baseline, the tokens that a cache in parts would encode, by kind of partition.
         left_out: Why the conversation could not be read in this column. None: it could.
     """
 
@@ -41,6 +42,7 @@ class ConversationScore(Frozen):
     same: int = 0
     nats: float = 0.0
     encoded: int = 0
+    partitions: dict[str, int] = Field(default_factory=dict)
     left_out: str | None = None
 
 
