@@ -249,6 +249,29 @@ def _acted(game: int, entry: TranscriptEntry, authors: Mapping[str, str]) -> Cas
 
 
 @finder
+def unread_choices(facts: Facts) -> Cases:
+    """AC022: choices of an agent that are private to it, in games of several agents. Those that it released later are
+    no such choices."""
+    if len(facts.subject.agents) < 2:
+        return
+    for game, entries in facts.games.items():
+        released = {entry.act.released for entry in entries}
+        alone = defaultdict[str, list[str]](list)
+        for entry in entries:
+            said, author = entry.message, entry.message.author
+            if (
+                author is not None
+                and entry.act.choices
+                and said.audience.members == {author}
+                and said.id not in released
+            ):
+                alone[author].append(said.id)
+        for author, found in alone.items():
+            for _ in found:
+                yield FindingKey("AC022", carrier=author), Evidence(game=game, rank=(game,), detail=listed(found))
+
+
+@finder
 def user_messages(facts: Facts) -> Cases:
     """AC020: user messages in a society of several agents that only one of them has brought. What an agent has said
     something over stood in the prompt that it sent: so the lines of answers say who brought what, in records of every

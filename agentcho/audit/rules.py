@@ -394,6 +394,18 @@ _ALL = (
         ),
         way=PathWording(step="{id} was asked for when the code had been given it", end="{id} is said to others"),
     ),
+    Rule(
+        code="AC022",
+        level="note",
+        title="choice that nobody else may read",
+        subject="run",
+        meaning=(
+            "`choose` and `ask` are private to the agent unless they are given an audience. The playing code received "
+            "these choices, and no other agent may read them."
+        ),
+        sentence="no other agent may read {times:choice} of {carrier}: {detail}",
+        advice='None if they are private. Otherwise pass `to=`, for example `to="everyone"`, or release them.',
+    ),
 )
 
 RULES: Mapping[str, Rule] = MappingProxyType({rule.code: rule for rule in _ALL})

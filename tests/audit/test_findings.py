@@ -308,6 +308,25 @@ def test_a_text_that_contains_a_private_value_is_said_to() -> None:
     assert warning.message.endswith("bob.0 (its text contains the value of alice.1) and bob.1")
 
 
+def test_choices_that_nobody_else_may_read_are_a_note() -> None:
+    talk, chosen = Talk(), Act(choices=("yes", "no"))
+    talk.say("alice.0", ["alice"], act=chosen)
+    talk.say("alice.1", ["alice"], act=chosen)
+    talk.say("alice.2", ["alice"])
+    talk.say("bob.0", ["alice", "bob"], act=chosen)
+    talk.say("bob.1", ["bob"], act=chosen)
+    talk.say("bob.2", "everyone", act=Act(released="bob.1"))
+    note = one(audited(talk), "AC022")
+    assert (note.level, note.carrier) == ("note", "alice")
+    assert note.message.endswith("2 choices of alice: alice.0 and alice.1")
+
+
+def test_choices_of_who_plays_alone_are_no_finding() -> None:
+    talk = Talk()
+    talk.say("alice.0", ["alice"], act=Act(choices=("yes", "no")))
+    assert not found(audited(talk, agents=("alice",)), "AC022")
+
+
 def test_what_the_rules_of_the_game_tell_is_a_release_and_no_finding() -> None:
     talk = Talk()
     told: dict[str, Any] = {"author": None, "kind": "prefill"}
