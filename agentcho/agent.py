@@ -1,7 +1,7 @@
 """Agents: participants with a name, a role, a system prompt, a default audience and a view.
 
-An agent submits only as itself, so that who speaks is always known. Subclass `Agent`, set what is fixed, and call the
-verbs. Does not know: engines, encodings, other agents' minds.
+An agent submits only as itself, so that the speaker is always known. Subclass `Agent`, set its attributes, and call the
+verbs. Independent of engines and encodings.
 """
 
 from __future__ import annotations
