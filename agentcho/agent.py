@@ -557,7 +557,7 @@ class Agent:
                 group.start_soon(speak)
                 try:
                     yield pieces
-                except Exception as error:  # raised by the body: it must leave as it is, not in an exception group
+                except Exception as error:  # raised by the body: re-raised as it is, not in an exception group
                     pieces.error = error
                     group.cancel_scope.cancel()
         if pieces.error is not None:

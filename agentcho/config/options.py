@@ -555,7 +555,7 @@ class RunConfig(TemplateChecks, PlayOptions, ComputeOptions, SourceOptions, Devi
         return InPlace.name if self.in_place else self.reuse
 
     def renamed(self) -> dict[str, Any]:
-        """Return all options by the names that they have today."""
+        """Return all options by their current names."""
         return {**self.model_dump(), "in_place": False, "reuse": self.way}
 
     @property

@@ -22,8 +22,8 @@ ORDER = frozenset({"after", "named", "moves"})
 def canonical_transcript(said: Path | SavedRun | Iterable[TranscriptEntry]) -> dict[int, dict[str, Any]]:
     """Return a transcript in canonical form, by game. Two transcripts are the same if their canonical forms are equal.
 
-    The messages of a game are sorted by id, and its encodings by what they are: of which message, for whom, over what,
-    where. Ids of encodings are numbers in that order, so those of one game never depend on another. Whatever depends on
+    The messages of a game are sorted by id, and its encodings by identity: message, recipe, caller, context, position.
+    Ids of encodings are numbers in that order, so those of one game never depend on another. Whatever depends on
     the schedule or the machine is left out: usage, times, which line carried an encoding, what was awaited, and all
     attempts at a game but the last.
 

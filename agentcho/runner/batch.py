@@ -40,8 +40,8 @@ from agentcho.runner.kv.rope import Rotation, Workspace
 from agentcho.runner.reuse.kernels import narrowing_kernel, weigher
 
 LENT = 1 << 14
-"""Up to so many context tokens of a forward, contexts that are gathered outside of slots are kept through a layer, so
-that other segments can copy from them."""
+"""Contexts that are gathered outside of slots are kept through a layer, so that other segments can copy from them, up
+to this many context tokens per forward."""
 
 
 SHORT = 16

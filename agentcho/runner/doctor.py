@@ -102,7 +102,7 @@ def doctor(
         rows = [DoctorRow("tokenizer", None, kind, f"{len(prompts.tokenizer)} tokens; the folder has no weights")]
         return DoctorReport(str(model), [*rows, *template_rows(prompts)], None, _framing_notes(prompts))
     how |= {"threads": how.get("threads") or "auto", "chat_template_kwargs": variables}
-    how["template_differs"] = "accept"  # the report says it
+    how["template_differs"] = "accept"  # the report covers it
     return report_of(str(model), Engine.load(model, device, dtype, context=context, tell=tell, **how))
 
 

@@ -36,7 +36,8 @@ tokens in lanes to the size of a block times a power of four."""
 MOST = 64
 """The most graphs that are kept. The least recently used one is dropped first."""
 CLOSE = 1 / 64
-"""The largest difference between the logits of a graph and those of an ordinary forward, as a share of the largest."""
+"""The largest allowed difference between the logits of a graph and those of an ordinary forward, as a share of the
+largest logit."""
 
 Forward = Callable[[], Tensor]
 Capture = Callable[[Forward], Forward]

@@ -53,7 +53,7 @@ from agentcho.runner.slots import Slots
 PROBE = (1, 2, 3)
 """The tokens used to check an adapter."""
 FEW = 8
-"""Steps of at most so many tokens read all weights once, and take about the same time."""
+"""Steps of at most this many tokens read all weights once, and take about the same time."""
 
 
 class TorchRunner:
@@ -243,7 +243,7 @@ class TorchRunner:
             return thread.submit(measure, self, self.slots, context).result()
 
     def synchronize(self) -> None:
-        """Wait until the devices have finished all queued work. A CPU is never behind."""
+        """Wait until the devices have finished all queued work. A CPU computes synchronously."""
         synchronize(*self._devices)
 
     def probe(self) -> None:

@@ -22,11 +22,11 @@ from agentcho.runner.kv.shared_runs import LEAST, alike, runs
 IDLE = 1 / 4
 """The share of the store's tokens that pools without rows may keep."""
 SAVED = 2 << 20
-"""A run is gathered to be shared if this saves at least so many bytes per layer and step of key and value reads; below
-that, attending to it separately costs more."""
+"""A run is gathered to be shared if this saves at least this many bytes of key and value reads per layer and step;
+below that, attending to it separately costs more."""
 LONG = 8 << 20
-"""From so many bytes on, what a row gathers can also be read by rows that begin later, because a second copy would cost
-more than separate attention."""
+"""If a row gathers at least this many bytes per layer, rows that begin later can read them too, because a second copy
+would cost more than separate attention."""
 
 
 class Slots:

@@ -1,7 +1,7 @@
 """The content of a page: a run, or the runs of a folder, game by game and attempt by attempt, and results over all
 runs.
 
-With `eyes` only what one agent may know of it. Independent of HTML and HTTP, and of how audits find what reached whom.
+With `eyes` only what one agent may know of it. Independent of HTML and HTTP; `talk` finds what reached whom.
 """
 
 from __future__ import annotations

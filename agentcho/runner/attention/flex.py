@@ -79,8 +79,8 @@ class VisibleKeys:
         self._blocks: dict[int, BlockMask] = {}
 
     def blocks(self, queries: int) -> BlockMask:
-        """The mask in the form that kernels take, for so many queries per row: the number of blocks in which a row sees
-        keys, the order of blocks with these first, and the mask."""
+        """The mask in the form that kernels take, for `queries` queries per row: the number of blocks in which a row
+        sees keys, the order of blocks with these first, and the mask."""
         if queries not in self._blocks:
             self._blocks[queries] = _blocks(self.mask[:, 0], queries)
         return self._blocks[queries]

@@ -213,7 +213,7 @@ class PagedKind(NamedTuple):
         quick = self.device.type == "cuda" and torch.version.hip is None  # only NVIDIA GPUs have these instructions
         scored = window, self.locality.size, self.softcap is not None, wide, quick
         blocks = [_power(each) for each in (self.groups, self.value_dim, pairs, rest)]
-        block = LEAST if self.dtype == torch.float32 else BLOCK  # its products are sums in registers
+        block = LEAST if self.dtype == torch.float32 else BLOCK  # float32 products are summed in registers
         read = SPAN, min(block, SPAN), LANE
         return KernelForm(*heads, pairs, begin, step, gap, rest, rest_begin, *scored, *read, *blocks)
 

@@ -170,7 +170,7 @@ class Gather:
 
     def write(self, source: Source, keys: Tensor, values: Tensor, own: tuple[Tensor, Tensor] | None = None) -> None:
         """Copy the keys and values of one layer into `keys` and `values` `[heads, length, dim]`, with the keys rotated
-        to their positions in this context, and behind them its `own` ones `[heads, tokens, dim]`, unchanged."""
+        to their positions in this context, and after them its `own` ones `[heads, tokens, dim]`, unchanged."""
         slowly = partial(self._write, source, keys, values, own)
         several = few_launches(self._device) and self.length > 0 and not source.pages.rounding
         if not (several and serves(self._device) and fits(keys, values)):

@@ -25,8 +25,7 @@ from agentcho.runner.kv.rope import Workspace
 from agentcho.runner.model.device import free_memory, has_room
 
 ALIGNED = 64
-"""torch's own tensors begin at a multiple of so many bytes. For an unaligned tensor kernels may compute in another
-order."""
+"""The alignment of torch's own tensors, in bytes. For an unaligned tensor kernels may compute in another order."""
 AT_ONCE = 1 << 19
 """The number of rounded elements that are read at once, so that intermediate results stay in the processor's cache."""
 STAGED = 1 << 27
@@ -244,8 +243,8 @@ class PagePool:
         return [tuple(zip(copied[::2], copied[1::2], strict=True)) for copied in found]
 
     def _staged(self, tokens: int) -> Iterator[list[Tensor]]:
-        """The pools of keys and values of all layers, in order, grouped into lists that are moved together, for so many
-        tokens. Yields nothing for 0 tokens."""
+        """The pools of keys and values of all layers, in order, grouped into lists that are moved together, for
+        `tokens` tokens. Yields nothing for 0 tokens."""
         if not tokens:
             return
         together, room = list[Tensor](), STAGED
@@ -309,7 +308,7 @@ class PagePool:
             keys[there], values[there] = keys[rows], values[rows]
 
     def _pools(self, rows: int) -> tuple[list[Tensor], list[Tensor]]:
-        """Keys and values of every layer, with so many token rows where a device has room for all of them, else with
+        """Keys and values of every layer, with `rows` token rows where a device has room for all of them, else with
         none."""
         places = list[tuple[LayerShape, torch.device, int]]()
         kind = KVFormat(self._layers, self._device, self.dtype, self.rounding)

@@ -155,7 +155,7 @@ class LanePool(SlotPool):
         self.tables.write(slot.index, pieces)
 
     def ensure(self, slot: LaneSlot, length: int) -> None:
-        """Give a row lanes for so many tokens."""
+        """Give a row lanes for `length` tokens."""
         missing = -(-length // LANE) - len(slot.blocks)
         if missing <= 0:
             return
@@ -172,8 +172,8 @@ class LanePool(SlotPool):
         self.lanes[slot.index, first : len(slot.blocks)] = torch.tensor(more, dtype=torch.int32).to(self.lanes.device)
 
     def _grow(self, missing: int) -> None:
-        """Add blocks: double them until so many more fit, or add just that many if memory is short. Raises `CallFailed`
-        if there is no memory for these either, and changes nothing."""
+        """Add blocks: double them until `missing` more fit, or add just that many if memory is short. Raises
+        `CallFailed` if there is no memory for these either, and changes nothing."""
         had = len(self.positions)
         wide = next(had << times for times in range(1, 64) if had << times >= had + missing)
         for blocks, spare in ((wide, SPARE), (had + missing, LEAST)):
@@ -204,7 +204,7 @@ class LanePool(SlotPool):
         return self.lanes[rows, ends // LANE].long(), ends % LANE
 
     def _made(self, blocks: int) -> None:
-        """Allocate so many blocks and keep the content. Layers of one shape share a tensor."""
+        """Allocate `blocks` blocks and keep the content. Layers of one shape share a tensor."""
         old, stacks = self._stacks, dict[tuple[int, int, torch.device], Tensor]()
         places = [(shape, shape.device or self._device) for shape in self._layers]
         kinds = [(s.heads, dim, at) for s, at in places for dim in (s.key_dim, s.value_dim)]

@@ -50,13 +50,13 @@ class Tables:
         self.columns.counts[row] = 0
 
     def widen(self, rows: int) -> None:
-        """Grow to so many rows, keeping the content."""
+        """Grow to `rows` rows, keeping the content."""
         old, self.columns = self.columns, _empty(rows, self.width, self.columns.table.device)
         for new, each in zip(self.columns, old, strict=True):
             new[: len(each)] = each
 
     def broaden(self, width: int) -> None:
-        """Grow to at least so many tokens per row, keeping the content."""
+        """Grow to at least `width` tokens per row, keeping the content."""
         old = self.columns
         while self.width < width:
             self.width *= 4

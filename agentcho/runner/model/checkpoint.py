@@ -128,7 +128,7 @@ def _line(error: BaseException) -> str:
 
 
 def download_progress(tell: ProgressCallback) -> dict[str, Any]:
-    """The library's option that reports megabytes to `tell`; empty if nobody listens."""
+    """The library's option that reports megabytes to `tell`; empty for `no_progress`."""
     return {} if tell is no_progress else {"tqdm_class": _bars(tell)}
 
 

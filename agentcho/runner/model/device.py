@@ -157,7 +157,7 @@ def warn_emulated(dtype: torch.dtype, device: torch.device) -> None:
 
 
 def check_room(name: str, weights: int, device: torch.device) -> None:
-    """Raise `ModelError` if there is no memory for weights of so many bytes."""
+    """Raise `ModelError` if there is no memory for `weights` bytes of weights."""
     room = free_memory(device)
     if weights + SPARE > room:
         needed = f"{name} has {weights / 1e9:.1f} GB of weights, and needs {SPARE / 1e9:.1f} GB beside them"
@@ -185,7 +185,7 @@ def free_memory(device: torch.device) -> int:
 
 
 def has_room(device: torch.device, size: int, spare: int = SPARE) -> bool:
-    """Whether so many bytes can be allocated at once and for good, leaving `spare` bytes for forwards. Always true on a
+    """Whether `size` bytes can be allocated at once and for good, leaving `spare` bytes for forwards. Always true on a
     CPU, where memory is allocated as it is written."""
     if device.type != "cuda" or not torch.cuda.is_available():
         return True
@@ -201,7 +201,7 @@ def _limit(path: Path) -> int:
 
 
 def synchronize(*devices: torch.device) -> None:
-    """Wait until these devices have finished all queued work. A CPU is never behind."""
+    """Wait until these devices have finished all queued work. A CPU computes synchronously."""
     for device in devices:
         if device.type == "cuda":
             torch.cuda.synchronize(device)

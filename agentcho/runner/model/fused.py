@@ -38,8 +38,8 @@ from agentcho.runner.attention.base import Locality, Scoring
 from agentcho.runner.attention.trial import failure
 
 BOUNDS = {torch.float32: 1e-5, torch.float16: 2**-9, torch.bfloat16: 2**-6}
-"""The largest error of a fused module, as a share of the largest number. Stock RMSNorm rounds twice, and torch's kernel
-once: together up to three halves of the last bit, 1.5 x 2^-7 of a number in bfloat16."""
+"""The largest allowed error of a fused module, as a share of the largest number. Stock RMSNorm rounds twice, and
+torch's kernel once: together up to three halves of the last bit, 1.5 x 2^-7 of a number in bfloat16."""
 TRIED = (1, 3, 17)
 """The numbers of tokens with which a module is tried."""
 TURNING, ROTARY = "apply_rotary_pos_emb", "RotaryEmbedding"

@@ -102,8 +102,8 @@ class MixedLora:
 
     @contextmanager
     def through(self, shares: Sequence[AdapterTokens], tokens: int, wanted: int) -> Iterator[None]:
-        """Within the `with` block, forwards of so many tokens and wanted rows of logits are divided into these shares.
-        peft's own adapters must be off."""
+        """Within the `with` block, forwards of `tokens` tokens and `wanted` rows of logits are divided into these
+        shares. peft's own adapters must be off."""
         self._shares, self._counts = shares, (tokens, wanted)
         try:
             yield

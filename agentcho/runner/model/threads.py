@@ -32,8 +32,8 @@ TRIES, SECONDS = 5, 2.0
 CLEARLY = 0.9
 """One thread is used if its forward takes at most this share of the time on all threads."""
 WINDOW, SLOWER = 32, 4.0
-"""The number is chosen again if the median time of the last `WINDOW` steps is `SLOWER` times the smallest such
-median."""
+"""The number is chosen again if the median time of the last `WINDOW` steps is more than `SLOWER` times the smallest
+such median."""
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 

@@ -80,7 +80,7 @@ def row_limit(making: Making) -> int | None:
 
 
 def accepts_rows(making: Making, rows: int) -> bool:
-    """Whether the product can be built for a matrix of so many rows."""
+    """Whether the product can be built for a matrix of `rows` rows."""
     return making is not int4_matmul or rows % OUT == 0
 
 

@@ -36,7 +36,7 @@ class QuantizedMatrix(NamedTuple):
 
 
 def can_quantize(width: int, bits: Bits) -> bool:
-    """Whether rows of this width can be quantized to so many bits."""
+    """Whether rows of this width can be quantized to `bits`."""
     return bits == "int8" or width % GROUP == 0
 
 

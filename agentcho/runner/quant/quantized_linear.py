@@ -86,7 +86,7 @@ class QuantizedLinear(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         """See `torch.nn.Linear`."""
-        if not input.numel():  # a forward whose logits nobody wants
+        if not input.numel():  # no logits are wanted
             return input.new_empty(*input.shape[:-1], self.out_features)
         if not self._packs(input):
             return nn.functional.linear(input, self.whole(), self.bias)

@@ -2,7 +2,7 @@
 
 llguidance tells only whether a document may end in a state and which bytes may come next. So states are tried. First
 straight ahead: the nearest mark that ends a string or a value, then the next, and so on; a string may end as the
-schema's patterns suggest (`pattern_hints`), since behind `foo|bar` all states allow all bytes. Then breadth-first over
+schema's patterns suggest (`pattern_hints`), since after `foo|bar` all states allow all bytes. Then breadth-first over
 whole endings: states after the same number of bytes that allow the same next bytes count as one; if that finds nothing
 short enough, several of them are kept. One search tries at most `STEPS` states.
 
