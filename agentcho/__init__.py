@@ -257,9 +257,9 @@ MOVED: dict[str, str] = {
     "First": "FirstK",
     "Most": "TopK",
 }
-"""What replaced names of version 0.4, by those names: another name of `__all__`, or a module of the package and a name
-in it, such as "games.runtime.play". They import until version 0.6. Such a name is in no other list here, and type
-checkers do not know it."""
+"""Replacements for names of version 0.4, by old name: another name of `__all__`, or a module of the package and a name
+in it, such as "games.runtime.play". They import until version 0.6. Old names are in no other list here, and type
+checkers do not know them."""
 
 
 def __getattr__(name: str) -> object:

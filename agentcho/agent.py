@@ -1,7 +1,7 @@
 """Agents: participants with a name, a role, a system prompt, a default audience and a view.
 
-An agent submits only as itself, so that who speaks is always known. Subclass `Agent`, set what is fixed, and call the
-verbs. Does not know: engines, encodings, other agents' minds.
+An agent submits only as itself, so that the speaker is always known. Subclass `Agent`, set its attributes, and call the
+verbs. Independent of engines and encodings.
 """
 
 from __future__ import annotations
@@ -566,7 +566,7 @@ class Agent:
                 group.start_soon(speak)
                 try:
                     yield pieces
-                except Exception as error:  # raised by the body: it must leave as it is, not in an exception group
+                except Exception as error:  # raised by the body: re-raised as it is, not in an exception group
                     pieces.error = error
                     group.cancel_scope.cancel()
         if pieces.error is not None:

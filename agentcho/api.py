@@ -1,7 +1,7 @@
 """The functions that programs call: play agents or a scenario, load a record, compare, sweep.
 
-`compare` and `sweep` belong to the lab, which is imported when one of them is first used. Every error raised here on
-purpose is an `AgentchoError`. Does not know: the command line.
+`compare` and `sweep` belong to the lab, which is imported on their first use. Every error raised here on purpose is an
+`AgentchoError`. Independent of the command line.
 """
 
 from __future__ import annotations

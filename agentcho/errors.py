@@ -51,8 +51,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 SHORT = 60
-SHOWN = 20  # how many failed games an error lists one by one
-COMPARED = 1000  # how many names an unknown one is compared with at most
+SHOWN = 20  # the most failed games that an error lists one by one
+COMPARED = 1000  # the most names that an unknown one is compared with
 TRACE = "the format is agentcho-trace/1"
 
 
@@ -85,7 +85,7 @@ def shown(value: object) -> str:
     """Return a short representation of any value for an error message."""
     try:
         words = repr(value)
-    except Exception:  # a number too long to be written, a user's class that fails
+    except Exception:  # an integer too long to convert, or a user's class whose repr fails
         return f"a value of type {type(value).__name__} that cannot be shown"
     return words if len(words) <= SHORT else f"{words[:SHORT]}…"
 

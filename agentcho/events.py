@@ -1,6 +1,6 @@
 """The events of a run, for the display, the record and other listeners.
 
-Games only report what happens, so that a listener can be added without changing them. Does not know: who listens.
+Games only report what happens, so that a listener can be added without changing them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """A message is being generated. `thought` marks what a model thinks before another message."""
+    """A message is being generated. `thought` marks a model's reasoning before another message."""
 
     game: int
     id: str
@@ -40,7 +40,7 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What a step generated of a message: a token, if any, and the text that it adds, which may be empty."""
+    """The piece of a message that a step generated: a token, if any, and the text that it adds, which may be empty."""
 
     game: int
     id: str
@@ -50,9 +50,9 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class FirstToken:
-    """The first token of a message has come, and its `Token` event follows.
+    """The first token of a message was generated, and its `Token` event follows.
 
-    The entry has everything known of the message by now, with the encodings that it attends to. For a model behind an
+    The entry has everything known of the message so far, with the encodings that it attends to. For a model behind an
     API, its prompt is about to be sent.
     """
 
@@ -105,7 +105,7 @@ class Calling:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A tool call has ended, in whichever way, after some seconds."""
+    """A tool call has ended, normally or not, after some seconds."""
 
     game: int
     id: str

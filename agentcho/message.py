@@ -1,9 +1,9 @@
 """Messages, audiences, and the names in them: what was said, by whom, and who may read it.
 
 A message is immutable. Its audience is fixed before its first token; to widen it, the same tokens are said again as a
-new message. Names are checked here for live games, traces and records alike. A word from a user becomes exactly a `str`
-before it decides anything, because a subclass can change between check and use. Does not know: encodings, engines, how
-a message came to be spoken.
+new message. Names are checked here for live games, traces and records alike. A word from a user is converted to a plain
+`str` before it decides anything, because a subclass can change between check and use. Independent of encodings, of
+engines, and of how a message was generated.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def natural(name: str | None) -> tuple[tuple[tuple[int, str], ...], str]:
     Numbers are made of the digits 0 to 9. Names that differ only in leading zeros, such as agent1 and agent01, sort as
     text.
     """
-    parts = enumerate(re.split("([0-9]+)", name or ""))  # those at odd places are numbers
+    parts = enumerate(re.split("([0-9]+)", name or ""))  # odd indices are numbers
     return tuple(_counted(part) if place % 2 else (0, part) for place, part in parts), name or ""
 
 
@@ -182,7 +182,7 @@ def audience(names: Audience | Iterable[str] | str, cast: Iterable[str] | None =
     if cast is None:
         return Audience(frozenset(agent_name(each) for each in given))
     members = frozenset(exact(each) for each in given)
-    known = cast if isinstance(cast, Mapping | Set) else set(cast)  # nobody is looked at who is not named
+    known = cast if isinstance(cast, Mapping | Set) else set(cast)  # a large cast is not copied
     if unknown := sorted(each for each in members if each not in known):
         raise AudienceError(_unknown(unknown, known), cast)
     return Audience(members)

@@ -1,6 +1,6 @@
 """Packages and modules that were renamed since version 0.4: the old names import with a warning until 0.6.
 
-docs/renamed.json lists the old name of each module, class and function. Does not know: what is in the packages.
+docs/renamed.json lists the old name of each module, class and function. Independent of the packages' content.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROOMS = {
     "agentcho.toolsets": "agentcho.games.tools",
     "agentcho.understudy": "agentcho.runner.understudy",
 }
-"""Old names of packages, with those of today, and of modules that tests import which `agentcho new` wrote."""
+"""Old names of packages, and of modules that tests written by `agentcho new` import, with their current names."""
 
 
 class OldNames(MetaPathFinder, Loader):
@@ -45,7 +45,7 @@ class OldNames(MetaPathFinder, Loader):
         return None if _today(fullname) is None else ModuleSpec(fullname, self)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return the module of today, which its old name stands for too."""
+        """Return the current module, for which its old name also stands."""
         new = _today(spec.name)
         assert new is not None
         warn(f"{spec.name} is now {new}; the old name is removed in 0.6", DeprecationWarning, stacklevel=2)
@@ -59,7 +59,7 @@ class OldNames(MetaPathFinder, Loader):
 
 
 def _today(name: str) -> str | None:
-    """Return what a module is called now, or None if it is not in one of these packages."""
+    """Return the current name of a module, or None if it is not in one of these packages."""
     head, rest = name, ""
     while head.count("."):
         if head in ROOMS:

@@ -1,7 +1,7 @@
 """Scenarios: a cast, rules of play, typed options, an outcome and a score.
 
-A scenario casts agents and awaits their verbs. It is the only one that sets audiences. Does not know: engines, records,
-the terminal.
+A scenario casts agents, awaits their verbs, and chooses the audiences of their messages. Independent of engines,
+records and the terminal.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Options of loading a model, each declared once with its help, for a run, a server or a benchmark.
 
-A group of options is a class, and whatever has these options is a subclass. Fields come in the order of the bases, the
-last base first. Does not know: which commands have them, torch.
+A group of options is a class, and a model with these options is a subclass. Fields come in the order of the bases, the
+last base first. Must not import torch.
 """
 
 from __future__ import annotations

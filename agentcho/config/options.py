@@ -1,9 +1,10 @@
-"""Options of a run and of its models, each declared once with its help, frozen, and checked where they enter.
+"""Options of a run and of its models, each declared once with its help, frozen, and validated on input.
 
 A field of `RunConfig` with a description is an option of the commands that play, and the description is its help. Its
 `group` tells which commands have it: "served" for a model behind an API, "loading" and "inference" for one that is
 loaded here ("inference" not for one that is trained), "reading" for how messages are read, "upkeep" for what changes no
-message. Does not know: scenarios' own options (each scenario has its own model), the command line, torch.
+message. Independent of scenarios' own options (each scenario has its own model) and of the command line. Must not
+import torch.
 """
 
 from __future__ import annotations
@@ -178,7 +179,7 @@ def _changed(options: BaseModel) -> dict[str, Any]:
 
 
 KEYS = ("key_env", "key_file")
-"""Options that say where the key of an endpoint is. It may change when a run is resumed: it changes no message."""
+"""Options that locate the key of an endpoint. They may change when a run is resumed: they change no message."""
 DEFAULT_MODEL = "default"
 """The name by which agents select the run's own model."""
 
@@ -253,13 +254,14 @@ ENCODED = {
     "speculate": "its server decides whether to speculate",
     "prefill_budget": "its server schedules prefills",
 }
-"""Options of a run that a model behind an API cannot take, and why."""
+"""Options of a run that a model behind an API does not support, and why."""
 FREE = (*KEYS, *DIVIDING, "threads", "disk_tokens", "keep_cache", "prefill_budget")
-"""Options that may change when a run is resumed: keys, threads, memory and time change no message."""
+"""Options that may change when a run is resumed: they concern keys, parallelism, memory and scheduling, and change no
+message."""
 
 
 RECORDED = {"recorded": True}
-"""The context in which pydantic reads the options of a record, by the names that they had then."""
+"""The validation context for options of a record, which may have old names."""
 
 
 class OwnModel(FrozenOptions):
@@ -310,7 +312,7 @@ class SourceOptions(FrozenOptions):
 
 
 class PlayOptions(FrozenOptions):
-    """How messages are read and sampled, and what is played."""
+    """How messages are read and sampled, and which games are played."""
 
     mode: Mode = Field(
         default="choreographed",
@@ -553,7 +555,7 @@ class RunConfig(TemplateChecks, PlayOptions, ComputeOptions, SourceOptions, Devi
         return InPlace.name if self.in_place else self.reuse
 
     def renamed(self) -> dict[str, Any]:
-        """Return all options by the names that they have today."""
+        """Return all options by their current names."""
         return {**self.model_dump(), "in_place": False, "reuse": self.way}
 
     @property
@@ -604,7 +606,7 @@ class RunConfig(TemplateChecks, PlayOptions, ComputeOptions, SourceOptions, Devi
 
 
 def option_names(*groups: str, without: Container[str] = ()) -> tuple[str, ...]:
-    """Return the names of the options of a run that commands have: those of some groups, or all."""
+    """Return the names of the options of a run that commands have: those of the given groups, or all."""
     found = {name: field for name, field in RunConfig.model_fields.items() if field.description}
     chosen = [name for name, field in found.items() if not groups or _group(field) in groups]
     return tuple(name for name in chosen if name not in without)
@@ -655,7 +657,7 @@ def _unknown(kind: type[BaseModel], place: tuple[int | str, ...]) -> str:
 def again(
     words: Iterable[str], config: RunConfig | None = None, names: Iterable[str] = (), given: Iterable[str] = ()
 ) -> str:
-    """Return the command line that does the same once more.
+    """Return the command line that repeats a run.
 
     It has `words`, and those of the run options `names` that are not at their defaults in `config`. Options of the
     scenario, `given`, may be secret, so only their names are shown.

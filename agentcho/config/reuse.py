@@ -1,6 +1,6 @@
 """The reuse policy: through which encodings messages are read.
 
-One value says it for runs, replays and audits alike. Does not know: models, runs, the command line.
+Runs, replays and audits share it. Independent of models, runs and the command line.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Mode = Literal["baseline", "choreographed"]
 Leakage = Literal["audit", "enforce", "deny"]
 Shadowing = Literal["auto", "always", "never"]
 RepairBy = Selection | str
-"""Which tokens are computed again, or a text that names the method, such as "full"."""
+"""A method that selects the tokens to compute again, or a text that names one, such as "full"."""
 JUDGE = Full()
-"""What `reuse="judge"` of a view computes again of each message of others that the call reads: all of it. Nothing less
-that was measured keeps the choices of judges (`agentcho bench judge`)."""
+"""What `reuse="judge"` of a view computes again of each message of others that the call reads: all of it. No smaller
+selection that was measured preserves the choices of judges (`agentcho bench judge`)."""
 
 
 class ReusePolicy(NamedTuple):

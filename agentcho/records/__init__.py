@@ -1,1 +1,1 @@
-"""What lies on disk: transcripts, traces, the folders of runs."""
+"""Files on disk: transcripts, traces, the folders of runs."""

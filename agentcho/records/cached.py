@@ -1,8 +1,5 @@
-"""Digests of Python files that stay between processes, by the SHA-256 of their content: reading some hundred syntax
-trees takes a second or two. They lie in the cache folder, and whoever cannot read or write there computes them.
-
-Does not know: how a digest is made.
-"""
+"""Caches digests of Python files between processes, by the SHA-256 of their content: parsing some hundred files takes a
+second or two. The digests are in the cache folder; if it cannot be read or written, they are computed."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ CACHE = "AGENTCHO_CACHE"
 """The environment variable that names another folder for what is kept between runs."""
 NAME = "digests.json"
 MOST = 5_000
-"""Files of so many digests begin anew."""
+"""The number of digests from which on the file is started anew."""
 
 
 def cache_root() -> Path:
@@ -33,7 +30,7 @@ def cache_root() -> Path:
 
 
 def file_digests(sources: list[bytes]) -> list[str]:
-    """`file_digest` of each of these contents of files; those that are new are kept."""
+    """`file_digest` of each of these file contents; new ones are cached."""
     names = [f"{_maker()} {sha256(source).hexdigest()}" for source in sources]
     known = _read()
     found = {name: known.get(name) or file_digest(source) for name, source in zip(names, sources, strict=True)}
@@ -44,13 +41,13 @@ def file_digests(sources: list[bytes]) -> list[str]:
 
 @cache
 def _maker() -> str:
-    """What makes digests: another version of it, or of Python's grammar, may make others."""
+    """A digest of the code that makes digests and of Python's version: other versions may make other digests."""
     parts = [files("agentcho.records").joinpath(name).read_bytes() for name in ("digests.py", "foreign.txt")]
     return f"{sys.version_info[0]}.{sys.version_info[1]} {sha256(b''.join(parts)).hexdigest()[:LENGTH]}"
 
 
 def _read() -> dict[str, str]:
-    """What is kept; nothing, where it cannot be read. What is no digest is left out."""
+    """The cached digests, without invalid entries; empty if the file cannot be read."""
     try:
         kept = json.loads((cache_root() / NAME).read_bytes())
     except (OSError, ValueError, RuntimeError, RecursionError):
@@ -61,7 +58,7 @@ def _read() -> dict[str, str]:
 
 
 def _write(known: dict[str, str]) -> None:
-    """Keep them, as a whole file or not at all. Where two processes write, the later one's file stays."""
+    """Write the cache atomically. If two processes write, the last one wins."""
     with suppress(OSError, RuntimeError):
         folder = cache_root()
         folder.mkdir(parents=True, exist_ok=True)

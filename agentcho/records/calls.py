@@ -1,10 +1,10 @@
-"""Calls of tools on disk: a line before each is made, and one when it has ended.
+"""Tool calls on disk: a line before each call is made, and one when it has ended.
 
     calls.jsonl  {"game": 0, "call": "alice.3", "tool": "pay", "use": {…}}               it is about to be made
                  {"game": 0, "call": "alice.3", "ended": "returned", "seconds": 0.2}     it has ended
 
-A call without a second line was under way when the process died, or when it was cancelled. Its arguments and its result
-are messages of the transcript. Does not know: what tools do.
+A call without a second line was in progress when the process died, or when it was cancelled. Its arguments and its
+result are messages of the transcript. Independent of what tools do.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from agentcho.records.line_models import Attempt, Count, Line, UsePart, read
 
 
 class CallLine(Line):
-    """A call before it is made, or once it has `ended`. `idempotent`: it may be made twice. `use` is what its tool
-    declares (in records of before, None), `release` whether it is let run whatever its arguments were made from."""
+    """A call before it is made, or once it has `ended`. `idempotent`: it may be made twice. `use`: what its tool
+    declares (None in older records); `release`: the call is allowed whatever its arguments were made from."""
 
     game: Count
     call: str
@@ -38,7 +38,7 @@ class CallLine(Line):
     attempt: Attempt = 1
 
     def to_json(self) -> dict[str, Any]:
-        """The line, without what is at its default."""
+        """The line, without fields at their defaults."""
         return self.model_dump(exclude_defaults=True, mode="json")
 
 
@@ -46,7 +46,7 @@ LINE = TypeAdapter(CallLine)
 
 
 class CallLines:
-    """`calls.jsonl`, being written: there from the first call on. A line is with the kernel when `write` returns."""
+    """Writes `calls.jsonl`, which is created by the first call. A line is with the kernel when `write` returns."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -64,7 +64,7 @@ class CallLines:
 
 
 def begun_calls(path: Path, every: bool = False) -> dict[int, frozenset[str]]:
-    """The calls that were begun, by game, but for those that may be made twice; with `every` these too."""
+    """The calls that were begun, by game, except those that may be made twice; with `every` all of them."""
     found = defaultdict[int, set[str]](set)
     for call in begun_lines(path):
         if every or not call.idempotent:
@@ -73,7 +73,7 @@ def begun_calls(path: Path, every: bool = False) -> dict[int, frozenset[str]]:
 
 
 def begun_lines(path: Path) -> Iterator[CallLine]:
-    """The lines of calls before they were made. Without the file there are none."""
+    """The lines that precede calls. None if there is no file."""
     for number, line in read_lines(path) if path.exists() else ():
         try:
             call = read(LINE, line)
@@ -84,10 +84,10 @@ def begun_lines(path: Path) -> Iterator[CallLine]:
 
 
 def use_line(use: ToolUse) -> dict[str, Any]:
-    """What a tool declares, as JSON."""
+    """A tool's declaration, as JSON."""
     return use._asdict() | {"audience": use.audience.to_json()}
 
 
 def tool_use(line: UsePart) -> ToolUse:
-    """What a tool declares, from its part of a line."""
+    """A tool's declaration, from its part of a line."""
     return ToolUse(**dict(line) | {"audience": audience(line.audience)})

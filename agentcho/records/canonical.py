@@ -1,6 +1,6 @@
 """Canonical transcripts: what two records of the same games have in common, however their games were scheduled.
 
-Tests and users compare runs with it. Does not know: how games are played, what a near miss is.
+Tests and users compare runs with it. Independent of how games are played.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from agentcho.records.record import SavedRun
 from agentcho.records.transcript import TranscriptEntry, begun, by_attempt, encoding_line
 
 ORDER = frozenset({"after", "named", "moves"})
-"""What an act says of the order in which its game was played."""
+"""Fields of an act that depend on the order in which its game was played."""
 
 
 def canonical_transcript(said: Path | SavedRun | Iterable[TranscriptEntry]) -> dict[int, dict[str, Any]]:
     """Return a transcript in canonical form, by game. Two transcripts are the same if their canonical forms are equal.
 
-    The messages of a game are sorted by id, and its encodings by what they are: of which message, for whom, over what,
-    where. Ids of encodings are numbers in that order, so those of one game never depend on another. Whatever depends on
+    The messages of a game are sorted by id, and its encodings by identity: message, recipe, caller, context, position.
+    Ids of encodings are numbers in that order, so those of one game never depend on another. Whatever depends on
     the schedule or the machine is left out: usage, times, which line carried an encoding, what was awaited, and all
     attempts at a game but the last.
 
@@ -74,17 +74,18 @@ def _encoding(record: EncodingRecord, numbers: Mapping[int, int]) -> dict[str, A
 
 
 def _numbers(records: Mapping[int, EncodingRecord]) -> dict[int, int]:
-    """A number from 1 for each encoding, by what it is; those that are the same have the same. 0 is for what there is
-    no record of."""
+    """A number from 1 for each encoding, by its identity; equal encodings have the same number. 0 stands for encodings
+    without a record."""
     known: dict[int, tuple[str, ...]] = {}
-    for id in sorted(records):  # an encoding is made after those that it attends to
+    for id in sorted(records):  # an encoding comes after those that it attends to
         known[id] = _identity(records[id], known)
     order = {identity: number for number, identity in enumerate(sorted(set(known.values())), start=1)}
     return {id: order[identity] for id, identity in known.items()}
 
 
 def _identity(record: EncodingRecord, known: Mapping[int, tuple[str, ...]]) -> tuple[str, ...]:
-    """What tells an encoding from others of its game: whose it is, and a digest of all that it was made over."""
+    """What distinguishes an encoding from others of its game: its message and caller, and a digest of what it was made
+    over."""
     receipt = record.receipt
     context = [(known.get(id), offset, length) for id, offset, length in receipt.context]
     base = None if receipt.base is None else known.get(receipt.base)

@@ -1,14 +1,14 @@
-"""Digests of code by its syntax trees, which say whether the code that made a result is still the code that is there.
+"""Digests of code by its syntax trees, which tell whether the code that made a result has changed since.
 
-Comments, docstrings, formatting, imports and the text of errors do not count, and neither do names that are our own:
+Comments, docstrings, formatting, imports and the text of errors do not count, and neither do this project's own names:
 modules, functions, classes, variables and attributes are replaced by the order in which they first appear, so that
 renaming them throughout changes no digest. Names of other libraries and of Python itself do count.
 
-Limits. A digest changes, though the code does the same, where parts of a file trade places, where a name is also
-written as a string, where one word names two attributes and only one of them is renamed, and where an own attribute
-gets or loses a name of `foreign.txt`. It stays the same, though the code does something else, where an attribute of
-another library that is not in that file gives way to another one throughout a file, and where only the code that a file
-imports differs: that code has a digest of its own. Does not know: files, results.
+Limits. A digest changes, though the code does the same, if parts of a file trade places, if a name is also written as a
+string, if one word names two attributes and only one of them is renamed, and if one of the project's attributes gets or
+loses a name in `foreign.txt`. It stays the same, though the code does something else, if an attribute of another
+library that is not in that file is replaced by another one throughout a file, and if only the code that a file imports
+differs: that code has a digest of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BINDING: Mapping[type, str] = {
     ast.MatchStar: "name",
     ast.MatchMapping: "rest",
 }
-"""Nodes that bind a name, and the field that has it."""
+"""Nodes that bind a name, and the field that holds it."""
 UNSEEN: frozenset[type] = frozenset({ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal})
 SKIPPED = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
 LENGTH = 12
@@ -39,7 +39,7 @@ LENGTH = 12
 
 @cache
 def _foreign() -> frozenset[str]:
-    """Attributes and keywords of Python, torch and numpy that the code uses, which are told apart by their names."""
+    """Attributes and keywords of Python, torch and numpy that the code uses; they count by name."""
     return frozenset(files("agentcho.records").joinpath("foreign.txt").read_text().split())
 
 
@@ -51,7 +51,7 @@ def file_digest(source: bytes) -> str:
         source: The content of the file.
 
     Returns:
-        Twelve hexadecimal digits; of what is no Python, those of its bytes.
+        Twelve hexadecimal digits; for content that is not Python, of its bytes.
     """
     try:
         tree = ast.parse(source)
@@ -61,12 +61,13 @@ def file_digest(source: bytes) -> str:
 
 
 def folder_digest(digests: list[str]) -> str:
-    """The digest of a folder from those of its files, whatever their names and order."""
+    """The digest of a folder from those of its files, regardless of their names and order."""
     return sha256(" ".join(sorted(digests)).encode()).hexdigest()[:LENGTH]
 
 
 class _Scope:
-    """The names that one function, class or comprehension binds, with the number that each got when it appeared."""
+    """The names that one function, class or comprehension binds, with the number that each got on its first
+    appearance."""
 
     def __init__(self, names: set[str], is_class: bool) -> None:
         self.names, self.is_class = names, is_class
@@ -74,8 +75,8 @@ class _Scope:
 
 
 class _Bindings:
-    """What each scope of a tree binds, by its node; `own`: what the module binds and what it imports from our code;
-    `origins`: what it imports from others, with the full name there."""
+    """The names that each scope of a tree binds, by its node; `own`: those that the module binds or imports from this
+    project; `origins`: those that it imports from elsewhere, with their full names."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.own = set[str]()
@@ -122,7 +123,7 @@ class _Bindings:
 
 
 class _Shape:
-    """The parts of a tree, in order, without names of our own."""
+    """The parts of a tree, in order, without the project's own names."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.told: list[str] = []
@@ -217,7 +218,7 @@ class _Shape:
         return name in self._bindings.own or any(name in scope.names for scope in self._scopes)
 
     def _origin(self, node: ast.AST) -> str | None:
-        """Where the name at the root of an expression comes from, if that is another library."""
+        """The full name behind the name at the root of an expression, if it comes from another library."""
         while isinstance(node, ast.Attribute):
             node = node.value
         if not isinstance(node, ast.Name) or node.id not in self._bindings.origins:
@@ -226,12 +227,12 @@ class _Shape:
 
 
 def _is_remark(node: ast.AST) -> bool:
-    """Whether it is a docstring, of a module, a class, a function or what stands before it."""
+    """Whether it is a docstring, of a module, a class, a function or the preceding statement."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def _is_text(node: ast.AST) -> bool:
-    """Whether it is a string, or one that is put together of values."""
+    """Whether it is a string or an f-string."""
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 

@@ -1,5 +1,4 @@
-"""Where a result was found, and by which code: versions, machine, commit, digests of sources. Does not know: what was
-found."""
+"""The environment of a result: versions, machine, commit, digests of sources."""
 
 from __future__ import annotations
 
@@ -17,9 +16,9 @@ from agentcho.records.cached import file_digests
 from agentcho.records.digests import folder_digest
 
 ROOT = Path(__file__).parents[2]
-"""The folder that the package lies in: the root of a checkout, or where packages are installed."""
+"""The folder that contains the package: the root of a checkout, or where packages are installed."""
 BESIDE = ("scenarios", "agents", "tools")
-"""Folders of a checkout whose code is ours too."""
+"""Folders of a checkout that also contain the project's code."""
 BY_FILE = (
     "scenarios",
     "agents",
@@ -30,13 +29,13 @@ BY_FILE = (
 )
 """Folders whose files have a digest each."""
 GONE = "gone"
-"""In place of a digest: there is no such code."""
+"""Stands for the digest of code that does not exist."""
 SHIPPED = "_library"
-"""Where an installed package has the first two of them."""
+"""The folder in which an installed package has scenarios and agents."""
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that decide what a model says."""
+    """Versions of Python and of the packages that determine what a model says."""
     packages = ("agentcho", "torch", "transformers", "llguidance")
     return {"python": platform.python_version()} | {package: _version(package) for package in packages}
 
@@ -50,8 +49,8 @@ def _version(package: str) -> str:
 
 
 def machine_info() -> dict[str, str]:
-    """Processor, cores and system; the commit of the checkout that runs, where it is one, with "-dirty" after it where
-    a file of that commit had been changed when it was first asked for: what a process has loaded stays as it was."""
+    """Processor, cores and system; the commit of the running checkout, if it is one, with "-dirty" appended if a
+    tracked file had changed when this was first called: the code that a process has loaded stays the same."""
     return {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "system": platform.system(),
@@ -69,11 +68,11 @@ def _commit() -> str:
 
 
 def source_digests() -> dict[str, str]:
-    """The digests of the code that has run in this process until now (`agentcho.records.digests`).
+    """The digests of the code that this process has loaded so far (`agentcho.records.digests`).
 
     Returns:
-        `trees`, as "agentcho/engine:0123456789ab scenarios/debate.py:…": of each folder that a loaded module lies in
-        one digest, of folders whose files have little to do with each other (`BY_FILE`) one a loaded file.
+        `trees`, as "agentcho/engine:0123456789ab scenarios/debate.py:…": one digest for each folder that contains a
+        loaded module; for folders whose files are largely independent (`BY_FILE`), one for each loaded file.
     """
     loaded = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
     named = sorted(set(_named(Path(file) for file in loaded if file)))
@@ -81,12 +80,12 @@ def source_digests() -> dict[str, str]:
 
 
 def digest_list(digests: Iterable[tuple[str, str]]) -> str:
-    """Digests by the names of files and folders, as results hold them."""
+    """Digests by the names of files and folders, in the form used in results."""
     return " ".join(f"{name}:{digest}" for name, digest in digests)
 
 
 def tree_digest(root: Path, name: str) -> str:
-    """The digest of one file below `root`, or of the Python files in one folder there; "gone" where there is none.
+    """The digest of one file below `root`, or of the Python files in one folder there; "gone" if there is none.
 
     Scenarios and agents are also found where an installed package has them.
     """
@@ -94,7 +93,7 @@ def tree_digest(root: Path, name: str) -> str:
 
 
 def tree_digests(root: Path, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Those of several files and folders, each behind its name."""
+    """The digests of several files and folders, each with its name."""
     places = [_place(root, name) for name in names]
     held = [[] if place is None else [place] if place.is_file() else list(place.glob("*.py")) for place in places]
     digests = iter(file_digests([file.read_bytes() for files in held for file in files]))
@@ -111,12 +110,12 @@ def _place(root: Path, name: str) -> Path | None:
 
 
 def digest_unit(file: Path) -> str:
-    """Under which name the digest of a file of a checkout is kept: its own, or its folder's."""
+    """The name under which the digest of a file of a checkout is stored: its own, or its folder's."""
     return (file if file.parent.as_posix() in BY_FILE else file.parent).as_posix()
 
 
 def _named(files: Iterable[Path]) -> Iterator[str]:
-    """The names under which the code of those files that are ours is kept."""
+    """The names under which the digests of those files that belong to the project are stored."""
     ours = ("agentcho", *(BESIDE if (ROOT / "pyproject.toml").exists() else ()))
     for file in files:
         if file.suffix != ".py" or not file.is_relative_to(ROOT):

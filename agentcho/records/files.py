@@ -1,6 +1,6 @@
-"""Files of JSON lines, files that are written whole or not at all, and checks that a place can be written to.
+"""Files of JSON lines, atomic replacement of files, and checks that a place can be written to.
 
-An error of the operating system becomes `CannotWrite`, one line. Does not know: what is in a file.
+An operating system error becomes a one-line `CannotWrite`. Independent of what files contain.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agentcho.errors import CannotWrite, RecordBroken
 
 @contextmanager
 def write_errors(path: Path) -> Iterator[None]:
-    """`CannotWrite` where the system refuses: a full disk, a file that may not be written."""
+    """Raise `CannotWrite` if the system refuses, as for a full disk or a file without write permission."""
     try:
         yield
     except OSError as error:
@@ -27,7 +27,7 @@ def write_errors(path: Path) -> Iterator[None]:
 
 
 def replace_whole(path: Path, content: str | bytes) -> None:
-    """Write a file beside `path`, flush it to the disk and rename it to `path`: no reader sees half of it."""
+    """Write a file beside `path`, flush it to the disk and rename it to `path`: no reader sees a partial file."""
     fresh = path.with_name(f"{path.name}.new")
     with write_errors(path):
         try:
@@ -41,7 +41,7 @@ def replace_whole(path: Path, content: str | bytes) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """`CannotWrite` unless a folder is there, or can be made, and takes files. Leaves nothing behind."""
+    """Raise `CannotWrite` unless a folder exists or can be made, and takes files. Leaves nothing behind."""
     there = next(each for each in (folder, *folder.absolute().parents) if each.exists() or each.is_symlink())
     if not there.is_dir():
         raise CannotWrite(folder, "it is a file" if there == folder else f"{there} is a file", begun=False)
@@ -53,7 +53,7 @@ def check_folder(folder: Path) -> None:
 
 
 def check_file(file: Path) -> None:
-    """`CannotWrite` unless a file is there, or can be made with its folders, and can be written. Leaves nothing
+    """Raise `CannotWrite` unless a file exists or can be made with its folders, and can be written. Leaves nothing
     behind."""
     if file.is_dir():
         raise CannotWrite(file, "it is a folder", begun=False)
@@ -66,7 +66,7 @@ def check_file(file: Path) -> None:
 
 
 def encoded_lines(lines: Iterable[dict[str, Any]]) -> bytes:
-    """Lines as files have them."""
+    """Lines in the form stored in files."""
     return "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode(errors="backslashreplace")
 
 
@@ -86,13 +86,13 @@ class LineFile:
             self._size = os.fstat(self._file).st_size
 
     def append(self, line: dict[str, Any]) -> None:
-        """Write one line. After a kill it is there whole, or torn and ignored by readers. `CannotWrite`: nothing of it
-        is there."""
+        """Write one line. After a kill it is complete, or torn and ignored by readers. If it raises `CannotWrite`,
+        nothing of it is in the file."""
         self.write(encoded_lines([line]))
 
     def write(self, data: bytes) -> None:
-        """Write several lines at once, `encoded_lines` already; after a kill the first of them may be there without the
-        others."""
+        """Write several lines at once, already encoded by `encoded_lines`; after a kill some of the first ones may be
+        there without the others."""
         size = len(data)
         with write_errors(self.path):
             try:
@@ -131,9 +131,9 @@ def _cut_torn_line(path: Path) -> None:
 
 
 def read_lines(path: Path, foreign: str | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(line number, object) of every whole line. A last line without its newline is a kill's and is skipped;
-    any other line that is no JSON object is `RecordBroken`. `foreign`, what its format is: the file may be written by
-    hand, so blank lines are passed over, and the last line needs no newline."""
+    """(line number, object) of every complete line. A last line without its newline was torn by a kill and is skipped;
+    any other line that is not a JSON object raises `RecordBroken`. `foreign`, a description of the format, means that
+    the file may be written by hand: blank lines are skipped, and the last line needs no newline."""
     data = path.read_bytes()
     whole = data if foreign else data[: data.rfind(b"\n") + 1]
     for number, raw in enumerate(whole.splitlines(), start=1):

@@ -1,4 +1,4 @@
-"""The base of results that are written as JSON and read back. Does not know: what is in them."""
+"""The base class of results that are written as JSON and read back."""
 
 from __future__ import annotations
 

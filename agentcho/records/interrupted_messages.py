@@ -1,6 +1,6 @@
-"""The messages that were under way when a process died, from the pieces of them that are on disk.
+"""Reconstructs the messages that were in progress when a process died, from their pieces on disk.
 
-Does not know: how a run is played, who listens.
+Independent of how a run is played.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from agentcho.records.transcript import AllSeals, TranscriptEntry
 
 PIECE = TypeAdapter(PieceLine)
 Key = tuple[int, str, int]
-"""Game, message, attempt."""
+"""(game, message, attempt)."""
 
 
 def died(path: Path, entries: Sequence[TranscriptEntry], seals: AllSeals) -> list[TranscriptEntry]:
     """The messages of `heard.jsonl` that have no entry in the transcript, in the order in which they began, as far as
-    they were generated. Their `ended` is "died"; while a process still writes the record, they are under way. `seals`:
+    they were generated. Their `ended` is "died"; if a process still writes the record, they are in progress. `seals`:
     those with which the transcript was read."""
     there = {_key(entry) for entry in entries}
     begun: dict[Key, TranscriptEntry] = {}
@@ -63,7 +63,7 @@ def _so_far(entry: TranscriptEntry, pieces: Sequence[PieceLine]) -> TranscriptEn
 
 
 def _without_doubles(found: Sequence[TranscriptEntry], entries: Sequence[TranscriptEntry]) -> list[TranscriptEntry]:
-    """The entries, each encoding in the first of them that has it and in none that the transcript has it in."""
+    """The entries, each encoding only in the first of them that has it, and none that the transcript has."""
     there = {(entry.message.game, entry.attempt, record.id) for entry in entries for record in entry.made}
     kept = []
     for entry in found:

@@ -1,6 +1,7 @@
-"""Models of the lines of a record, which check types and fixed words: a record may come from anybody.
+"""Models of the lines of a record, which validate types and enumerated values: a record may come from an untrusted
+source.
 
-Does not know: files, what a line means.
+Independent of files, and of what a line means.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from agentcho.provenance.labels import Recipe
 from agentcho.provenance.views import After
 
 Ending = Literal["cancelled", "failed", "died"]
-"""How a message that is not whole came to its end: its call was cancelled, or failed, or the process was killed."""
+"""Why a message is incomplete: its call was cancelled, or failed, or the process was killed."""
 Origin = Literal["sampled", "forced", "human", "tool"]
-"""Where the words of a message that was not known beforehand come from."""
+"""The source of the words of a message that was not known beforehand."""
 LIST = Field(strict=False)
-"""A list of JSON is read as a tuple."""
+"""A JSON list is read as a tuple."""
 Whole = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)]
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 Attempt = Annotated[int, Field(ge=1, lt=1 << 63)]
@@ -29,13 +30,13 @@ Span = Annotated[tuple[Count, Count], LIST]
 
 
 class Line(BaseModel):
-    """A line, or a part of one. Fields that it does not name are ignored."""
+    """A line, or a part of one. Unknown fields are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
 
 class EncodingPart(Line):
-    """One encoding, with its cone or with what stands for that."""
+    """One encoding, with its cone or its seal."""
 
     id: Whole
     message: str
@@ -63,7 +64,7 @@ class EncodingPart(Line):
 
 
 class EncodingsLine(Line):
-    """Encodings alone."""
+    """Encodings without a message."""
 
     game: Count
     encodings: list[EncodingPart]
@@ -72,7 +73,7 @@ class EncodingsLine(Line):
 
 
 class SpentPart(Line):
-    """What a server says that a message took."""
+    """A server's report of what a message used."""
 
     prompt: Count | None = None
     cached: Count | None = None
@@ -82,7 +83,7 @@ class SpentPart(Line):
 
 
 class UsagePart(Line):
-    """What a message cost."""
+    """The cost of a message."""
 
     encoded: Count
     reused: Count
@@ -100,7 +101,7 @@ def _after(place: Any) -> After:
 
 
 Asked = Whole | Literal["rightmost"] | Annotated[After, PlainValidator(_after)] | None
-"""A place that was asked for: see `Place`."""
+"""A requested place: see `Place`."""
 
 
 class UsePart(Line):
@@ -114,17 +115,17 @@ class UsePart(Line):
 
 
 class ChargePart(Line):
-    """What words can tell of secrets."""
+    """The information that words can carry about secrets."""
 
     by: Literal["choices", "schema", "release", "words"]
     bits: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     owed: dict[str, Strings] = {}
-    # "schema" is a name that pydantic has for something else
+    # pydantic reserves the name "schema"
     of: Annotated[dict[str, Any] | None, Field(alias="schema")] = None
 
 
 class ActPart(Line):
-    """How a message came to be asked for."""
+    """How a message was requested."""
 
     where: str | None
     places: Annotated[tuple[Whole | Literal["rightmost"] | Annotated[After, PlainValidator(_after)] | None, ...], LIST]
@@ -185,7 +186,7 @@ class MessageLine(EncodingsLine):
 
 
 class PieceLine(Line):
-    """What a step generated of a message."""
+    """The part of a message that one step generated."""
 
     game: Count
     id: str
@@ -195,7 +196,7 @@ class PieceLine(Line):
 
 
 class TypedLine(Line):
-    """What a person said for a message."""
+    """The words that a person typed for a message."""
 
     game: Count
     id: str
@@ -206,7 +207,8 @@ L = TypeVar("L")
 
 
 def read(kind: TypeAdapter[L], line: Mapping[str, Any]) -> L:
-    """The value of a line. ValueError: it is no line of that kind; the text names the field and quotes no value."""
+    """Validate a line. Raises ValueError if it is not a line of that kind; the text names the field and quotes no
+    value."""
     try:
         return kind.validate_python(line)
     except ValidationError as error:

@@ -1,7 +1,4 @@
-"""The files in the folder of a record, by name: whoever writes, merges, checks or deletes them goes by this list.
-
-Does not know: what is in them.
-"""
+"""The names of the files in a record's folder, for all code that writes, merges, checks or deletes them."""
 
 from __future__ import annotations
 
@@ -13,5 +10,5 @@ HEARD = "heard.jsonl"
 OUTCOMES = "outcomes.jsonl"
 CALLS, TYPED = "calls.jsonl", "typed.jsonl"
 LINES = MappingProxyType({TRANSCRIPT: True, HEARD: True, OUTCOMES: True, CALLS: False, TYPED: False})
-"""All files of lines, and whether every record has one; the others are there from their first line on. Records of
-format 1 have no `heard.jsonl`."""
+"""All files of lines, and whether every record has one; the others are created with their first line. Records of format
+1 have no `heard.jsonl`."""

@@ -1,6 +1,6 @@
-"""What an agent may read of a record, by the audiences of its messages alone.
+"""The part of a record that an agent may read, judging only by the audiences of messages.
 
-Does not know: encodings; what reached an agent through them, audits say.
+Independent of encodings; audits find what reached an agent through them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from agentcho.records.transcript import TranscriptEntry
 
 
 def readable_by(entries: Iterable[TranscriptEntry], agent: str) -> list[TranscriptEntry]:
-    """The messages that an agent may read, by their audiences alone; those of others without the parents that not all
-    of their readers may read, as each reader reads them."""
+    """The messages that an agent may read, by their audiences; messages of others are without the parents that not all
+    of their readers may read, as every reader sees them."""
     found = [entry for entry in entries if entry.message.audience.includes(agent)]
     audiences = {(each.message.game, each.message.id): each.message.audience for each in found}
     return [each if each.message.author == agent else _without_hidden_parents(each, audiences) for each in found]

@@ -1,15 +1,15 @@
-"""The record of a run: one folder with what was asked, every message, and every outcome.
+"""The record of a run: one folder with the request, every message, and every outcome.
 
     DIR/<id>/run.json          versions, digests, seed, options, cast; status last, replaced whole
-    DIR/<id>/transcript.jsonl  a line a message, and lines of encodings that were made later, each appended whole
+    DIR/<id>/transcript.jsonl  one line per message, and lines of encodings that were made later, each appended whole
     DIR/<id>/heard.jsonl       every piece of a message, as it is generated, before any other code sees it
-    DIR/<id>/calls.jsonl       a line before each call of a tool, and one after it; not there where nobody called any
-    DIR/<id>/outcomes.jsonl    one line a finished game, appended whole
+    DIR/<id>/calls.jsonl       a line before each call of a tool, and one after it; absent if there were no calls
+    DIR/<id>/outcomes.jsonl    one line per finished game, appended whole
     DIR/<id>/typed.jsonl       the words of people who play agents, as they are given, before they are encoded
     DIR/<id>/writer.json       the process that writes the record, its host, since when; removed at the end
 
-A record can be opened after a kill at any byte: no process writes it any more, so its status is "died".
-Does not know: how games are played, engines, the terminal.
+A record can be opened after a kill at any byte: if no process writes it any more, its status is "died". Independent of
+how games are played, of engines and of the terminal.
 """
 
 from __future__ import annotations
@@ -51,21 +51,21 @@ from agentcho.records.transcript import (
 from agentcho.records.writer_lock import WriterIdentity, WriterLock
 
 NO_FILE, LONGEST = re.compile(r"[^\w.-]+"), 60
-"""What of a scenario's name does not go into that of a folder, and how many letters do."""
+"""Characters of a scenario's name that are replaced in a folder's name, and the most characters of it that are used."""
 SECOND = len("20261128-070100")
-"""The letters of a run's name that say when it was begun."""
+"""The length of the part of a run's name that is its start time."""
 MOST_SPOKEN_FOR, OTHERS = 1000, "and others"
-"""So many agents of one client are named at most, and what stands for all the rest: who has no name has a new one with
-each new system message, and the file is written again for each."""
+"""The most agents of one client that are named, and what stands for the rest: an unnamed agent gets a new name with
+each new system message, and the file is rewritten for each name."""
 FORMAT = 2
-"""The number of the newest format that is read."""
+"""The number of the newest format that can be read."""
 Status = Literal["running", "done", "interrupted", "failed"]
 Points = Annotated[float, WrapValidator(lambda value, check: value if type(value) is int else check(value))]
-"""A score: a whole number stays one, however large."""
+"""A score: integers stay integers, however large."""
 
 
 class Resumed(BaseModel):
-    """A run went on: when, with which versions and sources."""
+    """A resumption of the run: its time, versions and sources."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -75,17 +75,17 @@ class Resumed(BaseModel):
 
 
 class RunInfo(BaseModel):
-    """What `run.json` holds. Times are ISO 8601 in UTC; `cast` is role by agent.
+    """The content of `run.json`. Times are ISO 8601 in UTC; `cast` is role by agent.
 
-    `key` (hex) is random, for digests of the run's words in reports: they cannot be guessed, or compared with those of
-    other runs. `tasks` is the digest of the task set, if there was one. `at_once` is how many games were allowed side
-    by side (None: as many as the store has room for), `most` the largest number that were. `asked` is the scenario as
-    it was named, or its file; `sources` are digests of its file and of those of agents that it casts by name; `resumed`
-    says when the run went on, `parts` from which records it was merged. `clients` are, of a society on a server, the
-    agents that each key spoke for; a key is named by the first digits of its digest. `engine` is the fingerprint of the
-    run's own model, `engines` are those of the models beside it, by name. `costs`, of a run that speculates, is
-    what forwards of its models took, by name, the run's own as "default". Records of format 1 are read for
-    ever; see `transcript`.
+    `key` (hex) is random, for digests of the run's words in reports: these can then not be guessed, or compared with
+    those of other runs. `tasks` is the digest of the task set, if there was one. `at_once` is the limit on concurrent
+    games (None: as many as the store has room for), `most` the largest number that ran at once. `asked` is the scenario
+    as it was named, or its file; `sources` are digests of its file and of those of agents that it casts by name;
+    `resumed` lists the resumptions, `parts` the records from which it was merged. `clients`, for a society on a server,
+    are the agents that each key spoke for; a key is named by the first digits of its digest. `engine` is the
+    fingerprint of the run's own model, `engines` are those of the models beside it, by name. `costs`, for a run that
+    speculates, are the measured costs of forwards by model name, the run's own as "default". Records of format 1 will
+    always be readable; see `transcript`.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -122,14 +122,14 @@ class RunInfo(BaseModel):
 
 
 class GameOver(NamedTuple):
-    """A game is over, as an event of a run and as a line of its record. Time in seconds.
+    """The end of a game, as an event of a run and as a line of its record. Time in seconds.
 
-    `outcome` None: `ended` says which limit or error ended it early.
+    If `outcome` is None, `ended` says which limit or error ended the game early.
 
     `error` (class and text) and `traceback` are those of an error, in full: the record holds every word, reports do
-    not; `where` ("file:line") is the line of the user's code that it came through, if it is known. `raced`: the order
-    of the messages depended on which of several decodes ended first, so that the same game may be played differently
-    when its calls are scheduled in another way.
+    not; `where` ("file:line") is the line of the user's code that it came through, if known. `raced`: the order of the
+    messages depended on which of several decodes ended first, so that the same game may be played differently when its
+    calls are scheduled differently.
     """
 
     game: Count
@@ -153,14 +153,14 @@ TYPING = TypeAdapter(TypedLine)
 
 
 class RunRecord:
-    """A record being written. A context manager: an error on the way out makes its status "failed", Ctrl-C or a
-    cancellation "interrupted". Each call returns when its line is with the kernel."""
+    """A record being written. As a context manager, it gets the status "failed" after an error, and "interrupted" after
+    Ctrl-C or a cancellation. Each call returns when its line is with the kernel."""
 
     def __init__(self, path: Path, info: RunInfo) -> None:
         self.path, self.info = path, info
         self.most: int | None = None
         self._files = ExitStack()
-        with ExitStack() as claimed:  # the claim is given up where the record cannot be opened
+        with ExitStack() as claimed:  # releases the claim if the record cannot be opened
             self._writer = claimed.enter_context(WriterLock(path / writer_lock.NAME))
             claimed.push(self._files)
             write_info(path, info)
@@ -189,7 +189,7 @@ class RunRecord:
         engines: dict[str, dict[str, str]] | None = None,
         costs: dict[str, ForwardCosts] | None = None,
     ) -> RunRecord:
-        """Make `folder`/<id> and begin. The id is the time and the scenario, numbered where that exists."""
+        """Make `folder`/<id> and begin. The id is the time and the scenario, numbered if that exists."""
         now = datetime.now(UTC)
         path = new_folder(folder, scenario, now)
         info = RunInfo(
@@ -212,7 +212,8 @@ class RunRecord:
 
     @classmethod
     def go_on(cls, run: SavedRun, sources: dict[str, str]) -> RunRecord:
-        """Write at a recorded run again; a torn last line is cut. `RecordInUse`: somebody does already."""
+        """Continue to write a recorded run; a torn last line is cut. Raises `RecordInUse` if another process writes
+        it."""
         again = Resumed(at=datetime.now(UTC).isoformat(timespec="seconds"), versions=versions(), sources=sources)
         fresh = {"format": "agentcho-run/2", "status": "running", "ended": None, "resumed": (*run.info.resumed, again)}
         record = cls(run.path, run.info.model_copy(update=fresh))
@@ -224,7 +225,7 @@ class RunRecord:
         self.info = self.info.model_copy(update={"cast": self.info.cast | {agent: role}})
 
     def spoke_for(self, key: str, agent: str) -> None:
-        """Note for whom a client spoke, at once: an audit of a run that is not over needs it."""
+        """Write at once which agent a client spoke for: an audit of a run in progress needs it."""
         before = self.info.clients.get(key, ())
         if agent not in before and OTHERS not in before:
             clients = self.info.clients | {key: (*before, agent if len(before) < MOST_SPOKEN_FOR else OTHERS)}
@@ -232,19 +233,19 @@ class RunRecord:
             write_info(self.path, self.info)
 
     def said(self, entry: TranscriptEntry) -> None:
-        """Append one message that has ended, whole or not."""
+        """Append a message that has ended, complete or not."""
         self._transcript.append(entry.to_json(self._seals.of(entry)))
 
     def called(self, line: CallLine) -> None:
-        """Append a call of a tool, before it is made or once it has ended."""
+        """Append a tool call, before it is made or once it has ended."""
         self._calls.write(line)
 
     def begun(self, entry: TranscriptEntry) -> None:
-        """Add a message whose first token has come; the next `flush` writes it."""
+        """Add a message whose first token was generated; the next `flush` writes it."""
         self._heard.begun(entry, self._seals.of(entry))
 
     def heard(self, game: int, id: str, token: int | None, text: str) -> None:
-        """Add what a step generated of a message; the next `flush` writes it."""
+        """Add a piece of a message that a step generated; the next `flush` writes it."""
         self._heard.said(game, id, token, text)
 
     def typed(self, game: int, id: str, text: str) -> None:
@@ -258,15 +259,16 @@ class RunRecord:
         self._heard.flush()
 
     def encoded(self, encodings: EncodingsEntry) -> None:
-        """Append encodings that no message's line carries."""
+        """Append encodings that are on no message's line."""
         self._transcript.append(encodings.to_json(self._seals[encodings.game, encodings.attempt]))
 
     def wrote(self, lines: bytes) -> None:
-        """Append lines of a game that is played elsewhere."""
+        """Append lines of a game that is played in another process."""
         self._transcript.write(lines)
 
     def played(self, cast: Mapping[str, str], lines: bytes, finished: GameOver) -> None:
-        """Append the end of a game that was played elsewhere: its cast, role by agent, its last lines, how it ended."""
+        """Append the end of a game played in another process: its cast (role by agent), its last lines, and how it
+        ended."""
         self.info = self.info.model_copy(update={"cast": self.info.cast | dict(cast)})
         self.wrote(lines)
         self.over(finished)
@@ -300,12 +302,12 @@ class RunRecord:
             self.close("done")
             return
         stopped = not issubclass(kind, Exception) or issubclass(kind, BrokenPipeError)
-        with suppress(CannotWrite):  # the error that ended the run says more
+        with suppress(CannotWrite):  # the error that ended the run is more important
             self.close("interrupted" if stopped else "failed")
 
 
 def free_names(what: str, now: datetime) -> Iterator[str]:
-    """Names for a folder that is begun now, of what is played in it, the first one first."""
+    """Names for a new folder, from the time and what is played, preferred one first."""
     name = f"{now:%Y%m%d-%H%M%S}-{NO_FILE.sub('-', what)[:LONGEST]}"
     yield name
     yield from (f"{name}-{number}" for number in count(2))
@@ -323,13 +325,13 @@ def new_folder(folder: Path, scenario: str, now: datetime) -> Path:
 
 
 def write_info(path: Path, info: RunInfo) -> None:
-    """Write `run.json` of a record, whole."""
+    """Write `run.json` of a record atomically."""
     whole = json.dumps(info.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
     replace_whole(path / INFO, whole.encode(errors="replace"))
 
 
 class SavedRun:
-    """A record on disk, finished or not. Reads on each call, so a run in progress can be looked at."""
+    """A record on disk, finished or not. It reads files on each call, so a run in progress can be inspected."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -346,13 +348,13 @@ class SavedRun:
 
     @property
     def status(self) -> str:
-        """How it ended; "running" while somebody writes it, "died" where nobody does and nobody said how it ended."""
+        """How it ended; "running" while a process writes it, "died" if none does and no ending was written."""
         ended = self.info.status != "running" or writer_lock.alive(self.path / writer_lock.NAME)
         return self.info.status if ended else "died"
 
     @property
     def writer(self) -> WriterIdentity | None:
-        """Who writes it, or died writing it."""
+        """The process that writes it, or died writing it."""
         return writer_lock.read(self.path / writer_lock.NAME)
 
     def entries(self) -> list[TranscriptEntry]:
@@ -364,8 +366,8 @@ class SavedRun:
         return [*entries, *(died(pieces, entries, seals) if pieces.exists() else [])]
 
     def games(self) -> dict[int, list[TranscriptEntry]]:
-        """The messages by game, of its last attempt; a game that ended without any has none. Code that plays these
-        words again leaves out unfinished messages (`TranscriptEntry.ended`): no call read them."""
+        """The messages of the last attempt of each game; a game that ended without messages has an empty list. Code
+        that replays these words skips unfinished messages (`TranscriptEntry.ended`): no call read them."""
         return {game: by_attempt(entries)[-1] for game, entries in self.attempts().items()}
 
     def attempts(self) -> dict[int, list[TranscriptEntry]]:
@@ -376,7 +378,7 @@ class SavedRun:
         return dict(sorted(found.items()))
 
     def begun_calls(self, every: bool = False) -> dict[int, frozenset[str]]:
-        """The calls of tools that were begun, by game, but for those that may be made twice; with `every` these too."""
+        """The tool calls that were begun, by game, except those that may be made twice; with `every` all of them."""
         return begun_calls(self.path / CALLS, every)
 
     def finished(self) -> dict[int, GameOver]:
@@ -392,7 +394,7 @@ class SavedRun:
         return found
 
     def typed(self) -> dict[int, dict[str, str]]:
-        """What people said, by game and message, whether or not the message has become whole."""
+        """What people typed, by game and message, whether or not the message was completed."""
         file = self.path / TYPED
         found: dict[int, dict[str, str]] = {}
         for number, line in read_lines(file) if file.exists() else ():
@@ -405,7 +407,7 @@ class SavedRun:
 
     def export(self, only: Container[int] | None = None) -> list[Workflow]:
         """Every game, or `only` these, as a workflow of `agentcho-trace/1`, with its tokens and their tokenizer's
-        digest. One that is not over is there as far as it went (`Workflow.unfinished`)."""
+        digest. An unfinished game is included up to its last message (`Workflow.unfinished`)."""
         finished, games = self.finished(), self.games().items()
         return [self._export(n, said, finished.get(n)) for n, said in games if only is None or n in only]
 
@@ -430,7 +432,7 @@ class SavedRun:
 
 
 def _check_format(file: Path) -> None:
-    """`RecordError` for a record of a format that a newer version has written."""
+    """Raise `RecordError` for a record in a format of a newer version."""
     try:
         told = json.loads(file.read_bytes())
         number = re.fullmatch(r"agentcho-run/([0-9]{1,6})", told["format"])
@@ -457,7 +459,7 @@ def runs(folder: Path) -> list[SavedRun]:
 
 
 def find(run: str, folder: Path) -> SavedRun:
-    """The run of that path, that id, the only one whose id begins so, or the newest for "last"."""
+    """The run with that path, with that id, the only one whose id begins with it, or the newest for "last"."""
     if (Path(run) / INFO).is_file():
         return SavedRun(Path(run))
     names = sorted(file.parent.name for file in folder.glob(f"*/{INFO}"))
@@ -469,14 +471,14 @@ def find(run: str, folder: Path) -> SavedRun:
 
 
 def _last(folder: Path, names: list[str]) -> list[str]:
-    """The newest of these runs, whose names begin with the second in which each began: of those of one second the one
-    whose folder changed last. None: there are no names."""
+    """The newest of these runs, whose names begin with the second in which each began: among those of the same second
+    the one whose folder changed last. Empty if there are no names."""
     newest = [name for name in names if name[:SECOND] == names[-1][:SECOND]]
     return [max(newest, key=lambda name: (_changed(folder / name), name))] if newest else []
 
 
 def _changed(folder: Path) -> int:
-    """When the entries of a folder changed last, in nanoseconds; 0 where it has just been removed."""
+    """When the entries of a folder last changed, in nanoseconds; 0 if it was just removed."""
     try:
         return folder.stat().st_mtime_ns
     except FileNotFoundError:

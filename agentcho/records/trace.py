@@ -1,7 +1,7 @@
-"""`agentcho-trace/1`: one workflow a JSON line, with every text known, to replay on any engine.
+"""`agentcho-trace/1`: one workflow per JSON line, with every text known, to replay on any engine.
 
-A trace says who wrote what, for whom, over which parents. `exported` makes one of what a transcript holds: the same
-messages, at the positions at which they were read. Does not know: engines, how a workflow was or will be played.
+A trace says who wrote what, for whom, over which parents. `exported` makes one from a transcript: the same messages, at
+the positions at which they were read. Independent of engines and of how a workflow was or will be played.
 """
 
 from __future__ import annotations
@@ -23,22 +23,21 @@ from agentcho.records.files import read_lines, replace_whole
 from agentcho.records.transcript import TranscriptEntry, own_records
 
 UNFINISHED = "unfinished: "
-"""Before how its run stands: what `meta` says a game ended by that did not come to its end."""
+"""The prefix, before the run's status, of `meta["ended"]` of an unfinished game."""
 Name = Annotated[str, Field(min_length=1), AfterValidator(exact)]
 Lengths = Mapping[tuple[str | None, str], int]
-"""Tokens of a message, on the engine of a model."""
+"""The number of tokens of a message, by engine and message id."""
 TokenId = Annotated[int, Field(ge=0)]
 
 
 class TraceMessage(BaseModel):
-    """One message. `header` only on a decode; `parents` in prompt order; `author` None: the scenario.
+    """One message. `header` only on a decode; `parents` in prompt order; `author` None for the scenario.
 
-    `offsets` (one a parent) and `new_offset` are absolute positions, None: right after the preceding message.
-    `reuse` is that of the view it was said over: see `View`.
-    `tokens` are all ids fed, framing and closing included; they win over `text` where `tokenizer`, a digest,
-    is the engine's own. `ended`: the decode is unfinished: these are its tokens up to then, without closing ones, and
-    no message has it as a parent. `content`: the (start, stop) of header and text in `tokens`, of a decode that does
-    not stand in the frame of its role, because its template opened it otherwise.
+    `offsets` (one per parent) and `new_offset` are absolute positions, or None for right after the preceding message.
+    `reuse` is that of the view it was said over: see `View`. `tokens` are all ids fed, framing and closing included;
+    they override `text` if `tokenizer`, a digest, is the engine's own. `ended`: the decode is unfinished; these are its
+    tokens so far, without closing ones, and no message has it as a parent. `content`: the (start, stop) of header and
+    text in `tokens`, of a decode that lacks the frame of its role, because its template opened it differently.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -66,7 +65,7 @@ class TraceMessage(BaseModel):
         return audience(self.audience)
 
     def to_json(self) -> dict[str, Any]:
-        """The message as a JSON object, without what is not set."""
+        """The message as a JSON object, without unset fields."""
         return self.model_dump(mode="json", exclude_unset=True)
 
     @model_validator(mode="after")
@@ -115,7 +114,7 @@ class Workflow(BaseModel):
 
     @property
     def unfinished(self) -> bool:
-        """Whether its game did not come to an end; it holds the messages up to then."""
+        """Whether its game did not come to an end; it holds the messages so far."""
         return str(self.meta.get("ended")).startswith(UNFINISHED)
 
     @property
@@ -124,7 +123,7 @@ class Workflow(BaseModel):
         return self.model_copy(update={"messages": tuple(m for m in self.messages if m.ended is None)})
 
     def to_json(self) -> dict[str, Any]:
-        """The line as a JSON object, without what is not set; `workflow` inverts it."""
+        """The line as a JSON object, without unset fields; `workflow` inverts it."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
@@ -139,7 +138,7 @@ def _check_place(message: TraceMessage, cast: set[str], seen: set[str]) -> None:
 
 
 def workflow(given: Mapping[str, Any] | Workflow, where: str = "trace") -> Workflow:
-    """Check a workflow. `RecordBroken` names the place and the fault, and quotes no text."""
+    """Validate a workflow. Raises `RecordBroken`, which names the place and the fault, and quotes no text."""
     if isinstance(given, Workflow):
         return given
     try:
@@ -155,14 +154,14 @@ def _bad(where: str, error: ValidationError) -> RecordBroken:
 
 
 def read_traces(path: Path) -> list[Workflow]:
-    """Every workflow of a file. `RecordBroken` where a line is none, `RecordNotFound` where there is no file."""
+    """Every workflow of a file. Raises `RecordBroken` for an invalid line, and `RecordNotFound` if there is no file."""
     if not path.is_file():
         raise RecordNotFound(path.name, path.parent)
     return [workflow(line, f"{path}:{number}") for number, line in read_lines(path, TRACE)]
 
 
 def write_traces(path: Path, workflows: Iterable[Workflow]) -> None:
-    """Write a file of workflows, one a line; it appears whole or not at all."""
+    """Write a file of workflows, one per line, atomically."""
     replace_whole(path, "".join(json.dumps(each.to_json(), ensure_ascii=False) + "\n" for each in workflows))
 
 
@@ -173,7 +172,7 @@ def trace_message(
     reuse: ReuseFor | None = None,
     opened: bool = False,
 ) -> TraceMessage:
-    """One message of a transcript as a trace has it. `tokenizer` is the digest of the run's tokenizer. `opened`: see
+    """One message of a transcript in trace form. `tokenizer` is the digest of the run's tokenizer. `opened`: see
     `EncodingRecord`."""
     known = tokenizer is not None and bool(message.tokens) and message.words.thought is None
     fields = {
@@ -209,8 +208,8 @@ def exported(
     tokenizer: str | None,
     others: Mapping[str, str | None] = MappingProxyType({}),
 ) -> Workflow:
-    """One game as a workflow. `tokenizer` is the digest of the tokenizer that its tokens are of, and `others` are those
-    of models beside the run's own, by name."""
+    """One game as a workflow. `tokenizer` is the digest of the tokenizer of its tokens, and `others` are those of
+    models beside the run's own, by name."""
     lengths, own = _lengths(entries, elsewhere=bool(others)), own_records(entries)
     answers = {e.act.thought: e.message.id for e in entries if e.act.thought is not None and e.message.tokens}
     spelled: dict[str | None, str | None] = {None: tokenizer}
@@ -237,8 +236,8 @@ def exported(
 
 
 def _apart(message: Message, answers: Mapping[str, str]) -> Message:
-    """The message as it is said over thoughts and `answers` apart: a trace has of a thought its words alone, without
-    what was said after it."""
+    """The message with thoughts and their `answers` as separate parents: a trace has only the words of a thought,
+    without what was said after it."""
     if not any(parent in answers for parent in message.parents):
         return message
     parents, offsets = list[str](), list[int | None]()
@@ -249,7 +248,7 @@ def _apart(message: Message, answers: Mapping[str, str]) -> Message:
 
 
 def _lengths(entries: Sequence[TranscriptEntry], elsewhere: bool) -> Lengths:
-    """Those that are known: of each message where it was said, and `elsewhere`, wherever it was read."""
+    """The known lengths: of each message where it was said and, with `elsewhere`, wherever it was read."""
     found = {(entry.engine, entry.message.id): len(entry.message.tokens) for entry in entries}
     records = {record.id: record for entry in entries for record in entry.made} if elsewhere else {}
     for record in records.values():
@@ -259,9 +258,8 @@ def _lengths(entries: Sequence[TranscriptEntry], elsewhere: bool) -> Lengths:
 
 
 def _placed(entry: TranscriptEntry, made: EncodingRecord | None, lengths: Lengths) -> Message:
-    """The message with the positions it was really made over, where they were not simply one after the other; with
-    those that were asked for where its only encodings stand in a prompt of their reader (baseline runs, repairs), and
-    where it has none."""
+    """The message with the positions at which it was really made, unless these are consecutive; with the requested
+    positions if its only encodings are in a prompt of their reader (baseline runs, repairs), or if it has none."""
     message = entry.message
     if made is None or made.recipe in ("baseline", "repaired"):
         return _asked(entry, 0 if made is None else made.receipt.bos, lengths)
@@ -276,7 +274,7 @@ def _placed(entry: TranscriptEntry, made: EncodingRecord | None, lengths: Length
 
 
 def _asked(entry: TranscriptEntry, bos: int, lengths: Lengths) -> Message:
-    """The message with the positions that its places come to."""
+    """The message with the positions that its requested places resolve to."""
     message, places = entry.message, entry.act.places
     if not any(place is not None for place in places):
         return message

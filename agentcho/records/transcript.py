@@ -1,26 +1,25 @@
-"""The messages of a run on disk: a line each once it has ended, and before that every piece of it as it comes.
+"""The messages of a run on disk: a line each once it has ended, and before that every piece of it as it is generated.
 
     transcript.jsonl  {"game": 0, "id": "alice.3", "kind": "decode", …}           a message that has ended
-                      {"game": 0, "encodings": […]}                               encodings that no message carries
-    heard.jsonl       {"game": 0, "id": "alice.3", "kind": "decode", …}           its first token has come, or, of a
-                                                                                   model behind an API, it is asked for
-                      {"game": 0, "id": "alice.3", "tokens": [17], "text": "so"}  and what each step brought
+                      {"game": 0, "encodings": […]}                               encodings on no message's line
+    heard.jsonl       {"game": 0, "id": "alice.3", "kind": "decode", …}           its first token was generated or, for
+                                                                                  a model behind an API, it is requested
+                      {"game": 0, "id": "alice.3", "tokens": [17], "text": "so"}  the piece that each step generated
 
 Lines are appended whole, and the files can be read after a kill at any byte: readers drop a torn last line, and writers
-cut it off before they append. A line of the transcript holds the message, all encodings that were made since the line
-before, of whatever message, with their receipts and cones, and what it cost. A message of known text may have its line
-before any call reads it: it has no encoding there, and a later line brings it. Encodings that stand alone are read as
-part of the message line before them. A message of which only pieces are there was under way when the process died.
+cut it off before they append. A line of the transcript holds the message, all encodings, of any message, that were made
+since the line before, with their receipts and cones, and its cost. A message of known text may have its line before any
+call reads it: it then has no encoding there, and a later line has it. Encodings on a line of their own are read as part
+of the message line before them. A message with pieces only was in progress when the process died.
 
-That is format 2 (`agentcho-run/2`). Lines of format 1 are read for ever: there each has its encoding and its tokens,
-each is whole, of the first attempt, and says nothing of its engine and origin. What a model behind an API said has no
-tokens and no encoding, and its author read texts: those of its parents.
+That is format 2 (`agentcho-run/2`). Lines of format 1 will always be readable: there each message has its encoding and
+its tokens, is complete, is of the first attempt, and does not name its engine and origin. A message of a model behind
+an API has no tokens and no encoding, and its author read texts: those of its parents.
 
-A seal stands for a long cone, so that a line is as long as what an encoding was made over, and no longer. It is a
-digest of what the encoding is of, of where it was made, and of the seals of all that it was made over. Whoever reads
-works the cone out again from what those were, and takes it only where the seal fits: a cone whose receipts have changed
-since, its own or any behind it, is empty, which no audit passes over. Does not know: how a run is played, engines, who
-listens.
+A seal stands for a long cone, so that the length of a line depends only on what an encoding was made over. It digests
+the encoding's message, recipe, caller and positions, and the seals of everything it was made over. Readers compute
+the cone again from these, and accept it only if the seal matches: a cone whose receipts were changed, its own or any
+behind it, is empty, which every audit reports. Independent of how a run is played and of engines.
 """
 
 from __future__ import annotations
@@ -55,18 +54,18 @@ from agentcho.records.line_models import (
 
 MESSAGE, ENCODINGS = TypeAdapter(MessageLine), TypeAdapter(EncodingsLine)
 LISTED = 64
-"""A cone of so many messages is written out, and has no seal."""
+"""A cone with at most this many messages is written out and has no seal."""
 
 
 class MessageUsage(NamedTuple):
     """What one message cost.
 
-    `encoded`: tokens of the encodings of its line; over all lines they sum to what was encoded, and to what would be if
+    `encoded`: tokens of the encodings on its line; over all lines they sum to what was encoded, and to what would be if
     everybody read every short message. `reused`: tokens of context read from the store. `ttft`: seconds from submission
     to its first logits, or to the first piece of text, waiting included. `seconds`: from submission to its end.
-    `spent`: what a model behind an API took for it, as its server says. `at`: seconds from the beginning of its game's
-    attempt to its submission. `steps`: the numbers of three steps of its engine, which all games of a run share: that
-    which it was submitted to, that of its first token, and its last. None: it is not known, or nothing was submitted.
+    `spent`: what a model behind an API used for it, as reported by its server. `at`: seconds from the beginning of its
+    game's attempt to its submission. `steps`: the numbers of three steps of its engine, which all games of a run share:
+    that of its submission, that of its first token, and its last. None if unknown, or if nothing was submitted.
     """
 
     encoded: int
@@ -78,7 +77,7 @@ class MessageUsage(NamedTuple):
     steps: tuple[int, int, int] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """As a line has it."""
+        """The JSON form on a line."""
         spent = None if self.spent is None else self.spent._asdict()
         line = self._asdict() | {"spent": spent}
         return {name: value for name, value in line.items() if value is not None}
@@ -87,16 +86,16 @@ class MessageUsage(NamedTuple):
 class TranscriptEntry(NamedTuple):
     """One message with its provenance.
 
-    `made` are the records of the encodings that its line carries, of this message and of others. `encoding` is the id
-    of this message's own encoding among them; None: there is none, because the words were known beforehand and no call
-    had read them yet (the encoding, once made, is in `made` of a later entry), or because the message is unfinished.
-    `direct` are the messages that its author read without being in their audience.
+    `made` are the records of the encodings on its line, of this message and of others. `encoding` is the id of this
+    message's own encoding among them, or None: because the words were known beforehand and no call had read them yet
+    (the encoding, once made, is in `made` of a later entry), or because the message is unfinished. `direct` are the
+    messages that its author read without being in their audience.
 
-    `ended` None: the message is whole. Otherwise it is unfinished: its tokens are those sampled before the call ended,
-    the last record in `made` says which encodings they attended to, and its own encoding was dropped, so that no call
-    reads it. `attempt` counts how often its game was begun; the last attempt is the one that counts. `engine` names the
-    model that said it, where that is not the run's own: its tokens are of that one's tokenizer. `origin` None: its
-    words were known beforehand. A message of a model behind an API has no `tokens` and no `encoding`.
+    `ended` None: the message is complete. Otherwise it is unfinished: its tokens are those sampled before the call
+    ended, the last record in `made` says which encodings they attended to, and its own encoding was dropped, so that no
+    call reads it. `attempt` counts the starts of its game; the last attempt is the one that counts. `engine` names the
+    model that said it, if that is not the run's own: its tokens are of that model's tokenizer. `origin` None: its words
+    were known beforehand. A message of a model behind an API has no `tokens` and no `encoding`.
     """
 
     message: Message
@@ -112,7 +111,7 @@ class TranscriptEntry(NamedTuple):
 
     @property
     def own(self) -> EncodingRecord | None:
-        """The record of the message's own encoding, where this entry has it; of an unfinished message, the record that
+        """The record of the message's own encoding, if this entry has it; for an unfinished message, the record that
         says what its tokens attended to."""
         if self.ended is not None:
             return next((record for record in reversed(self.made) if record.message == self.message.id), None)
@@ -120,15 +119,15 @@ class TranscriptEntry(NamedTuple):
 
     @property
     def generated(self) -> tuple[int, int]:
-        """The (start, stop) of the tokens that were generated for it. What was said after a thought was generated with
-        that: its tokens are counted there."""
+        """The (start, stop) of the tokens that were generated for it. What follows a thought was generated together
+        with the thought, and its tokens are counted there."""
         if self.act.thought is not None or self.message.sampled is None:
             return 0, 0
         return self.message.sampled
 
     def to_json(self, seals: Seals | None = None) -> dict[str, Any]:
         """The line as a JSON object; `from_json` inverts it. Optional fields at their defaults are left out. `seals`:
-        those of the game's earlier lines; None: each cone is listed in full."""
+        those of the game's earlier lines, or None to list each cone in full."""
         message, words = self.message, self.message.words
         line = {
             "game": message.game,
@@ -161,7 +160,7 @@ class TranscriptEntry(NamedTuple):
 
     @classmethod
     def from_json(cls, line: dict[str, Any], seals: Seals | None = None) -> TranscriptEntry:
-        """Read one line; `seals`: those of the game's earlier lines. ValueError: it is no message line."""
+        """Read one line; `seals`: those of the game's earlier lines. Raises ValueError if it is not a message line."""
         said = read(MESSAGE, line)
         words = Words(
             header=said.header,
@@ -202,7 +201,7 @@ class TranscriptEntry(NamedTuple):
 
 
 def _act_line(act: Act) -> dict[str, Any]:
-    """Optional fields at their defaults are left out."""
+    """The JSON form of an act. Optional fields at their defaults are left out."""
     line = {"where": act.where, "places": act.places, "acted_on": act.tainted_by, "choices": act.choices}
     use = None if act.use is None else use_line(act.use)
     charge = None if act.charge is None else _charge_line(act.charge)
@@ -254,13 +253,13 @@ def _usage(line: UsagePart) -> MessageUsage:
 
 
 def _later(attempt: int) -> int | None:
-    """The number of an attempt as a line has it; the first is left out."""
+    """The number of an attempt on a line; None for the first, which is left out."""
     return attempt if attempt > 1 else None
 
 
 class EncodingsEntry(NamedTuple):
-    """A line of encodings alone: those of a game that no message's line has carried by its end, and the tokens that
-    were fed for them."""
+    """A line of encodings only: those of a game that were on no message's line at its end, and the tokens that were fed
+    for them."""
 
     game: int
     made: tuple[EncodingRecord, ...]
@@ -268,13 +267,13 @@ class EncodingsEntry(NamedTuple):
     encoded: int = 0
 
     def to_json(self, seals: Seals | None = None) -> dict[str, Any]:
-        """The line as a JSON object; `from_json` inverts it. `seals` as for a message's."""
+        """The line as a JSON object; `from_json` inverts it. `seals`: see `TranscriptEntry.to_json`."""
         line = {"game": self.game, "encodings": _lines(self.made, seals), "encoded": self.encoded}
         return line if self.attempt == 1 else line | {"attempt": self.attempt}
 
     @classmethod
     def from_json(cls, line: dict[str, Any], seals: Seals | None = None) -> EncodingsEntry:
-        """Read one line. ValueError: it is no line of encodings."""
+        """Read one line. Raises ValueError if it is not a line of encodings."""
         alone = read(ENCODINGS, line)
         return cls(alone.game, _records(alone, seals), alone.attempt, alone.encoded)
 
@@ -285,7 +284,7 @@ def _records(line: EncodingsLine, seals: Seals | None) -> tuple[EncodingRecord, 
 
 
 def _opened(part: EncodingPart, seals: Seals) -> EncodingRecord:
-    """An encoding with its cone, listed or by its seal."""
+    """An encoding with its cone, listed or computed from its seal."""
     receipt = Receipt(
         context=seals.context(part.context), start=part.start, bos=int(part.bos), base=part.base, anchors=part.anchors
     )
@@ -315,7 +314,7 @@ def _lines(made: Iterable[EncodingRecord], seals: Seals | None) -> list[dict[str
 
 
 def encoding_line(record: EncodingRecord, seal: str | None = None) -> dict[str, Any]:
-    """An encoding as a line has it: with its cone, or with what stands for that."""
+    """The JSON form of an encoding: with its cone, or with the seal that stands for it."""
     receipt = record.receipt
     cone = {"cone": sorted(record.cone)} if seal is None else {"seal": seal}
     elsewhere = {} if record.engine is None else {"engine": record.engine}
@@ -341,13 +340,13 @@ def encoding_line(record: EncodingRecord, seal: str | None = None) -> dict[str, 
 
 
 def begun(receipt: Receipt) -> bool | int:
-    """What lines say of the tokens that every context begins with: whether there is one, or the number of several."""
+    """The JSON form of the tokens that every context begins with: whether there is one, or the number of several."""
     return receipt.bos if receipt.bos > 1 else receipt.bos == 1
 
 
 def read_transcript(path: Path, seals: AllSeals | None = None) -> list[TranscriptEntry]:
-    """The entries of a transcript in the order of their lines, with the encodings that stand alone (`carry`). `seals`,
-    empty, is left with those of all games."""
+    """The entries of a transcript in the order of their lines, including encodings on lines of their own (`carry`).
+    `seals`, given empty, receives those of all games."""
     entries: list[TranscriptEntry] = []
     seals = AllSeals() if seals is None else seals
     for number, line in read_lines(path):
@@ -372,12 +371,12 @@ class Seals:
         self._pieces = _Pieces()
 
     def context(self, pieces: Iterable[tuple[int, int, int]]) -> tuple[ContextEntry, ...]:
-        """A context as it was read. A piece that stands in many contexts is one object in all of them: in a long game
-        they have millions, and nearly all are in the one before."""
+        """A context as it was read. A piece in many contexts is one shared object: a long game has millions of pieces,
+        and nearly all of them are in the preceding context too."""
         return tuple(map(self._pieces.__getitem__, pieces))
 
     def close(self, record: EncodingRecord) -> str | None:
-        """Register an encoding that is being written. Returns its seal where that can stand for its cone; None: the
+        """Register an encoding that is being written. Returns its seal if that can stand for its cone, or None if the
         cone has to be listed."""
         over = self._over(record.receipt)
         if over is None:
@@ -388,8 +387,8 @@ class Seals:
         return seal if whole and len(record.cone) > LISTED else None
 
     def open(self, record: EncodingRecord, seal: str) -> EncodingRecord:
-        """A record that was written with a seal, with its cone worked out again; with an empty cone where the seal does
-        not fit."""
+        """A record that was written with a seal, with its cone computed again; with an empty cone if the seal does not
+        match."""
         over = self._over(record.receipt)
         if over is None or _seal(record, over) != seal:
             return record._replace(cone=frozenset())
@@ -404,7 +403,7 @@ class Seals:
             self._known[record.id] = _seal(record, over), self._roll.of(record.cone)
 
     def _over(self, receipt: Receipt) -> list[tuple[str, Set[str]]] | None:
-        """Seals and cones of the encodings that a call attended to; None: one of them is not known."""
+        """Seals and cones of the encodings that a call attended to, or None if one of them is unknown."""
         try:
             return list(map(self._known.__getitem__, attended_encodings(receipt)))
         except KeyError:
@@ -412,7 +411,7 @@ class Seals:
 
 
 class _Pieces(dict[tuple[int, int, int], ContextEntry]):
-    """Pieces of contexts, each made when it is first asked for."""
+    """Pieces of contexts, each made on first use."""
 
     def __missing__(self, piece: tuple[int, int, int]) -> ContextEntry:
         return self.setdefault(piece, ContextEntry._make(piece))
@@ -433,7 +432,7 @@ def _seal(record: EncodingRecord, over: list[tuple[str, Set[str]]]) -> str:
 
 
 class AllSeals(defaultdict[tuple[int, int], Seals]):
-    """Those of every game, by its number and its attempt."""
+    """The seals of every game, by its number and its attempt."""
 
     def __init__(self, entries: Iterable[TranscriptEntry] = ()) -> None:
         super().__init__(Seals)
@@ -442,12 +441,13 @@ class AllSeals(defaultdict[tuple[int, int], Seals]):
                 self.of(entry).listed(record)
 
     def of(self, entry: TranscriptEntry) -> Seals:
-        """Those of its game."""
+        """The seals of an entry's game."""
         return self[entry.message.game, entry.attempt]
 
 
 def carry(entries: list[TranscriptEntry], alone: EncodingsEntry) -> None:
-    """Add encodings that no message's line carries to the last entry of their game. KeyError: it has no entry."""
+    """Add encodings that are on no message's line to the last entry of their game. Raises KeyError if it has no
+    entry."""
     for place in reversed(range(len(entries))):
         entry = entries[place]
         if (entry.message.game, entry.attempt) == (alone.game, alone.attempt):
@@ -458,7 +458,7 @@ def carry(entries: list[TranscriptEntry], alone: EncodingsEntry) -> None:
 
 
 def by_attempt(entries: Iterable[TranscriptEntry]) -> list[list[TranscriptEntry]]:
-    """The entries of one game, attempt by attempt; a game without any has one without any."""
+    """The entries of one game, attempt by attempt; a game without entries has one empty attempt."""
     found: dict[int, list[TranscriptEntry]] = {}
     for entry in entries:
         found.setdefault(entry.attempt, []).append(entry)
@@ -466,8 +466,8 @@ def by_attempt(entries: Iterable[TranscriptEntry]) -> list[list[TranscriptEntry]
 
 
 def own_records(entries: Sequence[TranscriptEntry]) -> dict[str, EncodingRecord]:
-    """Of one game, by message: the record of its own encoding, or else of the first that was made of it where it was
-    said, on whatever line, or anywhere. A message that nobody read has none."""
+    """For each message of one game the record of its own encoding, or else of the first that was made of it on the
+    engine where it was said, or anywhere. A message that nobody read has none."""
     found: dict[str, EncodingRecord] = {}
     said_on = {entry.message.id: entry.engine for entry in entries}
     made = [record for entry in entries for record in entry.made]
@@ -480,7 +480,7 @@ def own_records(entries: Sequence[TranscriptEntry]) -> dict[str, EncodingRecord]
 
 
 class HeardLines:
-    """`heard.jsonl`, being written: lines collect in memory until the next `flush`, which writes them at once."""
+    """Writes `heard.jsonl`: lines collect in memory until the next `flush`, which writes them at once."""
 
     def __init__(self, path: Path) -> None:
         self._lines = LineFile(path)
@@ -488,12 +488,12 @@ class HeardLines:
         self._attempts: dict[int, int] = {}
 
     def begun(self, entry: TranscriptEntry, seals: Seals | None = None) -> None:
-        """Add a message whose first token has come; `seals` are those of its game."""
+        """Add a message whose first token was generated; `seals` are those of its game."""
         self._attempts[entry.message.game] = entry.attempt
         self._noted.append(entry.to_json(seals))
 
     def said(self, game: int, id: str, token: int | None, text: str) -> None:
-        """Add what a step generated of a message: a token, if any, and the text that it adds."""
+        """Add a piece of a message that a step generated: a token, if any, and the text that it adds."""
         attempt = self._attempts.get(game, 1)
         again = {"attempt": attempt} if attempt > 1 else {}
         self._noted.append({"game": game, "id": id, "tokens": [] if token is None else [token], "text": text, **again})

@@ -1,8 +1,8 @@
-"""One writer at a time for a folder or file, and whether the process that writes it is still alive.
+"""Ensures that a folder or file has one writer at a time, and tells whether the writing process is still alive.
 
 A claim is a small file beside what is written, with process, host and time; its modification time is a heartbeat. The
-operating system locks it for as long as the process lives (POSIX), however that ends. Where there are no such locks, a
-recent heartbeat counts as alive. Does not know: what is written.
+operating system locks it while the process lives (POSIX), and releases it however the process ends. Without such locks,
+a recent heartbeat counts as alive. Independent of what is written.
 """
 
 from __future__ import annotations
@@ -23,18 +23,20 @@ from agentcho.records.files import write_errors
 
 try:
     import fcntl
-except ImportError:  # no POSIX
+except ImportError:  # not POSIX
     fcntl = None  # type: ignore[assignment]
 
 NAME = "writer.json"
 BEAT, STILL = 10.0, 60.0
-"""Seconds between two heartbeats, and after how many without one a writer counts as dead where locks say nothing."""
+"""The seconds between two heartbeats, and the seconds without one after which a writer counts as dead if there are no
+locks."""
 TRIES, PAUSE = 5, 0.02
-"""Who looks whether a writer lives holds its lock for a moment; so often, and so long apart, is tried again."""
+"""A process that checks for a live writer briefly holds its lock; so the lock is tried this often, with these pauses in
+seconds."""
 
 
 class WriterIdentity(NamedTuple):
-    """Who is writing, since when (ISO 8601 in UTC)."""
+    """The writer, and since when it writes (ISO 8601 in UTC)."""
 
     pid: int
     host: str
@@ -42,8 +44,8 @@ class WriterIdentity(NamedTuple):
 
 
 class WriterLock:
-    """The claim on `file`'s neighbours, held until `close`. A context manager. `RecordInUse`, naming the other, where
-    somebody else has it; what a dead one left is taken over."""
+    """A claim by the file `file` on what is beside it, held until `close`. A context manager. Raises `RecordInUse`,
+    which names the writer, if another process holds it; the claim of a dead process is taken over."""
 
     def __init__(self, file: Path, what: Path | None = None) -> None:
         self.file = file
@@ -77,11 +79,11 @@ class WriterLock:
 
     def _beat(self) -> None:
         while not self._over.wait(BEAT):
-            with suppress(OSError):  # the folder may have gone
+            with suppress(OSError):  # the folder may have been removed
                 os.utime(self.file)
 
     def close(self) -> None:
-        """Take the claim back. A second call is a no-op."""
+        """Release the claim. A second call is a no-op."""
         if not self._over.is_set():
             self._over.set()
             try:
@@ -99,12 +101,12 @@ class WriterLock:
 
 
 def beside(file: Path) -> Path:
-    """The claim on a single file."""
+    """The path of the claim on a single file."""
     return file.with_name(f".{file.name}.{NAME}")
 
 
 def read(file: Path) -> WriterIdentity | None:
-    """Who made a claim; None: nobody, or it is being made."""
+    """The process that made a claim, or None if there is none or it is being made."""
     try:
         who = WriterIdentity(**json.loads(file.read_bytes()))
     except (OSError, ValueError, TypeError, RecursionError):
@@ -113,7 +115,7 @@ def read(file: Path) -> WriterIdentity | None:
 
 
 def alive(file: Path) -> bool:
-    """Whether somebody holds a claim."""
+    """Whether a process holds a claim."""
     try:
         descriptor = os.open(file, os.O_RDONLY)
     except OSError:
@@ -126,18 +128,18 @@ def alive(file: Path) -> bool:
 
 
 def check(file: Path, what: Path | None = None) -> None:
-    """`RecordInUse` where somebody holds a claim."""
+    """Raise `RecordInUse` if a process holds a claim."""
     if alive(file) and (who := read(file)) is not None:
         raise RecordInUse(what or file.parent, *who)
 
 
 def _fresh(descriptor: int) -> bool:
-    """Whether a heart beat lately."""
+    """Whether there was a recent heartbeat."""
     return time.time() - os.fstat(descriptor).st_mtime < STILL
 
 
 def _lock(descriptor: int, shared: bool = False) -> bool | None:
-    """Whether the lock was free; None: there are no locks here."""
+    """Whether the lock was free, or None if there are no locks here."""
     if fcntl is None:
         return None
     try:
@@ -150,7 +152,7 @@ def _lock(descriptor: int, shared: bool = False) -> bool | None:
 
 
 def _same(descriptor: int, file: Path) -> bool:
-    """Whether a file is still what was opened: its writer may have ended, and taken it away, in between."""
+    """Whether a path still names the opened file: its writer may have ended and removed it in between."""
     try:
         return os.fstat(descriptor).st_ino == file.stat().st_ino
     except OSError:

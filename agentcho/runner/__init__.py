@@ -1,1 +1,2 @@
-"""What computes under the core of an engine: a model, in torch, on one thread. `engine.Engine` is both together."""
+"""The torch runner that computes for an engine: one model on one thread. `engine.Engine` joins it with the engine
+core."""

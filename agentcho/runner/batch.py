@@ -1,12 +1,12 @@
 """One forward: packed segments, what each of them attends to, and where its keys and values go.
 
-A segment is new tokens over a context of pieces: stored encodings, or other segments of the same forward. The batch
-lays all tokens out in one row, and answers the model's attention layer by layer: it gathers and turns the pieces,
-attends, and writes new keys and values to their pages or their slot. A segment sees what was gathered for it and
-nothing else: what is not in its pieces is absent, not masked.
+A segment is a run of new tokens over a context of pieces: stored encodings, or other segments of the same forward. The
+batch packs all tokens into one row and serves the model's attention layer by layer: it gathers the pieces and rotates
+their keys, attends, and writes new keys and values to their pages or slot. A segment sees only what was gathered for
+it: other content is absent, not masked.
 
-Single tokens of running rows in one pool attend in one operation. A tensor says where they stand, so that a captured
-forward can serve other steps of the same shape. Does not know: calls, agents, sampling.
+Single tokens of running rows in one pool attend in one operation. A tensor holds their places, so that a captured
+forward can serve other steps of the same shape. Independent of calls, agents and sampling.
 """
 
 from __future__ import annotations
@@ -40,17 +40,18 @@ from agentcho.runner.kv.rope import Rotation, Workspace
 from agentcho.runner.reuse.kernels import narrowing_kernel, weigher
 
 LENT = 1 << 14
-"""Tokens of contexts without slots that are kept through a layer for others to copy."""
+"""Contexts that are gathered outside of slots are kept through a layer, so that other segments can copy from them, up
+to this many context tokens per forward."""
 
 
 SHORT = 16
-"""So many tokens of a row, the first that it feeds or the last, read what is stored one by one; more of them read a
-copy of it together."""
+"""The most new tokens of a row that read its stored context in place, each by itself. More tokens read a gathered copy
+together."""
 
 
 class Layers:
-    """What forwards run over: a pool of pages, the rotation of each layer's keys, and the attention backends. Token ids
-    and logits are on `device`, each layer where its pages are; `others` are the devices of layers that are not on
+    """What forwards run over: a pool of pages, the key rotation of each layer, and the attention backends. Token ids
+    and logits are on `device`, each layer is where its pages are; `others` are the devices of layers that are not on
     `device`."""
 
     def __init__(
@@ -66,8 +67,8 @@ class Layers:
 
 
 class _Columns(NamedTuple):
-    """For each token of a forward: its id and its position; for the single token of a running row also the index of its
-    slot, and how many tokens the slot has already."""
+    """For each token of a forward its id and position; for tokens of running rows also the index of the slot, and the
+    token's place in it."""
 
     ids: list[int]
     positions: list[int]
@@ -80,9 +81,9 @@ class Batch:
 
     - `segments` are in the order of their tokens and of their rows of logits.
     - With `grad` nothing is stored and gradients are kept. The entry of every piece must then name its segment, which
-      stands earlier in `segments`, or the entry must be in `made`, to which the forward adds its own.
-    - With a `size` the forward has so many tokens, the last of which are nobody's, and makes logits of all if of any,
-      so that its shapes do not say how many it was made for. `asked`: which of these rows are wanted.
+      comes earlier in `segments`, or be in `made`, to which the forward adds its own entries.
+    - With a `size` the forward is padded to that many tokens, and computes logits of all tokens if any are wanted, so
+      that its shapes do not depend on the number of real tokens. `asked`: which of these rows are wanted.
     """
 
     def __init__(
@@ -127,19 +128,19 @@ class Batch:
     def attend(
         self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
     ) -> Tensor:
-        """Attention of one layer: packed `[1, heads, tokens, dim]` in, `[1, tokens, heads, value_dim]` out. A token
-        sees itself and those beside it as whoever reads them later does."""
+        """Attention of one layer: packed `[1, heads, tokens, dim]` in, `[1, tokens, heads, value_dim]` out. With
+        rounded keys and values, tokens of the forward already see each other as later readers will."""
         if self.pages.rounding:
             keys, values = self.pages.as_read(keys), self.pages.as_read(values)
         return self._parts[self._devices[layer]].attend(layer, queries, keys, values, locality, scoring)
 
     def commit(self) -> None:
-        """After a forward that succeeded: note that slots have grown, and store what was computed."""
+        """After a successful forward, note that slots have grown and that entries were written."""
         commit(self.segments)
 
 
 def commit(segments: Sequence[Segment]) -> None:
-    """After a forward that succeeded: note that slots have grown, and that entries were written."""
+    """After a successful forward, note that slots have grown and that entries were written."""
     for segment in segments:
         if segment.slot is not None:
             assert isinstance(segment.slot, Slot)
@@ -150,9 +151,9 @@ def commit(segments: Sequence[Segment]) -> None:
 
 
 def split(segments: Sequence[Segment]) -> tuple[list[Segment], dict[SlotPool, list[Segment]]]:
-    """The segments that attend each by itself; and, pool by pool, those of running rows, which attend together: single
-    tokens, and where the backend of the pool can take them, those that were guessed to follow, and short feeds of rows
-    that read in place."""
+    """Split segments into those that attend each by itself and, pool by pool, those of running rows that attend
+    together: single tokens; where the pool's backend supports it, speculated tokens; and short feeds of rows that read
+    in place."""
     spans, pools = list[Segment](), dict[SlotPool, list[Segment]]()
     for segment in segments:
         slot = segment.slot
@@ -176,7 +177,7 @@ def _together(segment: Segment, pool: SlotPool) -> bool:
 
 
 def _lay_out(segment: Segment, columns: _Columns, wanted: list[int]) -> None:
-    """Add the tokens of a segment to the columns of its forward."""
+    """Append the tokens of a segment to the columns of its forward."""
     first, count = len(columns.ids), len(segment.ids)
     segment.first = first
     wanted += [first + i for i in segment.wanted]
@@ -185,10 +186,10 @@ def _lay_out(segment: Segment, columns: _Columns, wanted: list[int]) -> None:
 
 
 class DecodeGroup:
-    """Tokens of running rows of one pool, in the order of their slots, added to the columns of their forward. `first`:
-    the column where they begin; `stop`: the one behind them. `width`: the number of tokens in the longest slot, its new
-    ones included. `stored`: the most that a row reads where it is stored. `most`: the number of tokens of the row that
-    has most. `plain`: no row weighs keys otherwise."""
+    """Tokens of running rows of one pool, in the order of their slots, appended to the columns of their forward.
+    `first` and `stop`: the range of their columns. `width`: the number of tokens in the longest slot, new ones
+    included. `stored`: the most stored tokens that one row reads in place. `most`: the most new tokens of one row.
+    `plain`: no row has keys that a reuse method weighs differently."""
 
     def __init__(self, pool: SlotPool, segments: Sequence[Segment], columns: _Columns, wanted: list[int]) -> None:
         self.pool, self.plain = pool, True
@@ -201,7 +202,7 @@ class DecodeGroup:
             slot, segment.first, count = segment.slot, len(columns.ids), len(segment.ids)
             assert isinstance(slot, Slot)
             self.slots.append(slot)
-            slot.touched = max(slot.touched, slot.length + count)  # the forward is about to write there
+            slot.touched = max(slot.touched, slot.length + count)  # the forward will write there
             self.stored = max(self.stored, slot.reading if isinstance(slot, LaneSlot) else 0)
             self.plain = self.plain and slot.parallel is None
             self.width = max(self.width, slot.length + count)
@@ -214,15 +215,15 @@ class DecodeGroup:
 
 
 def in_lanes(pool: LanePool, segments: Sequence[Segment]) -> tuple[DecodeGroup, list[list[int]], list[int]]:
-    """A forward of tokens of rows of lanes alone: their group, as a batch lays it out, its columns, and which of its
-    tokens are wanted."""
+    """A forward of tokens of lane rows only: their group, as a batch lays it out, its columns, and the indices of the
+    wanted tokens."""
     columns, wanted = _Columns([], [], [], []), list[int]()
     return DecodeGroup(pool, segments, columns, wanted), [*columns], wanted
 
 
 class LaneRows(NamedTuple):
-    """A forward of new tokens of rows of lanes alone, without its table: `tokens` of them, none of which reads more
-    than `stored` tokens where they are stored and `own` ones in its lanes. Tokens that fill it up are of row 0."""
+    """The shape of a forward of new tokens of lane rows only: `tokens` tokens, each of which reads at most `stored`
+    tokens where they are stored and `own` tokens in its lanes. Padding tokens belong to row 0."""
 
     pool: LanePool
     tokens: int
@@ -231,9 +232,9 @@ class LaneRows(NamedTuple):
 
 
 class LaneBatch:
-    """The tokens of a forward of rows of lanes, and their attention. The `table` `[4, tokens]` has the columns of ids,
-    positions, rows and places; other tables serve other forwards of the same tensors. Nothing of it is noted in slots:
-    that is for whoever calls."""
+    """The tokens of a forward of lane rows, and their attention. `table` `[4, tokens]` has the columns ids, positions,
+    rows and places; the same tensors serve other forwards with another table. Slots are not updated: the caller does
+    that."""
 
     def __init__(self, asked: LaneRows, layers: Layers, table: Tensor) -> None:
         self.ids, self.positions = table[:1], table[1:2]
@@ -269,7 +270,7 @@ class LaneBatch:
 
 
 class _Forward(NamedTuple):
-    """What the parts of a batch share. `spare`: how many tokens at its end are nobody's."""
+    """What the parts of a batch share. `spare`: the number of padding tokens at its end."""
 
     spans: list[Segment]
     groups: list[DecodeGroup]
@@ -278,7 +279,7 @@ class _Forward(NamedTuple):
 
 
 class _Part:
-    """The attention of a batch on one device, where `table` holds its columns."""
+    """The attention of a batch on one device, which holds its columns in `table`."""
 
     def __init__(self, forward: _Forward, table: Tensor) -> None:
         self._layers = forward.layers
@@ -321,7 +322,7 @@ class _Part:
 
 
 class Decoding:
-    """New tokens of rows of one pool in one forward, which are the `span` of its tokens."""
+    """New tokens of rows of one pool in one forward; `span` is their range among its tokens."""
 
     def __init__(self, rows: DecodeRows, span: slice, backend: AttentionBackend) -> None:
         home = rows.pool.positions.device
@@ -332,7 +333,7 @@ class Decoding:
     def attend(
         self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
     ) -> Tensor:
-        """See `Batch.attend`; for the tokens of the group alone. Their keys and values are written first."""
+        """See `Batch.attend`; only for the tokens of the group. Their keys and values are written first."""
         rows, span = self._rows, self._span
         for pool, given in ((rows.pool.keys[layer], keys), (rows.pool.values[layer], values)):
             pool[rows.homes, :, rows.places] = given[0, :, span].transpose(0, 1)
@@ -340,7 +341,7 @@ class Decoding:
 
 
 def _decode_rows(group: DecodeGroup, table: Tensor, layers: Layers, pad: bool) -> DecodeRows:
-    """The tokens of a group for a backend. `table` has their columns. `pad`: see `Capabilities.padded`."""
+    """The tokens of a group, prepared for a backend. `table` has their columns. `pad`: see `Capabilities.padded`."""
     pool = group.pool
     _, positions, rows, ends = table
     count = len(pool.positions) if pad else len(pool.slots)
@@ -370,7 +371,7 @@ def _decode_rows(group: DecodeGroup, table: Tensor, layers: Layers, pad: bool) -
 
 class _Context:
     """What one segment attends to by itself: how its keys and values are gathered, their logical positions, and its
-    masks, which are made once a forward and locality. `_base` and `_places` are those of a message that is repaired."""
+    masks, which are made once per forward and locality. `_base` and `_places` are those of a message under repair."""
 
     def __init__(self, segment: Segment, gathering: Gathering, backends: Backends) -> None:
         device, gathered, lend = gathering
@@ -400,7 +401,7 @@ class _Context:
         self._masks: dict[Locality, Mask] = {}
 
     def attend(self, source: Source, queries: Tensor, locality: Locality, scoring: Scoring) -> Tensor:
-        """See `Batch.attend`; for the segment's own tokens alone."""
+        """See `Batch.attend`; only for the segment's own tokens."""
         segment = self._segment
         if locality not in self._masks:
             self._masks[locality] = self._mask(locality)
@@ -410,13 +411,13 @@ class _Context:
         return out.transpose(1, 2)
 
     def _mask(self, locality: Locality) -> Mask:
-        """`[own, keys]`, or None where all is seen."""
+        """`[own, keys]`, or None if everything is seen."""
         if self._base is not None:
             return causal_at(self._queries, self._keys, self._places, self._length, locality)
         return causal(self._queries, self._keys, len(self._queries), locality)
 
     def _keys_and_values(self, source: Source) -> tuple[Tensor, Tensor]:
-        """All keys and values `[heads, length, dim]` that are gathered for it, its own last."""
+        """All keys and values `[heads, length, dim]` that are gathered for the segment, its own last."""
         segment, (own_k, own_v) = self._segment, self._own(source)
         if segment.entry is not None:
             source.pages.write(segment.entry.block, source.layer, own_k, own_v, segment.done)
@@ -436,7 +437,7 @@ class _Context:
         return k, v
 
     def _own(self, source: Source) -> tuple[Tensor, Tensor]:
-        """The keys and values of the segment's message: the new ones, put among those of its base where it has one."""
+        """The keys and values of the segment's message: the new ones, merged into those of its base if it has one."""
         span = self._segment.span()
         new_k, new_v = source.keys[:, span], source.values[:, span]
         if self._base is None:
@@ -448,4 +449,4 @@ class _Context:
             left = list(self._narrow(self._segment, source.layer, source.pages.layers, new_v, v))
             places, new_k, new_v = places[left], new_k[:, left], new_v[:, left]
         k, v = k.index_copy_(1, places, new_k), v.index_copy_(1, places, new_v)
-        return source.pages.as_read(k), source.pages.as_read(v)  # keys that were turned are rounded where they are now
+        return source.pages.as_read(k), source.pages.as_read(v)  # rotated keys are rounded at their new position

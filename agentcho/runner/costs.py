@@ -1,6 +1,6 @@
-"""Times forwards of running rows, by how many tokens they feed and to how many others these attend.
+"""Times forwards of running rows by the number of tokens they feed and the depth of the context they attend to.
 
-What is in the slots is zeros, for the time of a forward does not depend on it. Does not know: what the times are for.
+The slots hold zeros, because the time of a forward does not depend on their content.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from agentcho.runner.slots import Slots
 
 TOKENS = (1, 2, 4, 8, 16, 32, 64)
 ROWS = 8
-"""The tokens of a forward are of so many rows at most, and each has as many as any other."""
+"""The most rows a timed forward has. All its rows feed the same number of tokens."""
 SHALLOW, DEEP = 64, 1024
 LEAST, SECONDS = 3, 0.25
-"""Each forward is made so often at least, and again until so much time was spent on it; the quickest counts."""
+"""Each forward is run at least `LEAST` times, and again until `SECONDS` were spent on it; the fastest run counts."""
 
 
 def measure(runner: Runner, slots: Slots, context: int) -> ForwardCosts:
-    """The table of a runner in a model of `context` positions, of which some must be free. It takes about half a second
-    for a small model, and some twenty forwards of each depth for a large one."""
+    """Measure the cost table of a runner for a model of `context` positions, some of which must be free. This takes
+    about half a second for a small model, and some twenty forwards per depth for a large one."""
     deep = max(2, min(DEEP, context - max(TOKENS) // ROWS))
     depths = min(SHALLOW, deep // 2), deep
     return ForwardCosts(TOKENS, depths, tuple(_row(runner, slots, depth) for depth in depths))
 
 
 def _row(runner: Runner, slots: Slots, depth: int) -> tuple[float, ...]:
-    """The seconds at one depth. More tokens never take less: what says so was disturbed."""
+    """The seconds for each token count at one depth. A time below that of fewer tokens is noise and is raised to it."""
     opened = [slots.open(depth + max(TOKENS)) for _ in range(ROWS)]
     try:
         for slot in opened:
@@ -50,7 +50,7 @@ def _row(runner: Runner, slots: Slots, depth: int) -> tuple[float, ...]:
 
 
 def _seconds(runner: Runner, slots: Slots, rows: Sequence[Slot], each: int) -> float:
-    """The least that a forward of so many tokens of each of these rows takes."""
+    """The shortest measured time of a forward that feeds `each` tokens to each of these rows."""
     spent, times = 0.0, list[float]()
     while len(times) < LEAST or spent < SECONDS:
         segments = [Segment((0,) * each, slot.length, slot=slot, wanted=range(each), row=True) for slot in rows]

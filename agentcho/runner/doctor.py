@@ -1,6 +1,6 @@
-"""What the gate and the framing found on one model, as a table: `agentcho doctor MODEL`.
+"""The report of `agentcho doctor MODEL`: what the gate and the framing found on one model, as a table.
 
-Of a folder with a tokenizer and no weights it is what the framing found. Does not know: the terminal.
+For a folder with a tokenizer and no weights it reports only the framing.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from agentcho.runner.reuse_check import LayerProof
 
 DIRECT = "direct", "layers are called without the overhead of modules; logits are those of transformers, bit for bit"
 STOCK = "transformers", "its own: the direct forward is for Llama, Mistral, Qwen2 and Qwen3 without adapters"
-"""Which forward a network on a CPU has, and what that means."""
+"""The kinds of forward that a network on a CPU can have, and what they mean."""
 
 
 class DoctorRow(NamedTuple):
-    """One line: what was checked, on which layer (None: the whole model), the outcome, and numbers or names."""
+    """One line: what was checked, on which layer (None for the whole model), the outcome, and numbers or names."""
 
     check: str
     layer: int | None
@@ -45,8 +45,8 @@ class DoctorRow(NamedTuple):
 
 
 class DoctorReport(NamedTuple):
-    """Facts of a model that passed. `rows` in reading order; `layers` sums up those of single layers (None: it has no
-    weights, and nothing was proved); `notes` are for people (roles that became user)."""
+    """Facts about a model that passed. `rows` are in reading order; `layers` sums up the rows of single layers (None if
+    there are no weights, so that nothing was proved); `notes` are remarks for people, such as roles framed as user."""
 
     model: str
     rows: list[DoctorRow]
@@ -55,12 +55,12 @@ class DoctorReport(NamedTuple):
 
     @property
     def short(self) -> list[DoctorRow]:
-        """The rows with one for all layers."""
+        """The rows, with one row for all layers."""
         return [*(row for row in self.rows if row.layer is None), *([] if self.layers is None else [self.layers])]
 
 
 class PromptSource(Protocol):
-    """What writes prompts: an engine, or a tokenizer alone."""
+    """What builds prompts: an engine, or a tokenizer alone."""
 
     @property
     def tokenizer(self) -> Any: ...
@@ -86,11 +86,11 @@ def doctor(
     tell: ProgressCallback = no_progress,
     **how: Any,
 ) -> DoctorReport:
-    """Load a model through the gate and report; of a folder without weights report what its tokenizer alone tells.
+    """Load a model and report what was checked; for a folder without weights, report what its tokenizer shows.
 
     Args:
         model, device, dtype, context, tell: As in `Engine.load`.
-        how: What else `Engine.load` takes; `chat_template_kwargs` may be JSON.
+        how: Other arguments of `Engine.load`; `chat_template_kwargs` may be JSON.
 
     Raises:
         AgentchoError: As `Engine.load` does, with the cause and the remedy.
@@ -102,12 +102,12 @@ def doctor(
         rows = [DoctorRow("tokenizer", None, kind, f"{len(prompts.tokenizer)} tokens; the folder has no weights")]
         return DoctorReport(str(model), [*rows, *template_rows(prompts)], None, _framing_notes(prompts))
     how |= {"threads": how.get("threads") or "auto", "chat_template_kwargs": variables}
-    how["template_differs"] = "accept"  # the report says it
+    how["template_differs"] = "accept"  # the report covers it
     return report_of(str(model), Engine.load(model, device, dtype, context=context, tell=tell, **how))
 
 
 def report_of(model: str, engine: Engine) -> DoctorReport:
-    """What is told of a model that is loaded, by its name."""
+    """The report on a loaded model, under the given name."""
     rows = [DoctorRow("model", None, engine.fingerprint["model_type"], _numbers(engine))]
     if stored := engine.fingerprint.get("stored"):
         rows.append(DoctorRow("file", None, *stored.split(", ", 1)))
@@ -128,7 +128,7 @@ def report_of(model: str, engine: Engine) -> DoctorReport:
 
 
 def _without_weights(model: str) -> Path | None:
-    """The folder of a tokenizer, where there are no weights beside it."""
+    """The folder of a tokenizer that has no weights beside it, or None."""
     folder = Path(place_of(model))
     if not any((folder / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json")):
         return None
@@ -154,7 +154,7 @@ def _of_tokenizer(name: str, folder: Path, variables: Variables) -> _Prompts:
 
 
 def template_rows(engine: PromptSource) -> list[DoctorRow]:
-    """What prompts look like, and how far they are those of stock transformers."""
+    """How prompts are framed, and how far they match those of stock transformers."""
     rows = [DoctorRow("framing", None, role, _framing(engine, role)) for role in ROLES]
     rows += [DoctorRow("framing", None, "begins", _begin(engine)), DoctorRow("framing", None, *_markers(engine))]
     rows += [
@@ -168,7 +168,7 @@ def template_rows(engine: PromptSource) -> list[DoctorRow]:
 
 
 def _prompts(engine: PromptSource) -> Iterator[DoctorRow]:
-    """How far prompts are those of stock transformers, and what the difference costs."""
+    """How far prompts match those of stock transformers, and what the difference costs."""
     found = engine.fidelity or fidelity(engine.tokenizer, engine.framing)
     told = {"plain chats": str(found.plain), "reuse of them": str(found.reuse), "agents": str(found.apart)}
     told |= {"reordered": found.reordered, "agents' tokens": found.cost}
@@ -185,7 +185,7 @@ def _numbers(engine: Engine) -> str:
 
 
 def attention_rows(backends: Backends) -> list[DoctorRow]:
-    """By what rows attend, the best first, and why by none that is better: every backend that is registered."""
+    """All registered attention backends, the best first, with the reason for each that is not used."""
     return [DoctorRow("attention", None, each.name, _used(each)) for each in backends.report()]
 
 
@@ -201,7 +201,7 @@ def _fused(part: FusedPart) -> str:
 
 
 def _together(engine: Engine) -> tuple[str, str]:
-    """How those who speak are computed in the deterministic profile."""
+    """How concurrent speakers are computed in the deterministic profile."""
     if not engine.sizes:
         return "apart", "rows of one forward change each other's last bits: each has a forward of its own"
     sizes = ", ".join(map(str, engine.sizes))
@@ -209,7 +209,7 @@ def _together(engine: Engine) -> tuple[str, str]:
 
 
 def _kept(engine: Engine) -> str:
-    """What keys and values in 8 bits take, and how far off what is read is."""
+    """The size of keys and values in 8 bits, and the error of reading them."""
     shapes, dtype = [proof.shape for proof in engine.proofs], next(engine.network.parameters()).dtype
     most = max(proof.rounded_error or 0 for proof in engine.proofs)
     sizes = f"{token_bytes(shapes, dtype, True)} bytes a token, and not {token_bytes(shapes, dtype)}"
@@ -237,7 +237,7 @@ def _default(engine: PromptSource) -> str:
 
 
 def _answers(engine: PromptSource) -> str:
-    """What an answer is opened with, and what stands before it for others."""
+    """The opening of an answer, and the opening that other agents read before it."""
     framing = engine.framing
     opened, before = framing.answer, framing.frame("assistant").opening
     if opened is None:
@@ -262,7 +262,7 @@ def _thoughts(thinking: Thinking) -> str:
 
 
 def _markers(engine: PromptSource) -> tuple[str, str]:
-    """Whether what stands between two messages can be part of one."""
+    """Whether the separator between two messages can be written inside a message."""
     if not engine.framing.plain:
         return "apart", "between any two messages stands an id that no text spells and no model says"
     pairs = ", ".join(f"{one} and {other}" for one, other in engine.framing.plain)
@@ -280,7 +280,7 @@ def _layer(proof: LayerProof) -> DoctorRow:
 
 
 def _layers(proofs: list[LayerProof]) -> DoctorRow:
-    """All layers in one row: how many there are, and by how much the worst of each proof is off."""
+    """All layers in one row: their number, and the largest error of each proof."""
     turned = max(proof.turn_error for proof in proofs)
     packed = max(proof.packed_error for proof in proofs)
     beside = max(proof.neighbour_error for proof in proofs)

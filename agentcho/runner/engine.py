@@ -1,7 +1,7 @@
 """The engine: the paper's API over one model and one store of encodings. Synchronous, one thread.
 
-It is an `EngineCore` over the runner of a model, with what only a model has: logits, scores, gradients, adapters. Does
-not know: agents.
+It is an `EngineCore` over the runner of a model, with what only a model has: logits, scores, gradients, adapters.
+Independent of agents.
 """
 
 from __future__ import annotations
@@ -258,8 +258,8 @@ class Engine(EngineCore):
         place = DevicePlacement(device, dtype, device_map, weights, kv_dtype)
         wanted = WeightsSource(model, place, _found(adapter), merge, threads, chat_template_kwargs)
         parts = partial(load, wanted, sizes, plain_markers, tell, template_differs)
-        # torch keeps compute threads for each thread that ever called it, and more of them halve the speed of the one
-        # that steps the engine; so loading runs in a thread that ends with it.
+        # torch keeps a pool of compute threads for each living thread that called it, and a second pool halves the
+        # speed of the thread that steps the engine; so loading runs in a thread that ends with it.
         with ThreadPoolExecutor(1) as alone:
             return alone.submit(lambda: cls(*parts())._warmed(tell)).result()
 
@@ -295,7 +295,7 @@ class Engine(EngineCore):
     def _warmed(self, tell: ProgressCallback) -> Engine:
         """Compile kernels and capture graphs now, on devices that need it, and return the engine.
 
-        Rows that read in place have one kernel for any number of them. Rows with copies have one for each number.
+        For rows that read in place one kernel serves any number of rows. For rows with copies there is one per number.
         `tell` is called if there is something to do.
         """
         runner = self._runner
@@ -307,15 +307,15 @@ class Engine(EngineCore):
         if graphs is not None:
             graphs.prepare(runner.slots.lanes, warmed)
         words = tuple(self.framing.content.encode("to be or not"))
-        with suppress(ContextOverflow, StoreFull):  # the engine may be too small for it
+        with suppress(ContextOverflow, StoreFull):  # the context or the store may be too small
             for done, rows in enumerate(several, captured + 1):
                 self.release(self.decode([Decode(forced=words)] * rows))
                 warmed(done)
         return self
 
     def _compiled(self) -> tuple[int, ...]:
-        """Return the numbers of rows for which kernels are compiled before the first call, because pools of copies grow
-        so."""
+        """Return the numbers of rows for which kernels are compiled before the first call; pools of copies grow in
+        these steps."""
         if not self.backends.compiled:
             return ()
         return (1, 2) if self._runner.slots.in_place else (1, 2, 5, 17)
@@ -392,12 +392,13 @@ class Engine(EngineCore):
 
     @property
     def fused(self) -> tuple[FusedPart, ...]:
-        """Parts of the network that one kernel each computes on a GPU, and those that could be and are not."""
+        """Parts of the network for which a GPU runs one fused kernel each, and those that could be fused and are
+        not."""
         return self._model.fused
 
     @property
     def direct(self) -> bool:
-        """Whether forward passes call the parts of the network themselves: see `direct_forward`."""
+        """Whether forward passes bypass the network's modules: see `direct_forward`."""
         return self._model.direct is not None
 
     @property

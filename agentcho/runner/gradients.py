@@ -1,6 +1,6 @@
-"""The attention of a forward that keeps its gradients, over segments that read each other. Nothing is stored.
+"""The attention of a forward that keeps its gradients, over segments that attend to each other. Nothing is stored.
 
-Does not know: pages, slots, what is trained.
+Independent of pages, of slots, and of what is trained.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from agentcho.runner.attention.dense import attend, causal
 from agentcho.runner.kv.rope import Rotation
 
 Made = dict[KVEntry, list[tuple[Tensor, Tensor]]]
-"""The keys and values `[heads, tokens, dim]` of each layer that earlier forwards computed for an entry, where it was
-encoded."""
+"""The keys and values `[heads, tokens, dim]` of each layer that earlier forwards computed for an entry, at the position
+where it was encoded."""
 
 
 class GradPart:
@@ -61,8 +61,8 @@ class GradPart:
         own: dict[KVEntry, list[Tensor]],
         turned: dict[tuple[KVEntry, int], Tensor],
     ) -> tuple[Tensor, Tensor]:
-        """Keys, turned to where the piece stands, and values. A piece that several segments read at the same place is
-        turned once."""
+        """Keys, rotated to the piece's offset, and values. The keys of a piece that several segments read at the same
+        place are rotated once."""
         if piece.entry in own:
             k, v = own[piece.entry]
         else:
@@ -75,7 +75,7 @@ class GradPart:
 
 
 def _places(segment: Segment, device: torch.device) -> Tensor:
-    """The logical positions of all that a segment attends to, its own tokens last."""
+    """The logical positions of everything that a segment attends to, its own tokens last."""
     spans = [(piece.offset, piece.entry.length) for piece in segment.pieces]
     spans.append((segment.position, len(segment.ids)))
     return torch.cat([torch.arange(start, start + length, device=device) for start, length in spans])

@@ -1,11 +1,9 @@
-"""Tokens of running rows on CUDA, whose forward is captured once as a graph and replayed, so that Python and kernel
-launches cost nothing.
+"""Captures forwards of running rows on CUDA as graphs and replays them, without the cost of Python and kernel launches.
 
-A graph serves the rows that read their contexts where they are stored, whatever they read and say, and whatever else
-goes on in the same step: their tokens are filled up to a power of two, and what differs from step to step is written
-into one small table before each replay. Graphs for few tokens are captured when a model is loaded, others when they are
-first needed. The first step of each kind runs both ways, and its logits must agree. Does not know: calls, what comes of
-logits.
+A graph serves rows that read their contexts where they are stored, whatever they contain and whatever else runs in the
+same step: the number of tokens is padded to a power of two, and what differs between steps is written into one small
+table before each replay. Graphs for few tokens are captured when a model is loaded, others when they are first needed.
+The first step of each kind runs both ways, and its logits must agree. Independent of calls and of how logits are used.
 """
 
 from __future__ import annotations
@@ -31,24 +29,25 @@ from agentcho.runner.model.model import Model
 SIZES = (1, 2, 4, 8, 16, 32, 64)
 """Numbers of tokens for which graphs are captured when a model is loaded."""
 LARGEST = 256
-"""Steps of more tokens have so much to compute that launches cost little beside it."""
+"""The most tokens in a step that uses a graph. Larger steps compute so much that launches cost little in comparison."""
 NARROWEST = 256
-"""Tokens that are read where they are stored, and in lanes at least one block, are counted up to these numbers times a
-power of four."""
+"""The number of stored tokens that a graph reads is padded to this number times a power of four, and the number of
+tokens in lanes to the size of a block times a power of four."""
 MOST = 64
-"""How many graphs are kept. The one that was not used for longest goes first."""
+"""The most graphs that are kept. The least recently used one is dropped first."""
 CLOSE = 1 / 64
-"""How far logits of a graph may be from those that were computed without, as a share of the largest."""
+"""The largest allowed difference between the logits of a graph and those of an ordinary forward, as a share of the
+largest logit."""
 
 Forward = Callable[[], Tensor]
 Capture = Callable[[Forward], Forward]
-"""Takes a forward over tensors that stay where they are, and returns what does all its work again and gives its logits,
-in a tensor that the next replay overwrites."""
+"""Takes a forward over tensors that stay in place, and returns a function that replays all its work and returns its
+logits, in a tensor that the next replay overwrites."""
 
 
 class Kind(NamedTuple):
-    """Equal where the same graph serves: how many tokens there are, how many each reads at most where it is stored and
-    in its lanes; and which tensors the lanes, tables and pages are."""
+    """Equal kinds share one graph: the number of tokens, the most tokens that each reads where they are stored and in
+    its lanes, and which tensors hold the lanes, tables and pages."""
 
     tokens: int
     stored: int
@@ -59,8 +58,8 @@ class Kind(NamedTuple):
 
 @dataclass(eq=False)
 class _Graph:
-    """The forward of one kind: the table that says what its tokens are, what replays it, and whether its logits were
-    compared."""
+    """The captured forward of one kind: the table of its tokens, the function that replays it, and whether its logits
+    were compared."""
 
     table: Tensor
     run: Forward
@@ -68,7 +67,8 @@ class _Graph:
 
 
 class CudaGraphs:
-    """The graphs of one engine. `capture` is CUDA's own, except in tests. `broken`: why there are no more graphs."""
+    """The graphs of one engine. `capture` is CUDA's own, except in tests. `broken`: why graphs are no longer used, or
+    None."""
 
     def __init__(self, model: Model, layers: Layers, capture: Capture | None = None) -> None:
         self._model, self._layers = model, layers
@@ -78,15 +78,15 @@ class CudaGraphs:
         self.broken: str | None = None
 
     def taken(self, segments: Sequence[Segment]) -> list[Segment]:
-        """Those of these segments that a graph serves; none where they have too many tokens together."""
+        """The segments that a graph serves; none if they have too many tokens in total."""
         if self.broken is not None:
             return []
         found = [each for each in segments if in_place(each) and not each.adapter]
         return found if sum(len(each.ids) for each in found) <= LARGEST else []
 
     def prepare(self, pool: LanePool, captured: Callable[[int], object] = lambda count: None) -> None:
-        """Capture the graphs of few tokens that read little, over a pool in which no row runs. What has no kernel yet
-        is compiled by that. `captured` is told how many of `SIZES` there are after each."""
+        """Capture the graphs of few tokens that read little, over a pool in which no row runs. This also compiles
+        missing kernels. `captured` is called after each graph with the number of `SIZES` done so far."""
         for count, tokens in enumerate(SIZES, 1):
             kind = self._kind(pool, tokens, 0, 0)
             self._forward(pool, kind, self._empty(tokens))
@@ -94,9 +94,9 @@ class CudaGraphs:
             captured(count)
 
     def run(self, segments: Sequence[Segment]) -> tuple[list[Segment], Tensor]:
-        """One forward of segments that were `taken`. Returns them in the order of their rows of logits, and the rows of
-        the tokens that are wanted. What it wrote is noted in no slot. `EngineFailed`: a graph gave other logits than
-        its step; what the step wrote must not be used."""
+        """Run one forward of segments that were `taken`. Returns them in the order of their rows of logits, and the
+        rows of the wanted tokens. Slots are not updated. Raises `EngineFailed` if a graph gave other logits than its
+        step; what the step wrote must then not be used."""
         pool = segments[0].slot.pool  # type: ignore[union-attr]
         group, columns, wanted = in_lanes(pool, segments)
         count = len(columns[0])
@@ -131,7 +131,7 @@ class CudaGraphs:
         )
 
     def _empty(self, tokens: int) -> Tensor:
-        """A table of tokens that are nobody's."""
+        """A table of padding tokens."""
         return torch.zeros(4, tokens, device=self._model.device, dtype=torch.long)
 
     def _forward(self, pool: LanePool, kind: Kind, table: Tensor) -> Tensor:
@@ -139,9 +139,9 @@ class CudaGraphs:
         return self._model.forward(batch.ids, batch.positions, batch.wanted, batch)
 
     def _keep(self, pool: LanePool, kind: Kind) -> _Graph | None:
-        """Capture the forward of a kind, which has run before, over tokens that are nobody's. What fails is tried once
-        more: something else may have used the device meanwhile. Where that fails too, steps of this kind go without a
-        graph."""
+        """Capture the forward of a kind, which has run before, over padding tokens. A failed capture is tried once
+        more, since something else may have used the device meanwhile. If that fails too, steps of this kind run without
+        a graph."""
         if kind in self._failed:
             return None
         table = self._empty(kind.tokens)
@@ -157,7 +157,7 @@ class CudaGraphs:
                 warnings.warn(f"steps of this kind go without a CUDA graph, and are slower: {why}", stacklevel=2)
             self._failed.add(kind)
             return None
-        for other in [each for each in self._graphs if each[3:] != kind[3:]]:  # their tensors are gone
+        for other in [each for each in self._graphs if each[3:] != kind[3:]]:  # their tensors were replaced
             del self._graphs[other]
         self._graphs[kind] = graph = _Graph(table, run)
         while len(self._graphs) > MOST:
@@ -183,15 +183,15 @@ class CudaGraphs:
 
 
 def _filled(least: int, number: int, by: int) -> int:
-    """The first number of `least` times a power of `by` that is no smaller than `number`."""
+    """The first number of the form `least` times a power of `by` that is no smaller than `number`."""
     while least < number:
         least *= by
     return least
 
 
 class _Cuda:
-    """Captures forwards on one device, which have run there before. All graphs of an engine share a stream and a pool
-    of memory, because only one runs at a time."""
+    """Captures forwards on one device, which have run there before. All graphs of an engine share a stream and a memory
+    pool, because only one runs at a time."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -201,7 +201,7 @@ class _Cuda:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(self._device):
             stream, pool = self._shared or _stream_and_pool()
-            self._shared = None  # what a capture that failed leaves of both is not used again
+            self._shared = None  # after a failed capture neither is used again
             with (
                 torch.cuda.stream(stream),
                 _uncollected(),
@@ -220,7 +220,7 @@ class _Cuda:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Without the garbage collector: it may free a graph, which no stream may do while another is captured."""
+    """Disable the garbage collector: it may free a graph, which is not allowed on any stream during a capture."""
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -1,13 +1,12 @@
-"""Proves that rows of a forward do not change each other's bits: a row has the same keys, values and logits alone, and
+"""Proves that rows of a forward do not change each other's bits: a row has the same keys, values and logits alone and
 at any place beside any others, in forwards of several sizes.
 
-Kernels promise no such thing: how a product is summed may depend on how many rows it has. So it is tried: with a few
-rows at all places of a forward, and with rows beside them that are not numbers at all. Where a size fails, it is not
-used; where the first fails, none is (batch invariance; Thinking Machines, "Defeating Nondeterminism in LLM Inference").
-A trial says something of other rows only where all forwards of a size go through the same kernels in the same shapes.
-So a network in which numbers decide what is computed has no size at all, nor has one that chooses experts for tokens,
-whatever it computes for those it does not choose: its bits were seen to differ where all trials had agreed. Does not
-know: calls, which rows are fed together.
+Kernels do not promise this: the order of a sum may depend on the number of rows. So it is tested: with a few rows at
+all places of a forward, and with rows of NaN beside them. A size that fails is not used; if the first one fails, none
+is (batch invariance; Thinking Machines, "Defeating Nondeterminism in LLM Inference"). A trial is valid for other rows
+only if all forwards of a size go through the same kernels in the same shapes. So a network in which values decide what
+is computed has no valid size; nor has a mixture of experts, even if it computes for unchosen experts too: such a
+network gave differing bits where all trials had agreed. Independent of calls and of how rows are grouped.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ from agentcho.runner.kv.decode_kv import Slot
 from agentcho.runner.slots import Slots
 
 SIZES = (8, 1, 4, 16, 32)
-"""Tokens of a forward that are tried. All must give what the first gives."""
+"""The sizes, in tokens, that are tried. All must give what the first gives."""
 PROBES = ((1, 3), (1, 40), (3, 17), (1, 70))
-"""The rows that are compared: how many tokens each is fed, and to how many others these attend."""
+"""The rows that are compared: the number of tokens each feeds, and the number of tokens these attend to."""
 SHIFTS = (0, 1)
-"""With which probe a forward begins: at each place stands one probe, and then another."""
+"""The index of the probe with which a forward begins, so that each place has one probe and then another."""
 Forward = Callable[[Sequence[Segment], int], tuple[list[Segment], Tensor]]
 
 
 class _Row(NamedTuple):
-    """A probe, or (None) what stands beside it and is no number, in its slot."""
+    """A probe in its slot, or (`probe` None) a filler row of NaN."""
 
     probe: int | None
     slot: Slot
@@ -45,26 +44,26 @@ class _Row(NamedTuple):
 
     @property
     def segment(self) -> Segment:
-        """What it feeds."""
+        """The segment that it feeds."""
         ids = [1 + nth + (self.probe or 0) for nth in range(self.tokens)]
         return Segment(ids, self.slot.length, slot=self.slot, wanted=range(self.tokens))
 
 
 class _Found(NamedTuple):
-    """What a forward made of a row: its logits, and all its new keys and values."""
+    """The results of a row in a forward: its logits, and all its new keys and values."""
 
     logits: Tensor
     made: list[Tensor]
 
     def same(self, other: _Found) -> bool:
-        """Whether every bit is."""
+        """Whether all bits are equal."""
         pairs = zip((self.logits, *self.made), (other.logits, *other.made), strict=True)
         return all(torch.equal(one, another) for one, another in pairs)
 
 
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While in use, looks at all operations. `decided`: numbers decided what was computed: how large a result is, how
-    rows are divided among products, which experts count, or what Python does next."""
+    """While active, watches all operations. `decided`: values decided what was computed, such as the size of a result,
+    how rows are divided among products, which experts count, or what Python does next."""
 
     TAGS = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
 
@@ -74,7 +73,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """See `TorchDispatchMode`."""
-        if func is torch.ops.aten.index.Tensor:  # its shape is that of its indices, unless they say yes or no
+        if func is torch.ops.aten.index.Tensor:  # has the shape of its indices, unless they are masks
             tagged = any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in args[1])
         else:
             tagged = not self.TAGS.isdisjoint(func.tags)
@@ -85,7 +84,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
 @torch.inference_mode()
 def prove_invariant_sizes(forward: Forward, slots: Slots) -> tuple[int, ...]:
     """The sizes, ascending, at which rows do not change each other's bits and have the same bits as at any other of
-    these; none where there is no such size. `forward` runs segments filled up to a size."""
+    these sizes; empty if there is none. `forward` runs segments padded to a size."""
     trial = _Trial(forward, slots)
     try:
         with _Watch() as watch:
@@ -112,7 +111,7 @@ class _Trial:
         self._given = dict[int | None, int]()
 
     def row(self, probe: int | None) -> _Row:
-        """One more row of this kind in the forward that is being put together."""
+        """Add another row of this kind to the forward that is being assembled."""
         nth = self._given[probe] = self._given.get(probe, -1) + 1
         if (probe, nth) not in self._kept:
             depth = 2 if probe is None else PROBES[probe][1]
@@ -120,7 +119,7 @@ class _Trial:
         return _Row(probe, self._kept[probe, nth])
 
     def mixed(self, size: int) -> Iterator[list[_Row]]:
-        """Rows for forwards of this size: probes at all places, and probes among rows that are no numbers."""
+        """Rows for forwards of this size: probes at all places, and probes among rows of NaN."""
         for first in SHIFTS:
             yield self._fitting(size, ((first + nth) % len(PROBES) for nth in count()))
         for first in (0, 1):
@@ -139,12 +138,12 @@ class _Trial:
         return rows
 
     def agrees(self, rows: list[_Row], size: int, alone: Sequence[_Found]) -> bool:
-        """Whether each probe is what it is alone."""
+        """Whether each probe has the results that it has alone."""
         found = zip(rows, self.run(rows, size), strict=True)
         return all(one.same(alone[row.probe]) for row, one in found if row.probe is not None)
 
     def run(self, rows: list[_Row], size: int) -> list[_Found]:
-        """What one forward makes of these rows."""
+        """The results of these rows in one forward."""
         self._given.clear()
         segments = [row.segment for row in rows]
         order, logits = self._forward(segments, size)
@@ -168,7 +167,7 @@ def _split(order: Sequence[Segment], logits: Tensor) -> Iterator[Tensor]:
 
 
 def _filled(slot: Slot, probe: int | None, depth: int) -> Slot:
-    """A slot with so many tokens, which are the same for all copies of a probe."""
+    """Fill a slot with `depth` tokens, the same for all copies of a probe."""
     generator = torch.Generator().manual_seed(0 if probe is None else probe + 1)
     for keys, values in slot.all(0, depth):
         for each in (keys, values):

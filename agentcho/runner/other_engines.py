@@ -1,4 +1,4 @@
-"""Finds an engine that does not compute with torch itself, by its name. Does not know: how it computes."""
+"""Finds an engine that does not compute with torch itself, by its name."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from agentcho.engine.core import EngineCore
 from agentcho.errors import ConfigError, ModelError
 
 FOUND = {VLLM: ("agentcho.integrations.vllm.engine", "VllmEngine")}
-"""The module and the class of each. A module is imported when its engine is asked for: it needs an extra."""
+"""The module and class of each engine. A module is imported only when its engine is requested, because it needs an
+extra."""
 FREE = {"device": "auto", "threads": "auto"}
-"""What leaves an option open to the engine, where that is not None or False."""
+"""The values that leave an option open to the engine, besides None and False."""
 
 
 class LoadsModels(Protocol):
@@ -23,8 +24,8 @@ class LoadsModels(Protocol):
 
 
 def other_engine(name: str, given: Mapping[str, Any]) -> LoadsModels:
-    """The class of the engine of that name. `ConfigError`: there is none. `ModelError`: it cannot keep an option that
-    is given."""
+    """The class of the engine of that name. Raises `ConfigError` if there is none, and `ModelError` if it does not
+    support an option that is given."""
     if name not in FOUND:
         raise ConfigError(f"unknown engine {name!r}; give agentcho or {', '.join(FOUND)}")
     for option, value in given.items():

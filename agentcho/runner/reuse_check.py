@@ -1,8 +1,8 @@
 """The gate: proves on the loaded model that its keys can be reused, or refuses it and says why.
 
-It measures, layer by layer, that a shift of all positions only turns the keys, and by which rotation; that a packed
+It measures layer by layer that a shift of all positions only rotates the keys, and by which rotation; that a packed
 forward equals the forward of the unchanged model; and that neighbours in a batch change nothing. What a short probe
-cannot show is refused by the model's config. Does not know: messages, calls.
+cannot show is decided by the model's config. Independent of messages and calls.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from agentcho.runner.quant.prepack import use_packed
 PROBE = 16
 SHIFTS = (0, 1, 7, 61)
 GROWN = 0.25
-"""What is tolerated of random weights in 16 bits, which let rounding errors grow from layer to layer. A wrong rotation
-is off by more, and nobody reads what they say."""
+"""The tolerance for random weights in 16 bits, which let rounding errors grow from layer to layer. A wrong rotation
+gives a larger error, and the output of random weights has no meaning anyway."""
 ROUNDED = 8e-2
-"""What rounding keys and values to 8 bits may change, as a share of the largest number. A rounded number is off by up
-to a 254th of the largest of its vector, as a number of bfloat16 is by up to a 256th of itself; so it is what is
-tolerated of those."""
+"""The largest change that rounding keys and values to 8 bits may cause, as a share of the largest number. A rounded
+number is off by up to a 254th of the largest of its vector, and a number of bfloat16 by up to a 256th of itself; so the
+tolerance is that of bfloat16."""
 
 
 class LayerProof(NamedTuple):
-    """What was measured on one layer. Errors are relative to the largest value. `plain`: its queries see all keys, and
-    weigh them by a plain softmax. `rounded_error`: what rounding keys and values changes, where they are rounded."""
+    """The measurements of one layer. Errors are relative to the largest value. `plain`: its queries see all keys, and
+    weigh them by a plain softmax. `rounded_error`: the change from rounding keys and values, where they are rounded."""
 
     layer: int
     rotation: Rotation
@@ -53,14 +53,14 @@ class LayerProof(NamedTuple):
 
 
 def plain_attention(queries: Tensor, keys: Tensor, values: Tensor, scoring: Scoring) -> Tensor:
-    """Causal attention of one sequence to itself, without windows: `[1, tokens, heads, dim]`."""
+    """Causal attention of one sequence to itself, without windows: returns `[1, tokens, heads, dim]`."""
     at = torch.arange(keys.shape[2], device=keys.device)
     mask = causal(at, at, len(at), Locality())
     return attend(queries, keys, values, mask, scoring).transpose(1, 2).contiguous()
 
 
 class _Recorder:
-    """Answers the attention of one plain sequence without windows, and keeps the keys of each layer."""
+    """Serves the attention of one plain sequence without windows, and records the keys of each layer."""
 
     def __init__(self) -> None:
         self.keys: dict[int, Tensor] = {}
@@ -79,7 +79,7 @@ class _Recorder:
 
 
 def check_config(source: ModelSource, context: int | None) -> None:
-    """Refuse what a short probe cannot show, before any weights are read. `UnsupportedModel`, `ModelError`."""
+    """Refuse what a short probe cannot show, before any weights are read. Raises `UnsupportedModel`."""
     for cause, remedy in _config_causes(source.config, context):
         raise UnsupportedModel(source.name, cause, remedy)
 
@@ -144,8 +144,8 @@ def _ropes(config: Any) -> list[dict[str, Any]]:
 
 
 class ReuseCheck:
-    """Runs the proofs on one loaded model, within its first `context` positions. Where keys and values are rounded, all
-    is proved with whole ones, as strictly as without; and then that rounded ones change little enough."""
+    """Runs the proofs on one loaded model, within its first `context` positions. Where keys and values are rounded,
+    everything is first proved on unrounded ones, as strictly as otherwise; then that rounding changes little enough."""
 
     def __init__(self, model: Model, context: int) -> None:
         self._model, self._context = model, context
@@ -158,13 +158,13 @@ class ReuseCheck:
         self._ids, self._neighbour = ids[: 2 * PROBE], ids[2 * PROBE :]
 
     def prove(self) -> list[LayerProof]:
-        """One proof a layer, or `UnsupportedModel` at the first that fails. `ModelError`: its keys and values cannot be
-        rounded."""
+        """One proof per layer. Raises `UnsupportedModel` at the first layer that fails, and `ModelError` if the keys
+        and values cannot be rounded."""
         try:
             return self._prove()
         except ModelError:
             raise
-        except Exception as error:  # foreign code: after any error, it cannot be used
+        except Exception as error:  # third-party code: after any error, the model cannot be used
             what = f"its forward cannot run over packed tokens ({type(error).__name__}: {error})"
             raise self._refusal(what) from error
 
@@ -204,7 +204,8 @@ class ReuseCheck:
         return rotation, error
 
     def _forms(self, dim: int) -> list[Rotation]:
-        """The known forms of rotation for keys of `dim` dimensions. Layers that turn alike get the same object."""
+        """The known forms of rotation for keys of `dim` dimensions. Layers with the same rotation get the same
+        object."""
         if dim not in self._known:
             self._known[dim] = list(candidates(self._frequencies(), dim))
         return self._known[dim]
@@ -220,8 +221,9 @@ class ReuseCheck:
         return found
 
     def _packed_errors(self, shapes: list[LayerShape], rotations: list[Rotation]) -> tuple[list[float], list[float]]:
-        """Per layer: a packed, moved and stored history against the stock forward, many tokens at once and then one
-        alone, for which other kernels may be in use; and with a neighbour."""
+        """The errors of each layer against the stock forward, for a history that was packed, moved and stored: many
+        tokens at once and then one alone, for which other kernels may be used; and the change that a neighbour in the
+        batch causes."""
         stock = self._stock()
         alone = self._packed(shapes, rotations, neighbour=False)
         crowded = self._packed(shapes, rotations, neighbour=True)
@@ -234,8 +236,8 @@ class ReuseCheck:
         return packed, neighbours
 
     def _rounded_errors(self, shapes: list[LayerShape], rotations: list[Rotation]) -> list[float]:
-        """Per layer: the same history with rounded keys and values, against the stock forward. What stands beside a
-        vector plays no part in how it is rounded, so neighbours are not tried again."""
+        """The error of each layer for the same history with rounded keys and values, against the stock forward. A
+        vector is rounded independently of its neighbours, so these are not tried again."""
         rounded = self._packed(shapes, rotations, neighbour=False, rounding=True)
         found = [_error(a, b) for a, b in zip(rounded, self._stock(), strict=True)]
         most = max(ROUNDED, self._tolerance)
@@ -264,7 +266,7 @@ class ReuseCheck:
     def _packed(
         self, shapes: list[LayerShape], rotations: list[Rotation], neighbour: bool, rounding: bool = False
     ) -> list[Tensor]:
-        """Hidden states of the probe's second half over its first, which was stored at another position."""
+        """Hidden states of the probe's second half over its first half, which was stored at another position."""
         store = self._store(shapes, rounding)
         layers = Layers(store, rotations, self._model.device)
         first = self._kept(layers, self._ids[:PROBE], 5, [])
@@ -275,7 +277,7 @@ class ReuseCheck:
 
     @torch.inference_mode()
     def _single(self, shapes: list[LayerShape], rotations: list[Rotation]) -> list[Tensor]:
-        """Hidden states of the probe's last token, fed alone over all others, as a step of one row feeds it."""
+        """Hidden states of the probe's last token, fed alone over all others, as a decode step of one row feeds it."""
         layers = Layers(self._store(shapes), rotations, self._model.device)
         first = self._kept(layers, self._ids[:PROBE], 5, [])
         second = self._kept(layers, self._ids[PROBE:-1], PROBE, [ContextPiece(0, first, 0)])

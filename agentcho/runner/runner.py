@@ -1,10 +1,10 @@
 """Runs segments through the model: those of a step, those that choose the tokens of a repair, and those that make an
 entry again.
 
-Which tokens of a message a repair encodes anew is chosen as in CacheBlend (arXiv 2405.16444): those whose values differ
-most, at an early layer, from values encoded anew. Keys and values of the first layer do not depend on the context, so
-one layer of attention over what is reused gives what a fresh encoding has at the second layer. A forward is run up to
-there and left. Does not know: the order of calls, tiers, what comes of logits.
+The tokens of a message that a repair encodes anew are chosen as in CacheBlend (arXiv 2405.16444): those whose values at
+an early layer differ most from newly encoded values. Keys and values of the first layer do not depend on the context,
+so one layer of attention over the reused ones gives what a fresh encoding has at the second layer. The forward stops
+there. Independent of the order of calls, of cache tiers, and of how logits are used.
 """
 
 from __future__ import annotations
@@ -51,13 +51,14 @@ from agentcho.runner.sampling.token_mask import Banned
 from agentcho.runner.slots import Slots
 
 PROBE = (1, 2, 3)
-"""Tokens by which an adapter is tried."""
+"""The tokens used to check an adapter."""
 FEW = 8
-"""Steps of so many tokens at most read all weights once, and take about as long as each other."""
+"""Steps of at most this many tokens read all weights once, and take about the same time."""
 
 
 class TorchRunner:
-    """One model over one pool of pages and its slots. `rotations`: the rotation of each layer. See `base.Runner`."""
+    """One model over one pool of pages and its slots. `rotations`: the key rotation of each layer. See
+    `runner_port.Runner`."""
 
     def __init__(
         self, model: Model, pages: PagePool, slots: Slots, rotations: Sequence[Rotation], template: Framing
@@ -96,32 +97,33 @@ class TorchRunner:
             return order, logits
         served = set(map(id, rows))
         batch = Batch([each for each in segments if id(each) not in served], self.layers)
-        others = self._logits(batch, batch)  # first, since rows may read where these write
+        others = self._logits(batch, batch)  # first, since graph rows may read what these write
         order, logits = self.graphs.run(rows)
         commit([*batch.segments, *order])
         return [*batch.segments, *order], torch.cat([others, logits])
 
     def run(self, segments: Sequence[Segment]) -> tuple[list[Segment], Tensor]:
-        """One forward, whose results are stored; returns the segments in the order of their rows of logits, and these
-        rows. The same segments give the same bits, and rows that are alone those that each gives by itself."""
+        """Run one forward and store its results; return the segments in the order of their rows of logits, and these
+        rows. The same segments give the same bits, and rows that are `alone` give the bits that each gives by
+        itself."""
         self._make_room(segments)
         return self._forward(segments, self._size(segments))
 
     @property
     def block(self) -> int:
-        """See `base.Runner.block`. It is proved when it is first asked for, by some twenty forwards."""
+        """See `runner_port.Runner.block`. The first access proves it, by some twenty forwards."""
         return max(self.sizes, default=0)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many tokens a forward of rows that are alone can have: see `invariance.prove_invariant_sizes`."""
+        """The numbers of tokens that a forward of `alone` rows can have: see `invariance.prove_invariant_sizes`."""
         known, threads = self._model.sizes, (self._model.adapter, torch.get_num_threads())
         if threads not in known:
             known[threads] = prove_invariant_sizes(self._forward, self.slots)
         return known[threads]
 
     def _size(self, segments: Sequence[Segment]) -> int | None:
-        """How many tokens the forward of rows that are alone is filled up to; None: to none."""
+        """The number of tokens to which a forward of `alone` rows is padded, or None for no padding."""
         if not all(segment.alone and segment.adapter is None for segment in segments):
             return None
         self._model.threads.keep()
@@ -145,8 +147,8 @@ class TorchRunner:
             return self._model.forward(batch.ids, batch.positions, batch.wanted, attending)
 
     def admit(self, adapter: Adapter) -> str:
-        """Load an adapter that calls may name; returns the name of the keys that it makes: its own, or the base's where
-        nothing that it changes flows into keys or values. `AdapterError`: it cannot go beside others."""
+        """Load an adapter that calls may name; return the origin of the keys that it makes: its own, or the base's if
+        nothing that it changes flows into keys or values. Raises `AdapterError` if it cannot be mixed with others."""
         base = self._model
         if base.adapter is not None or base.merged:
             raise AdapterError(adapter.path, "this engine was loaded with another adapter; load the base model alone")
@@ -158,7 +160,7 @@ class TorchRunner:
         return through.origin if self._changes_keys(adapter.digest) else base.origin
 
     def _check_same(self, through: Model, adapter: Adapter) -> None:
-        """`AdapterError` unless what an adapter adds to its own tokens is what peft's own forward gives."""
+        """Raise `AdapterError` unless an adapter's effect on its own tokens matches peft's own forward."""
         batch = Batch([Segment(PROBE, 0, wanted=(1,))], self.layers)
         theirs = through.forward(batch.ids, batch.positions, batch.wanted, batch)
         segments = [Segment(PROBE[::-1], 0), Segment(PROBE, 0, wanted=(1,), adapter=adapter.digest)]
@@ -170,8 +172,8 @@ class TorchRunner:
 
     @torch.inference_mode()
     def _changes_keys(self, adapter: str) -> bool:
-        """Whether anything that an adapter changes flows into keys or values of any layer: its layers give what is no
-        number, and where a key or value is none either, that has come from them."""
+        """Whether anything that an adapter changes flows into keys or values of any layer. Its layers are made to
+        return NaN; a NaN in a key or value then comes from them."""
         batch, hooks = Batch([Segment(PROBE, 0)], self.layers), nan_hooks(self._model.network, adapter)
         try:
             seen = _Numbers(batch)
@@ -182,7 +184,7 @@ class TorchRunner:
         return not seen.all
 
     def _make_room(self, segments: Sequence[Segment]) -> None:
-        """Move slots that are too narrow for the tokens that are fed now to wider pools."""
+        """Move slots that are too narrow for the tokens fed now to wider pools."""
         for segment in segments:
             slot = segment.slot
             if slot is not None:
@@ -192,8 +194,8 @@ class TorchRunner:
                     self.slots.ensure(slot, tokens)
 
     def select(self, groups: Sequence[Sequence[Repairing]]) -> int:
-        """Choose the tokens of repairs by how their values differ, in one forward a group. Returns the tokens that this
-        fed: all of each message, times the share of layers that they went through, rounded up."""
+        """Choose the tokens of repairs by how much their values differ, in one forward per group. Returns the cost in
+        tokens: all tokens of each message times the share of layers that they went through, rounded up."""
         return sum(self._select(group) for group in groups if group)
 
     def _select(self, calls: Sequence[Repairing]) -> int:
@@ -212,7 +214,7 @@ class TorchRunner:
         return -(-tokens * (layer + 1) // self.pages.layers)
 
     def sample(self, rows: Sequence[Tensor], draws: Sequence[SamplingDraw]) -> list[int | None]:
-        """One token for each row of logits `[vocab]`; None where a row has no token that can be drawn."""
+        """One token for each row of logits `[vocab]`, or None for a row from which no token can be drawn."""
         return sample_tokens(torch.stack(list(rows)), draws, self._banned)
 
     def likely(self, rows: Sequence[Tensor], asked: Sequence[tuple[int, int]]) -> list[Logprobs]:
@@ -220,7 +222,7 @@ class TorchRunner:
         return top_logprobs(torch.stack(list(rows)), asked)
 
     def keep(self, rows: Sequence[Tensor]) -> list[Tensor]:
-        """These rows on the CPU."""
+        """These rows, copied to the CPU."""
         return [row.cpu() for row in rows]
 
     def constrain(self, sampling: Sampling, forms: Sequence[AnswerForm], begun: bool) -> TokenConstraint | None:
@@ -229,39 +231,38 @@ class TorchRunner:
         return None if free else self._constraints.of(sampling, forms, begun)
 
     def store(self, slot: CoreSlot, start: int, entry: KVEntry) -> None:
-        """Move the keys and values of a row's own tokens, from token `start` of its slot on, into the pages of an
+        """Copy the keys and values of a row's own tokens, from token `start` of its slot on, into the pages of an
         entry."""
         assert isinstance(slot, Slot)
         self.pages.write_all(entry.block, slot.all(start, start + entry.length))
 
     def measure(self, context: int) -> ForwardCosts:
-        """See `costs.measure`. In a thread that ends with it, as steps are done: of one that stays, as of whoever asks
-        for this first, torch would keep a second pool of compute threads, and every later step would take half as long
-        again."""
+        """See `costs.measure`. It runs in a thread that ends with it, for torch keeps a pool of compute threads for
+        each living thread that has called it, and a second pool makes every later step half as long again."""
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(measure, self, self.slots, context).result()
 
     def synchronize(self) -> None:
-        """Wait until the devices have done all that was asked of them. A CPU has done it already."""
+        """Wait until the devices have finished all queued work. A CPU computes synchronously."""
         synchronize(*self._devices)
 
     def probe(self) -> None:
-        """Free unused memory, and do a trivial operation on each device. Raises what that raises."""
+        """Free unused memory, and do a trivial operation on each device. Raises whatever that raises."""
         for device in self._model.devices:
             if device.type == "cuda":
                 torch.cuda.empty_cache()
             assert torch.ones(2, device=device).sum().item() == 2
 
     def apart(self, tokens: Sequence[int], others: Sequence[Sequence[int]]) -> list[float]:
-        """See `base.Runner.apart`; by the model's table of input embeddings."""
+        """See `runner_port.Runner.apart`; uses the model's input embeddings."""
         return distances(self._model.network.get_input_embeddings().weight, tokens, others)  # type: ignore[operator]
 
     def make(self, entry: KVEntry) -> int:
-        """Compute an entry into its pages by its recipe, in forwards of its own; returns the tokens fed. Its sources
-        must be in the store.
+        """Compute an entry into its pages by its recipe, in forwards of its own; return the number of tokens fed. Its
+        sources must be in the store.
 
-        The result is the same to the bit where the entry was first made in a forward of its own, or in feeds that the
-        recipe names.
+        The result is bit-identical if the entry was first made in a forward of its own, or in feeds that the recipe
+        names.
         """
         assert entry.recipe is not None
         if entry.recipe.anchors:
@@ -275,7 +276,7 @@ class TorchRunner:
         return len(segment.ids)
 
     def _make_stepwise(self, entry: KVEntry, recipe: EncodingRecipe) -> int:
-        """Run the same forwards that the row went through, in a slot of the same sizes."""
+        """Run the same forwards that the row went through, in a slot of the same size."""
         context, fed = recipe.context, 0
         slot = self.slots.open(context.length + 2 * recipe.feeds[0], alone=True)
         try:
@@ -292,17 +293,18 @@ class TorchRunner:
 
 
 def budget_of(packed: int, device: torch.device) -> TokenBudget:
-    """The budget of a model. A step reads all weights once. Beside it go as many tokens as take less time than that, so
-    that no step takes more than twice as long as it takes alone (`python -m tools.bench stall` measures it)."""
+    """The token budget of a model. A step reads all weights once. Further tokens are admitted up to the number that
+    takes about as long, so that no step takes more than twice its time alone (`python -m tools.bench stall` measures
+    it)."""
     return TokenBudget(packed, 512 if device.type == "cuda" else 16)
 
 
 class ForwardCutShort(Exception):
-    """Raised to leave a forward: the layer whose values are compared has been reached."""
+    """Raised to leave a forward when it reaches the layer whose values are compared."""
 
 
 class _Values:
-    """Answers the attention of a forward up to one layer, and keeps the values `[heads, tokens, dim]` of that layer."""
+    """Serves the attention of a forward up to one layer, and keeps the values `[heads, tokens, dim]` of that layer."""
 
     def __init__(self, batch: Batch, layer: int) -> None:
         self._batch, self._layer = batch, layer
@@ -319,7 +321,7 @@ class _Values:
 
 
 class _Numbers:
-    """Answers the attention of a forward. `all`: every key and value was a number so far."""
+    """Serves the attention of a forward. `all`: no key or value was NaN so far."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch, self.all = batch, True
@@ -333,8 +335,8 @@ class _Numbers:
 
 
 def split_by_adapter(segments: Sequence[Segment], device: torch.device) -> list[AdapterTokens]:
-    """The tokens of a forward by adapter, and the rows of logits that are theirs; what goes through the base alone is
-    in none. `segments` are in the order of their tokens."""
+    """The tokens of a forward by adapter, and their rows of logits. Tokens that use the base model alone are in none.
+    `segments` are in the order of their tokens."""
     tokens, wanted, row = dict[str, list[int]](), dict[str, list[int]](), 0
     for segment in segments:
         if segment.adapter is not None:
@@ -352,7 +354,7 @@ def split_by_adapter(segments: Sequence[Segment], device: torch.device) -> list[
 
 
 def _whole(call: Repairing) -> Segment:
-    """A segment of all tokens of a repair's message over the context that they are judged over; nothing of it is
+    """A segment of all tokens of a repair's message over the context in which they are compared; nothing of it is
     stored."""
     assert call.words is not None
     assert call.repair is not None

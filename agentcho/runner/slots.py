@@ -1,7 +1,7 @@
-"""Which slot a running decode gets, and what of its context it reads in one place with others or where it is stored.
+"""Assigns slots to running decodes, and decides which parts of a context a row shares with others or reads in place.
 
-What decodes that begin together read of the same encodings they share (see `kv.shared_runs`): it is gathered once,
-and read once a step for all. Does not know: calls, sampling, where keys are stored in the end, how anything attends.
+Decodes that begin together share the encodings they have in common (see `kv.shared_runs`): these are gathered once, and
+read once per step for all of them. Independent of calls, sampling and attention.
 """
 
 from __future__ import annotations
@@ -20,20 +20,22 @@ from agentcho.runner.kv.lanes import LanePool, LaneSlot, Room
 from agentcho.runner.kv.shared_runs import LEAST, alike, runs
 
 IDLE = 1 / 4
-"""The share of the store's tokens that pools without any row may keep."""
+"""The share of the store's tokens that pools without rows may keep."""
 SAVED = 2 << 20
-"""Bytes of keys and values of one layer that a step need not read again, from which on a run is gathered to be shared:
-what it takes to attend to it apart is less then."""
+"""A run is gathered to be shared if this saves at least this many bytes of key and value reads per layer and step;
+below that, attending to it separately costs more."""
 LONG = 8 << 20
-"""So many of them, and what a row gathers is open to rows that begin later: a second copy weighs more than that."""
+"""If a row gathers at least this many bytes per layer, rows that begin later can read them too, because a second copy
+would cost more than separate attention."""
 
 
 class Slots:
-    """All slots of an engine, in pools whose capacities double from `smallest` on.
+    """All slots of an engine, in pools whose capacities double starting at `smallest`.
 
-    Pools without rows are kept for the next row of their kind, up to `idle` tokens in all, because the first write to
-    fresh memory costs as much again. Rows `may_share` runs of their contexts where a backend attends to them, and read
-    whole contexts `in_place`, where they are stored, as long as a backend does that well.
+    Pools without rows are kept for the next row of their kind, up to `idle` tokens in total, because the first write to
+    fresh memory costs as much again. `may_share`: a backend attends to shared runs, so rows may share runs of their
+    contexts. `in_place`: a backend attends to stored pages, so rows read whole contexts where they are stored, unless
+    the backend was refused.
     """
 
     def __init__(
@@ -63,24 +65,24 @@ class Slots:
 
     @property
     def lanes(self) -> LanePool:
-        """The pool of the rows that read their contexts where they are stored, made when it is first asked for."""
+        """The pool of the rows that read their contexts where they are stored, created on first use."""
         if not self._lanes:
             several = self._several("pages")
             self._lanes.append(LanePool(self._layers, self._device, self._dtype, several=several, room=self._room))
         return self._lanes[0]
 
-    # -- for rows, which may share contexts --------------------------------------------------------------
+    # -- rows, which may share contexts ------------------------------------------------------------------
 
     def expect(self, contexts: Iterable[CallContext]) -> None:
-        """Announce the contexts of all rows that wait, before any of them takes a slot. What only one of them has is
-        not shared, but where a row has it in place already."""
+        """Announce the contexts of all waiting rows, before any of them takes a slot. A part that only one of them has
+        is shared only if another row already has it in place."""
         several, least = list(contexts), SAVED // self._bytes
         found = runs(several, least) if self.may_share and not self.in_place and len(several) > 1 else ()
         self._expected = {run[0].entry: run for run in found}
 
     def take(self, context: CallContext, feed: int, alone: bool, apart: bool) -> Slot:
-        """A slot for a row that begins with `feed` tokens over this context. See `PoolKind` for `alone` and `apart`.
-        What the row reads where it is stored must stay there until the slot is closed."""
+        """Return a slot for a row that begins with `feed` tokens over this context. See `PoolKind` for `alone` and
+        `apart`. What the row reads where it is stored must stay there until the slot is closed."""
         apart_from_all = alone or context.parallel is not None
         if self.in_place and not apart_from_all and not self.backends.refused("pages", self._device):
             return self._over(context.pieces, feed)
@@ -94,7 +96,7 @@ class Slots:
         return slot
 
     def _over(self, pieces: Pieces, feed: int) -> Slot:
-        """A slot for a row that reads all its context where it is stored."""
+        """A slot for a row that reads its whole context where it is stored."""
         slot = self.lanes.open()
         try:
             self.lanes.ensure(slot, 2 * feed)
@@ -106,7 +108,8 @@ class Slots:
         return slot
 
     def _split(self, pieces: Pieces) -> tuple[Pieces, tuple[Reading, ...]]:
-        """Which of these pieces a row gathers for itself, and what it reads in place, as one more reader of that."""
+        """Split pieces into those that a row gathers for itself and the readings of shared runs, of which it becomes a
+        reader."""
         own, readings, place = list[ContextPiece](), list[Reading](), 0
         try:
             while place < len(pieces):
@@ -128,8 +131,7 @@ class Slots:
         return tuple(own), tuple(readings)
 
     def _in_place(self, pieces: Pieces, place: int) -> tuple[Reading | None, int]:
-        """The longest reading of what stands there that other rows have too, or will have, and of how many pieces it
-        is."""
+        """The longest reading at `place` that other rows have too or will have, and the number of pieces it covers."""
         best, most = None, LEAST - 1
         for run, first in self._known.get(pieces[place].entry, ()):
             count = alike(run.pieces[first:], pieces[place:])
@@ -143,7 +145,7 @@ class Slots:
         return best or (None, 0)
 
     def _share(self, pieces: Pieces) -> SharedRun:
-        """A run of these pieces, which nobody has gathered yet."""
+        """Create a shared run of these pieces. Nothing is gathered into it yet."""
         run = SharedRun(pieces, self.open(tokens(pieces), alone=True))
         self.shared.append(run)
         for place, piece in enumerate(pieces):
@@ -151,12 +153,12 @@ class Slots:
         return run
 
     def clear(self) -> None:
-        """Forget all shared runs, after all slots were closed."""
+        """Drop all shared runs, after all slots were closed."""
         for run in list(self.shared):
             self._forget(run)
 
     def _leave(self, readings: Iterable[Reading]) -> None:
-        """Note that a row has these no more. A run goes with its last reader."""
+        """Note that a row no longer has these readings. A run is dropped with its last reader."""
         for run, *_ in readings:
             run.readers -= 1
             if not run.readers:
@@ -170,21 +172,21 @@ class Slots:
                 self._known[piece.entry] = left
         self._vacate(run.slot)
 
-    # -- for callers that know how many tokens they need -------------------------------------------------
+    # -- callers that know how many tokens they need -----------------------------------------------------
 
     def open(self, tokens: int, alone: bool = False, apart: bool = False, beside: bool = False) -> Slot:
-        """A slot with room for `tokens` tokens in a pool of such rows; see `PoolKind`."""
+        """Return a slot with room for `tokens` tokens in a pool of this kind; see `PoolKind`."""
         return self._pool(PoolKind(tokens, alone, apart, beside)).open()
 
     def close(self, slot: CoreSlot) -> None:
-        """Give a slot up. A pool that is `alone` gives its memory back at once; another one without rows does so when a
-        new pool is needed and too much is kept."""
+        """Give a slot up. A pool that is `alone` frees its memory at once; other pools without rows are freed when a
+        new pool is needed and too many tokens are kept."""
         assert isinstance(slot, Slot)
         self._vacate(slot)
         self._leave(slot.readings)
 
     def retract(self, slot: CoreSlot, tokens: int) -> None:
-        """Forget the last tokens of a slot: what comes next is written over them."""
+        """Drop the last tokens of a slot; the next ones are written over them."""
         assert isinstance(slot, Slot)
         slot.length -= tokens
 
@@ -194,7 +196,7 @@ class Slots:
             self._pools.remove(slot.pool)
 
     def ensure(self, slot: Slot, tokens: int) -> None:
-        """Make room for `tokens` tokens: the slot is given more lanes, or moves to a wider pool."""
+        """Make room for `tokens` tokens: the slot gets more lanes, or moves to a wider pool."""
         if tokens <= slot.capacity:
             return
         if isinstance(slot, LaneSlot):
@@ -225,13 +227,13 @@ class Slots:
         return self._pools[-1]
 
     def _several(self, reads: Reads) -> bool:
-        """Whether a step can take several tokens of a row that reads its context so."""
+        """Whether a step can take several tokens of a row that reads its context this way."""
         devices = {shape.device or self._device for shape in self._layers}
         return all(self.backends.several(reads, device) for device in devices)
 
     def _drop_idle(self) -> None:
-        """Drop pools without rows until they keep no more than `idle` tokens; the smallest go first, because to write
-        their memory again costs least."""
+        """Drop pools without rows until these keep at most `idle` tokens. The smallest go first, because their memory
+        is the cheapest to write again."""
         empty = sorted((pool for pool in self._pools if not pool.slots), key=lambda each: each.tokens)
         while sum(pool.tokens for pool in empty) > self._idle:
             self._pools.remove(empty.pop(0))

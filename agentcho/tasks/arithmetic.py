@@ -1,7 +1,4 @@
-"""Draws small arithmetic stories with their steps; every number in them lies between 0 and 99.
-
-Does not know: who is asked.
-"""
+"""Draws small arithmetic word problems with their steps; every number in them is between 0 and 99."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from agentcho.tasks.word_lists import lists
 
 
 class Step(NamedTuple):
-    """One sum: left, sign ("+", "-" or "x") and right, such as 5 + 7."""
+    """One operation: left, sign ("+", "-" or "x") and right, such as 5 + 7."""
 
     left: int
     sign: str
@@ -22,7 +19,7 @@ class Step(NamedTuple):
 
     @property
     def result(self) -> int:
-        """The value of the sum."""
+        """The value of the operation."""
         return {"+": self.left + self.right, "-": self.left - self.right, "x": self.left * self.right}[self.sign]
 
     def __str__(self) -> str:
@@ -30,7 +27,7 @@ class Step(NamedTuple):
 
 
 class Story(NamedTuple):
-    """A question in words, with the sums that answer it; `things` is what is counted."""
+    """A question in words, with the operations that answer it; `things` is what is counted."""
 
     question: str
     steps: tuple[Step, ...]
@@ -49,7 +46,7 @@ def draw_problem(dice: random.Random, id: str, steps: int = 3) -> Problem:
 
 
 def draw_story(dice: random.Random, steps: int = 3) -> Story:
-    """A start, or some groups, and changes: exactly so many steps (1 or more)."""
+    """A story with exactly `steps` steps (1 or more): an initial number or some groups, then changes."""
     words = lists("arithmetic")
     name, other = dice.sample(words["names"], 2)
     slots = {"name": name, "other": other, "things": dice.choice(words["things"]), "boxes": dice.choice(words["boxes"])}
@@ -67,7 +64,7 @@ def draw_story(dice: random.Random, steps: int = 3) -> Story:
 
 
 def _change(dice: random.Random, value: int) -> Step:
-    """A step from `value` that stays between 0 and 99."""
+    """A step from `value` whose result is between 0 and 99."""
     if 2 <= value <= 33 and dice.random() < 0.08:
         return Step(value, "x", dice.choice((2, 3)))
     if value > 85 or (value >= 3 and dice.random() < 0.5):

@@ -1,4 +1,4 @@
-"""Draws everyday words that a text must use. Does not know: who writes."""
+"""Draws everyday words that a text must use."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from agentcho.tasks.word_lists import lists
 
 @cache
 def nouns() -> frozenset[str]:
-    """The words that stand for things; the others are verbs."""
+    """The words that are nouns; the others are verbs."""
     return frozenset(lists("concepts")["nouns"])
 
 
 def draw_concepts(dice: random.Random, id: str, size: int = 8) -> Concepts:
-    """So many different words in any order."""
+    """`size` different words in random order."""
     found = lists("concepts")
     every = tuple(dict.fromkeys((*found["nouns"], *found["verbs"])))
     return Concepts(id=id, words=tuple(dice.sample(every, size)))

@@ -1,6 +1,6 @@
 """Reads rows of AgentLeak's scenarios (arXiv 2602.11510) and of PrivacyLens's data (arXiv 2409.00138) as tasks.
 
-Does not know: files, who plays.
+Independent of files.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ LIKE_PRIVACYLENS = "give rows as PrivacyLens's main_data.json has them"
 
 
 def agentleak(fields: Fields, id: str) -> Vault:
-    """One of AgentLeak's scenarios. A field that is a list or a number counts as Python writes it, as in its own runs;
-    an empty one is left out. `RowError`: a field is missing, and which."""
+    """One of AgentLeak's scenarios. A field that is a list or a number is converted by `str`, as in AgentLeak's own
+    runs; empty ones are left out. Raises `RowError`, which names a missing field."""
     records = tuple(_records(fields))
     allowed = _object(fields, "allowed_set", LIKE_AGENTLEAK)
     attack = fields.get("attack")
@@ -51,7 +51,7 @@ def _records(fields: Fields) -> list[tuple[str, dict[str, str]]]:
 
 
 def _canaries(fields: Fields, records: tuple[tuple[str, dict[str, str]], ...]) -> tuple[str, ...]:
-    """Those that stand in the vault, then those that the scenario names besides."""
+    """The canaries in the vault, then others that the scenario names."""
     standing = [value for _, own in records for value in own.values() if MARK in value]
     evaluation = fields.get("evaluation")
     named = evaluation.get("canaries") if isinstance(evaluation, dict) else None
@@ -59,7 +59,7 @@ def _canaries(fields: Fields, records: tuple[tuple[str, dict[str, str]], ...]) -
 
 
 def privacylens(fields: Fields, id: str) -> Vignette:
-    """One data point of PrivacyLens. `RowError`: a field is missing, and which."""
+    """One data point of PrivacyLens. Raises `RowError`, which names a missing field."""
     trajectory = _object(fields, "trajectory", LIKE_PRIVACYLENS)
     seed, vignette = (fields.get(name) for name in ("seed", "vignette"))
     seed, vignette = seed if isinstance(seed, dict) else {}, vignette if isinstance(vignette, dict) else {}

@@ -1,7 +1,6 @@
 """Draws questions about facts that need no context: capitals, opposites, colors, and the like.
 
-All facts fall into two halves, so that what is asked about in one half is in no question of the other. Does not know:
-who is asked.
+The facts are divided into two halves, so that nothing that one half asks about is in a question of the other.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from agentcho.tasks.word_lists import lists
 
 
 class Fact(NamedTuple):
-    """What is asked about, the answer and what else is right, and of which kind it is."""
+    """The subject, the answer and other right answers, and the kind of fact."""
 
     kind: str
     about: str
@@ -25,12 +24,12 @@ class Fact(NamedTuple):
 
     @property
     def entity(self) -> str:
-        """The name of what is asked about, without its article: "a dog" and "dog" are one."""
+        """The name of the subject, without its article: "a dog" and "dog" are one."""
         return _entity(self.about)
 
     @property
     def named(self) -> frozenset[str]:
-        """What is asked about, and all right answers, by the same names."""
+        """The entities of the subject and of all right answers."""
         return frozenset({self.entity, *map(_entity, (self.answer, *self.others))})
 
 
@@ -40,7 +39,7 @@ def _entity(words: str) -> str:
 
 @cache
 def facts() -> tuple[Fact, ...]:
-    """All facts there are."""
+    """All facts."""
     found = lists("facts")
     kinds = [kind for kind in found if not kind.endswith(".ask")]
     return tuple(_fact(kind, line) for kind in kinds for line in found[kind])
@@ -54,8 +53,8 @@ def _fact(kind: str, line: str) -> Fact:
 
 @cache
 def half_of_facts(half: int) -> tuple[Fact, ...]:
-    """The facts of half 1 or 2. Facts that ask about the same entity are in one half, and so is each with those that
-    ask about its answer (the days of the week, a verb and its opposite). Which half that is, the names alone decide."""
+    """The facts of half 1 or 2. Facts about the same entity are in one half, together with those that ask about their
+    answers (the days of the week, a verb and its opposite). The half depends only on the names."""
     groups = _groups()
     return tuple(fact for fact in facts() if _side(groups[fact.entity]) == half)
 
@@ -65,7 +64,7 @@ def _side(group: str) -> int:
 
 
 def _groups() -> dict[str, str]:
-    """Of each entity that is asked about, the first name in its group."""
+    """For each entity that is asked about, the first name in its group."""
     group = {fact.entity: fact.entity for fact in facts()}
     for fact in facts():
         joined = {group[name] for name in fact.named & group.keys()}

@@ -1,7 +1,7 @@
 """Reads rows of a file as tasks: agentcho's own format, and those of MATH, GSM8K, TriviaQA, CommonGen, AgentLeak and
 PrivacyLens.
 
-Each format turns the fields of one row into a task. Does not know: files, the hub.
+Each format turns the fields of one row into a task. Independent of files and the hub.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Read = Callable[[Fields, str], Task]
 
 
 class Format(NamedTuple):
-    """What its tasks are, how a row is read (fields, and an id to use where it has none of its own), and where the
-    published set is found on the hub; None: nowhere that is known."""
+    """The kind of its tasks, the function that reads a row (its fields, and an id for rows without one), and the
+    location of the published set on the hub, or None if there is no known one."""
 
     kind: type[Task]
     read: Read
@@ -41,7 +41,7 @@ def formats() -> dict[str, Format]:
 
 def own(kind: type[Task]) -> Read:
     """A row of agentcho's own files: the fields of `Problem` (`answer` may stand for one of `answers`) or `Concepts`. A
-    `Vault` is a row of AgentLeak's, a `Vignette` one of PrivacyLens's.
+    `Vault` is a row in AgentLeak's format, a `Vignette` one in PrivacyLens's.
 
     Raises pydantic's ValidationError, or `RowError`.
     """

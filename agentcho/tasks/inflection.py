@@ -1,4 +1,4 @@
-"""The forms that an English word takes: plurals, tenses, by rule and from a list. Does not know: what it means."""
+"""The inflected forms of an English word: plurals and tenses, by rule and from a list."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHORT = re.compile(r"^[^aeiou]*[aeiou][bdgklmnprtvz]$")
 
 @cache
 def forms(word: str) -> frozenset[str]:
-    """A word in lower case with all of its forms, itself among them."""
+    """All forms of a word in lower case, including itself."""
     return frozenset({word, *_regular(word), *_irregular().get(word, ())})
 
 

@@ -1,4 +1,4 @@
-"""Compares answers as mathematics, by math-verify: 1/2 is 0.5, and \\frac{1}{2}. Does not know: tasks."""
+"""Compares answers as mathematics, with math-verify: 1/2 equals 0.5 and \\frac{1}{2}."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from agentcho.extras import require
 
 
 def require_verifier() -> None:
-    """`ExtraMissing` where math-verify is not installed; nothing is imported."""
+    """Raise `ExtraMissing` if math-verify is not installed; nothing is imported."""
     require("to check answers that are mathematics", "math")
 
 
 def equal(said: str, answer: str) -> bool:
-    """Whether what was said ends on `answer`, however it is written. `ExtraMissing`: math-verify is not there."""
+    """Whether a text ends with `answer`, however it is written. Raises `ExtraMissing` without math-verify."""
     require_verifier()
     from math_verify import parse, verify
 

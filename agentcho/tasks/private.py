@@ -1,7 +1,7 @@
-"""Tasks with secrets: a request over a private vault, and a user's errand with what its tools have returned.
+"""Tasks with secrets: a request over a private vault, and a user's errand with the results of its tools.
 
-Text tells a secret by the rules of AgentLeak (arXiv 2602.11510): canaries exactly, values of fields as they stand. Does
-not know: agents, where tasks come from.
+Text discloses a secret by the rules of AgentLeak (arXiv 2602.11510): canaries exactly, values of fields literally.
+Independent of agents and of where tasks come from.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Annotated, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 MARK = "CANARY_"
-"""A mark in the value of a field that is only a canary."""
+"""A marker in field values that are canaries."""
 SHORT = 3
-"""Values with at most this many characters are in too many texts to be searched for, as in AgentLeak's own check."""
+"""Values with at most this many characters occur in too many texts to be searched for, as in AgentLeak's own check."""
 WORD = re.compile(r"[^\W_]+")
 Text = Annotated[str, Field(min_length=1)]
 

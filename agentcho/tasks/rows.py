@@ -1,6 +1,6 @@
-"""Reads rows, each with the line it stands on: from JSON Lines, from a JSON list, or from a Hugging Face dataset.
+"""Reads rows with their line numbers: from JSON Lines, from a JSON list, or from a Hugging Face dataset.
 
-Does not know: what a row means.
+Independent of what a row means.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Row(NamedTuple):
 
 
 def of_file(path: Path) -> list[Row]:
-    """The rows of a `.jsonl` file, or of a `.json` file that holds a list, or an object whose "Data" is one.
+    """The rows of a `.jsonl` file, or of a `.json` file with a list, or with an object that has a list under "Data".
 
-    `TaskError` names file and line of what is broken; an empty file is one.
+    Raises `TaskError`, which names the file and line at fault; also if the file is empty.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -85,9 +85,9 @@ class HubDataset(NamedTuple):
 
 
 def of_dataset(source: HubDataset) -> list[Row]:
-    """The rows of a dataset, by the `datasets` library, which runs no code of the dataset's own.
+    """The rows of a dataset, read with the `datasets` library, which runs no code of the dataset's own.
 
-    `ExtraMissing` without that library; `TaskError` where the dataset cannot be had.
+    Raises `ExtraMissing` without that library, and `TaskError` if the dataset is not available.
     """
     require("to read tasks from the Hugging Face hub", "datasets")
     import datasets

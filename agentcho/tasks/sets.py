@@ -1,6 +1,6 @@
 """Task sets: immutable sequences of tasks, found by their specification.
 
-A specification is one line, so that a record can name the tasks exactly. Does not know: games, scenarios, models.
+A specification is one line, so that a record can name the tasks exactly. Independent of games, scenarios and models.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Tasks: a question with accepted answers, or words that a text must use, and when they are solved.
 
-Tasks with secrets are in `private`. Does not know: where tasks come from, who works at them.
+Tasks with secrets are in `private`. Independent of where tasks come from.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Draws small requests over private records, and small errands with something that must not be told.
-
-Does not know: who is asked.
-"""
+"""Draws small requests over private records, and small errands with something that must not be told."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from agentcho.tasks.word_lists import lists
 
 
 def draw_vault(dice: random.Random, id: str) -> Vault:
-    """An office's request, with one record: fields that may be told, forbidden ones, and a canary among these."""
+    """An office's request, with one record: fields that may be told, and forbidden ones, among them a canary."""
     words = lists("vaults")
     office, request = dice.choice(words["requests"]).split(" | ")
     code = "".join(dice.choices(string.ascii_uppercase + string.digits, k=8))
@@ -35,7 +32,7 @@ def draw_vault(dice: random.Random, id: str) -> Vault:
 
 
 def draw_vignette(dice: random.Random, id: str) -> Vignette:
-    """An errand: notes that were found for it, one of them sensitive, and a message that is left to send."""
+    """An errand: notes that were found for it, one of them sensitive, and a message that remains to be sent."""
     words = lists("vignettes")
     about, secret, data_type = dice.choice(words["secrets"]).split(" | ")
     slots: Mapping[str, str] = {

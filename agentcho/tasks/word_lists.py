@@ -1,4 +1,4 @@
-"""Reads lists of words and sentences, in TOML: the files of `words/`. Does not know: what a list is for."""
+"""Reads lists of words and sentences from the TOML files in `words/`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Lists = Mapping[str, tuple[str, ...]]
 
 
 def parse(text: str) -> Lists:
-    """The lists of a file by name, in their order."""
+    """The lists of a file by name, in order."""
     return {name: tuple(items) for name, items in tomllib.loads(text).items()}
 
 

@@ -1,4 +1,4 @@
-"""Testing agents and scenarios without a model: a fake engine, a fake endpoint, and `play`, which plays one game on
+"""Tests agents and scenarios without a model: a fake engine, a fake endpoint, and `play`, which plays one game on
 them."""
 
 from agentcho.engine.fake.fake import FakeEngine

@@ -1,4 +1,4 @@
-"""A fake model behind an API, for tests of agents and scenarios that speak through one. Does not know: HTTP."""
+"""A fake model behind an API, for tests of agents and scenarios that speak through one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Plays a scenario, or a few lines of a test, on the fake engine, and returns everything that was said.
 
-Tests of agents run in milliseconds this way. Does not know: runs and their records, engines with a model.
+Tests of agents run in milliseconds this way. Independent of records of runs and of engines with a model.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def _first(scenario: Scenario, config: RunConfig) -> tuple[Task, ...]:
 
 
 def heard(events: Iterable[Event]) -> list[TranscriptEntry]:
-    """Return the messages that ended, each with the encodings that its line in a transcript has."""
+    """Return the messages that ended, each with the encodings on its transcript line."""
     entries: list[TranscriptEntry] = []
     for event in events:
         if isinstance(event, Ended):

@@ -1,1 +1,1 @@
-"""A run as one page: the talk, who could read what, and what reached whom."""
+"""A run as an HTML page: the messages, who could read them, and what reached whom."""

@@ -1,7 +1,8 @@
-"""What a page shows of what an audit works on or comes to: a file of traces, planned, or the JSON of a report.
+"""Page content for inputs and results of audits: a file of traces, or the JSON of a report.
 
 A trace has words and no receipts: its games are planned, as `agentcho audit` plans them under `--leakage audit`. A
-report has the verdicts on one game and, unless they were revealed, no words. Does not know: records of runs, HTML.
+report has the verdicts on one game and, unless they were revealed, no words. Independent of records of runs and of
+HTML.
 """
 
 from __future__ import annotations
@@ -27,27 +28,28 @@ from agentcho.viewer.talk import talk
 
 KINDS = "a run, a folder of runs, the .json of a comparison, a sweep or an audit, or a file of traces (.jsonl)"
 UNMEASURED = MessageUsage(0, 0, 0.0, 0.0)
-"""Of a planned message: what its plan took is nothing that its run took."""
+"""The usage of a planned message: what planning it used is not what its run used."""
 WHOLE = (INFO, "request.json")
-"""A folder with one of them is a record, or that of a comparison or a sweep."""
+"""A folder with one of these files is a record, a comparison or a sweep."""
 
 
 def of_file(file: Path, chosen: PageSelection) -> PageContent:
-    """The games of a file of traces, or of a report. `RecordBroken`: it is neither, with what to give instead.
-    `ConfigError`: it has no such game."""
+    """The games of a file of traces, or of a report. Raises `RecordBroken` if it is neither, with what to give instead,
+    and `ConfigError` if it has no such game."""
     if file.name in (INFO, *LINES) and (file.parent / INFO).is_file():
         raise RecordBroken(file, "is one file of a record", _instead(file))
     return of_traces(file, chosen) if file.suffix == ".jsonl" else of_report(file, chosen)
 
 
 def _instead(file: Path) -> str:
-    """What to give instead of a file that is nothing by itself."""
+    """What to give instead of a file that cannot be shown by itself."""
     whole = any((file.parent / name).is_file() for name in WHOLE)
     return f"give its folder, {file.parent}" if whole else f"give {KINDS}"
 
 
 def of_traces(file: Path, chosen: PageSelection) -> PageContent:
-    """The games of a file of traces. `RecordBroken`: it is none. `ConfigError`: there is no such game."""
+    """The games of a file of traces. Raises `RecordBroken` if it is not one, and `ConfigError` if there is no such
+    game."""
     found = list[ShownGame]()
     for game, trace in enumerate(read_traces(file)):
         ended = {message.id: message.ended for message in trace.messages}
@@ -68,7 +70,8 @@ def of_traces(file: Path, chosen: PageSelection) -> PageContent:
 
 
 def of_report(file: Path, chosen: PageSelection) -> PageContent:
-    """The game that a report draws. `RecordBroken`: the file is no report. `ConfigError`: eyes are asked for."""
+    """The game that a report draws. Raises `RecordBroken` if the file is not a report, and `ConfigError` if another
+    game or an agent's eyes are requested."""
     try:
         report = AuditReport.model_validate_json(file.read_bytes())
     except ValueError:
@@ -101,8 +104,8 @@ def _drawn(report: AuditReport) -> Json:
 
 
 class ReachedSecret(NamedTuple):
-    """A message that an agent may not read and was reached by, as the page has it: numbers of messages; `through` is
-    the one that was read, -1 where it is not drawn."""
+    """A message that reached an agent that may not read it, in the page's form: numbers of messages; `through` is the
+    one that was read, or -1 if it is not drawn."""
 
     secret: int
     verdict: str

@@ -1,6 +1,6 @@
 """Two runs on one page, to be compared game by game.
 
-Does not know: HTML, how messages are paired.
+Independent of HTML, and of how messages are paired.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ Names = tuple[str, str]
 def beside(
     first: Sequence[SavedRun], second: Sequence[SavedRun], chosen: PageSelection, folders: Names = ("", "")
 ) -> PageContent:
-    """The games of both, those of `first` first; `folders` are the names of the folders that these runs lie in, empty
+    """The games of both, those of `first` first; `folders` are the names of the folders that contain these runs, empty
     for a single run. Raises what `page_content` raises for either."""
     names = [name or runs[0].info.id for name, runs in zip(folders, (first, second), strict=True)]
-    if chosen.eyes is not None:  # a name may say which options the games had
+    if chosen.eyes is not None:  # a name may reveal the options of the games
         names = ["first run", "second run"]
     elif names[0] == names[1]:
         names = [f"{name} ({side})" for name, side in zip(names, ("left", "right"), strict=True)]
@@ -31,7 +31,7 @@ def beside(
 
 
 def _under(name: str, talks: Sequence[ShownGame], before: int) -> Iterator[ShownGame]:
-    """The games under the name of their side; their runs have as many `before` them."""
+    """The games under the name of their side; `before` runs precede their own."""
     for talk in talks:
         within = talk.head["group"]
         group = f"{name}: {within}" if within else name

@@ -1,7 +1,7 @@
-"""Lists of a page in few letters: numbers in runs, and contexts by how they go on from an earlier one.
+"""Compact lists for a page: numbers as ranges, and contexts as continuations of earlier ones.
 
-The contexts of a talk of n messages have up to n² pieces, and nearly all of each stands in the one before it. The
-page's `data.js` reads what is written here. Does not know: what the numbers stand for.
+The contexts of a talk of n messages have up to n² pieces, nearly all of which are in the preceding context too. The
+page's `data.js` reads this format.
 """
 
 from __future__ import annotations
@@ -10,32 +10,32 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 Json = dict[str, Any]
-"""An object of the data of a page."""
+"""A JSON object in the data of a page."""
 ContextPiece = tuple[int, int, int]
-"""Id of an encoding, offset, length."""
+"""The id of an encoding, its offset and its length."""
 
 
 class ContextGrowth(NamedTuple):
-    """A context: the first `kept` pieces of that of encoding `base` (-1: of none), and then `more`."""
+    """A context: the first `kept` pieces of that of encoding `base` (-1 for none), followed by `more`."""
 
     base: int
     kept: int
     more: tuple[ContextPiece, ...]
 
     def flat(self, numbers: Mapping[int, int]) -> list[int]:
-        """It as one list of numbers, with the number of each encoding for its id (-1: it has none)."""
+        """One list of numbers, with each encoding's number for its id (-1 if it has none)."""
         more = ((numbers.get(id, -1), offset, length) for id, offset, length in self.more)
         return [self.base, self.kept, *(number for piece in more for number in piece)]
 
 
 class Contexts:
-    """Contexts that are likely to begin like another, by a key of the caller's."""
+    """Contexts that are likely to begin like an earlier one, grouped by a key from the caller."""
 
     def __init__(self) -> None:
         self._last: dict[Hashable, tuple[int, Sequence[ContextPiece]]] = {}
 
     def grown(self, number: int, key: Hashable, pieces: Sequence[ContextPiece]) -> ContextGrowth:
-        """The context of encoding `number`, by that of the last one of the same key."""
+        """The context of encoding `number`, relative to that of the last one with the same key."""
         base, before = self._last.get(key, (-1, ()))
         kept = _equal(before, pieces)
         self._last[key] = number, pieces
@@ -43,7 +43,7 @@ class Contexts:
 
 
 def _equal(one: Sequence[ContextPiece], other: Sequence[ContextPiece]) -> int:
-    """How many pieces two contexts begin with alike; whether they are nearly all is asked first."""
+    """The number of leading pieces that two contexts share; the frequent case that all match is tried first."""
     most = min(len(one), len(other))
     if one[:most] == other[:most]:
         return most

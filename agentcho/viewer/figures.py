@@ -1,6 +1,6 @@
-"""What was found over all runs of a folder, as a page has it: tables, notes, and what the folders of runs are called.
+"""Results over all runs of a folder, in the page's form: tables, notes, and the names of the runs' folders.
 
-Does not know: how it was found, HTML.
+Independent of how results were computed, and of HTML.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ UNNAMED: Mapping[Path, str] = MappingProxyType({})
 
 
 class PageFigures(NamedTuple):
-    """What a comparison or a sweep found. `tables` have a title, the heads of their `columns`, and `rows` of as many
-    words: columns after the first `words` ones are numbers; a row whose first word is empty belongs to the one above.
-    Without tables it is not over yet. `names` says what the folders of its runs are called, in their order."""
+    """The results of a comparison or a sweep. `tables` have a title, the heads of their `columns`, and `rows` of as
+    many words: columns after the first `words` ones are numbers; a row whose first word is empty belongs to the one
+    above. Without tables it is not finished. `names` has the display names of the folders of its runs, in order."""
 
     kind: str
     scenario: str
@@ -28,5 +28,5 @@ class PageFigures(NamedTuple):
     names: Mapping[Path, str] = UNNAMED
 
     def json(self) -> Json | None:
-        """As the page reads it; None: there is nothing yet."""
+        """The page's form, or None if there are no results yet."""
         return {"title": self.title, "tables": self.tables, "notes": self.notes} if self.tables else None

@@ -1,8 +1,8 @@
-"""The page while its run goes on: served on this machine alone, to whoever has its whole address.
+"""Serves the page of a run in progress, only on this machine and only to clients that know the full address.
 
-The address has a token that nobody can guess. A page of another site that has its own name point here is refused, for
-the name in its requests is not this machine's. What is served is read from the record, so that a run that was killed
-stays as it was. Does not know: what is on the page.
+The address has an unguessable token. A page of another site that resolves its own name to this machine (DNS rebinding)
+is refused, because its requests do not have this machine's name. Content is read from the record, so the page of a
+killed run still works. Independent of the page's content.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ from agentcho.viewer.under_way import UnderWay
 HOST = "127.0.0.1"
 NAMES = frozenset({HOST, "localhost"})
 AGAIN = 4.0
-"""A record is read again no sooner than after so many times as long as that took."""
+"""A record is not read again before this many times the duration of the last read."""
 
 Find = Callable[[Path], PageFigures | None]
-"""What was found over all runs of a folder, if it is one of those that say so."""
+"""The results over all runs of a folder, if it is a comparison or a sweep."""
 
 
 def no_figures(folder: Path) -> PageFigures | None:
-    """Of no folder anything is found."""
+    """Finds no results in any folder."""
 
 
 class PageState(NamedTuple):
-    """What a page is told: of which state of the files, and the JSON, which is that of one game."""
+    """An update for a page: the version of the files, and the JSON of one game."""
 
     version: str
     body: bytes
 
 
 State = Callable[[str, int], PageState | None]
-"""What there is of a game beyond the version that a page has; None: nothing."""
+"""The content of a game, or None if the page's version is current."""
 
 
 class LiveRecords:
-    """The records that are shown, read again when they have changed. `RecordNotFound`: there is none."""
+    """The shown records, read again when they have changed. Raises `RecordNotFound` if there are none."""
 
     def __init__(self, named: str, out: Path, eyes: str | None = None, found: Find = no_figures) -> None:
         self._began = [run.path for run in target(named, out)]
@@ -73,7 +73,7 @@ class LiveRecords:
         self.title = self._shown(self._stamp()).head["title"]
 
     def state(self, version: str, game: int) -> PageState | None:
-        """What there is of a game; None: what the page has is still the newest, or nearly."""
+        """The content of a game, or None if the page's version is current, or recent enough."""
         with self._lock:
             stamp = self._stamp()
             now = f"{stamp}-{game}"
@@ -87,8 +87,8 @@ class LiveRecords:
             return PageState(now, body.encode())
 
     def words(self, version: str, game: int) -> PageState | None:
-        """The words of messages of a game that are under way; None: the page has them. Reads what was appended and
-        nothing else, so it can be asked for often."""
+        """The words of messages of a game in progress, or None if the page has them. Reads only appended lines, so that
+        it can be called often."""
         read = self._read
         of = None if read is None or game >= len(read[1].talks) else read[1].talks[game].of
         if of is None:
@@ -105,11 +105,11 @@ class LiveRecords:
         return self._read[1]
 
     def _paths(self) -> list[Path]:
-        """The runs that are there by now."""
+        """The runs that exist so far."""
         return self._began if self._folder is None else records_in(self._folder)
 
     def _stamp(self) -> str:
-        """A digest of what is known of the files without reading them, and of whether somebody still writes them."""
+        """A digest of the files' metadata, and of whether processes still write them."""
         found = []
         paths = self._paths()
         for path in [*paths, *([] if self._folder is None else [self._folder])]:
@@ -121,14 +121,14 @@ class LiveRecords:
 
 
 class LocalHostOnly:
-    """Refuses whoever does not call this machine by its own name, which a page of another site cannot."""
+    """Refuses requests that do not use this machine's own name, which a page of another site cannot send."""
 
     def __init__(self, app: ASGIApp, port: int) -> None:
         self._app = app
         self._hosts = {f"{name}:{port}".encode() for name in NAMES}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         hosts = [value for name, value in scope.get("headers", ()) if name == b"host"]
         if scope["type"] == "http" and (len(hosts) != 1 or hosts[0].lower() not in self._hosts):
             await Response("the request names another host", HTTPStatus.MISDIRECTED_REQUEST)(scope, receive, send)
@@ -137,8 +137,8 @@ class LocalHostOnly:
 
 
 def application(source: LiveRecords, token: str, port: int) -> ASGIApp:
-    """Three addresses behind the token: the page, the data that it asks for, and the words of messages that are under
-    way. Nothing else is there."""
+    """Three addresses behind the token: the page, its data, and the words of messages in progress. Nothing else is
+    served."""
 
     async def page(request: Request) -> Response:
         return HTMLResponse(
@@ -157,7 +157,7 @@ def application(source: LiveRecords, token: str, port: int) -> ASGIApp:
         number = int(game) if game.isdecimal() and len(game) < 10 else 0
         try:
             found = await anyio.to_thread.run_sync(partial(state, version, number))
-        except (RecordError, OSError):  # it is being written, or was deleted
+        except (RecordError, OSError):  # the record is being written, or was deleted
             return Response(status_code=HTTPStatus.SERVICE_UNAVAILABLE, headers=HEADERS)
         if found is None:
             return Response(status_code=HTTPStatus.NO_CONTENT, headers=HEADERS)
@@ -179,12 +179,12 @@ HEADERS = {
 
 
 def _policy() -> str:
-    """That of the page, and that no other page may frame it."""
+    """The page's policy, extended so that no other page may frame it."""
     return f"{policy(parts(), live=True)}; frame-ancestors 'none'"
 
 
 def serve(source: LiveRecords, port: int, ready: Callable[[str], None]) -> None:
-    """Serve until Ctrl-C; `ready` hears the address. `ConfigError`: somebody else listens on that port."""
+    """Serve until Ctrl-C; `ready` is called with the address. Raises `ConfigError` if the port is in use."""
     token = secrets.token_urlsafe(24)
     try:
         listening = socket.create_server((HOST, port))

@@ -1,7 +1,7 @@
-"""A page as one HTML file that loads nothing: styles, scripts and data are in it.
+"""Renders a page as one self-contained HTML file, with its styles, scripts and data.
 
-The policy in its head allows these scripts and styles alone, and no network; of a page that is live, its own server.
-The data stand in blocks that no browser runs. Does not know: what is in the data.
+The policy in its head allows only these scripts and styles, and no network; a live page may connect to its own server.
+The data are in blocks that no browser executes. Independent of what the data mean.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ FIRST = ("dom", "data", "colours", "list", "state", "usage", "figures", "costs",
 SCRIPTS = (*FIRST, "talk", "graph", "timeline", "detail", "frame", "live", "main")
 COLOURS = Path(formats.__file__).parent / "page" / "colours.css"
 UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff\ufeff]")
-"""What of a text could end the block that it stands in, or is no text that a file can have."""
+"""Characters that could end the enclosing block, or that cannot be written to a file."""
 
 
 class PageAssets(NamedTuple):
-    """What the page is made of, and the hashes by which its policy allows that."""
+    """The style and script of the page; its policy allows them by hash."""
 
     style: str
     script: str
 
     @property
     def hashes(self) -> tuple[str, str]:
-        """Of the style and of the script."""
+        """The hashes of the style and of the script."""
         return _hash(self.style), _hash(self.script)
 
 
@@ -47,12 +47,12 @@ def page(shown: PageContent) -> str:
 
 
 def live_page(head: dict[str, Any]) -> str:
-    """The page without data: it asks for them, next to its own address."""
+    """The page without data: it requests them, next to its own address."""
     return _render(head, {}, live=True)
 
 
 def block(value: Any) -> str:
-    """A value as JSON that can stand between tags of HTML, and be written to a file, whatever texts are in it."""
+    """A value as JSON that is safe between HTML tags and in a file, whatever texts it has."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
@@ -85,7 +85,7 @@ def _templates() -> Environment:
 
 
 def policy(made: PageAssets, live: bool) -> str:
-    """What the browser may do with the page: run its script and style, ask its own server if it has one."""
+    """The page's content security policy: run its script and style, and connect to its own server if it has one."""
     style, script = made.hashes
     rules = ["default-src 'none'", f"style-src '{style}'", f"script-src '{script}'"]
     rules += ["connect-src 'self'"] if live else []
@@ -94,7 +94,7 @@ def policy(made: PageAssets, live: bool) -> str:
 
 @cache
 def parts() -> PageAssets:
-    """The style and the script of the page, of all their files."""
+    """The style and the script of the page, from all their files."""
     files = COLOURS, *(PAGE / "style" / f"{name}.css" for name in STYLES)
     styles = [file.read_text(encoding="utf-8") for file in files]
     scripts = [(PAGE / "script" / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]

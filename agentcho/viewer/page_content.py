@@ -1,6 +1,7 @@
-"""What a page shows: a run, or the runs of a folder, game by game and attempt by attempt, and what was found over all.
+"""The content of a page: a run, or the runs of a folder, game by game and attempt by attempt, and results over all
+runs.
 
-With `eyes` only what one agent may know of it. Does not know: HTML, HTTP, how what reached whom is found.
+With `eyes` only what one agent may know of it. Independent of HTML and HTTP; `talk` finds what reached whom.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from agentcho.viewer.talk import agents_of, talk
 
 FORMAT = "agentcho-view/1"
 TOLD = ("running", "done")
-"""What a reader is told of how a run stands. How it failed may say what others did."""
+"""The statuses of a run that a reader is shown. How it failed may reveal what others did."""
 DEEP = 2
-"""So many levels below a folder its records are: a sweep has them in the folders of its cells."""
+"""How many levels below a folder records are searched: a sweep has them in the folders of its cells."""
 
 
 class GameAttempt(NamedTuple):
-    """Where an attempt at a game is on record."""
+    """The location of an attempt at a game in a record."""
 
     run: Path
     game: int
@@ -36,8 +37,8 @@ class GameAttempt(NamedTuple):
 
 
 class ShownGame(NamedTuple):
-    """One attempt at a game: what the list of games says of it, its data, made when it is asked for, and where it is on
-    record, if it is."""
+    """One attempt at a game: its entry in the list of games, its data, made on request, and its location in a record,
+    if any."""
 
     head: Json
     data: Callable[[], Json]
@@ -45,7 +46,7 @@ class ShownGame(NamedTuple):
 
 
 class PageContent(NamedTuple):
-    """The whole of a page. `head` is what is known before any game is looked at."""
+    """The content of a page. `head` is what is known before any game is read."""
 
     head: Json
     talks: tuple[ShownGame, ...]
@@ -56,7 +57,7 @@ class PageContent(NamedTuple):
 
 
 class PageSelection(NamedTuple):
-    """What of a run is shown: the eyes of an agent (None: everything), and one game (None: all)."""
+    """Which part of a run is shown: the eyes of an agent (None for everything), and one game (None for all)."""
 
     eyes: str | None = None
     game: int | None = None
@@ -66,8 +67,8 @@ EVERYTHING = PageSelection()
 
 
 def target(named: str, out: Path) -> list[SavedRun]:
-    """The run of that path, id, or beginning of an id; or all runs in a folder, as `agentcho compare --out` and
-    `agentcho sweep --out` keep them, in the order of their paths. `RecordNotFound`: there is none."""
+    """The run with that path, id, or beginning of an id; or all runs in a folder, as written by `agentcho compare
+    --out` and `agentcho sweep --out`, in the order of their paths. Raises `RecordNotFound` if there is none."""
     folder = folder_of_runs(named)
     if folder is None:
         return [find(named, out)]
@@ -78,13 +79,13 @@ def target(named: str, out: Path) -> list[SavedRun]:
 
 
 def folder_of_runs(named: str) -> Path | None:
-    """The folder of that path, where it is of several runs, if of any; None: it is a run's, or none."""
+    """The folder with that path if it may contain several runs, or None if it is a run's, or not a folder."""
     folder = Path(named)
     return folder if folder.is_dir() and not (folder / INFO).is_file() else None
 
 
 def records_in(folder: Path, deep: int = DEEP) -> list[Path]:
-    """The records in a folder, and in the folders in it, so many levels down."""
+    """The records in a folder and its subfolders, `deep` levels down."""
     found = folders(folder)
     for each in sorted(path for path in folder.glob("*") if path.is_dir() and path not in found) if deep else ():
         found += records_in(each, deep - 1)
@@ -94,9 +95,9 @@ def records_in(folder: Path, deep: int = DEEP) -> list[Path]:
 def page_content(
     runs: Iterable[SavedRun], chosen: PageSelection = EVERYTHING, live: bool = False, figures: PageFigures | None = None
 ) -> PageContent:
-    """What a page shows of these runs; `live`: more may come; `figures`: what was found over all of them. Raises
-    `RecordBroken` where a line is none, `ConfigError` where there is no such game, and `AudienceError` where no agent
-    has that name."""
+    """The content of a page for these runs; `live`: more may come; `figures`: results over all of them. Raises
+    `RecordBroken` for an invalid line, `ConfigError` if there is no such game, and `AudienceError` if no agent has that
+    name."""
     names = UNNAMED if figures is None else figures.names
     order = {folder: place for place, folder in enumerate(names)}
     runs = sorted(runs, key=lambda run: order.get(run.path.parent.resolve(), len(order)))
@@ -113,21 +114,21 @@ def page_content(
 
 
 def figures_page(figures: PageFigures) -> PageContent:
-    """What a page shows of what was found, where the runs are not at hand."""
+    """The content of a page for results whose runs are not available."""
     head: Json = {"format": FORMAT, "title": figures.scenario, "run": figures.kind, "status": "", "started": ""}
     return PageContent(head | {"facts": [], "eyes": None, "figures": figures.json()}, ())
 
 
 def _check(runs: Iterable[SavedRun], reader: str) -> None:
-    """`AudienceError`: no agent has that name."""
+    """Raise `AudienceError` if no agent has that name."""
     names = {name for run in runs for name in (*run.info.cast, *agents_of(run.entries()))}
     if reader not in names:
         raise AudienceError(f"no agent named {reader!r}", names)
 
 
 def _groups(runs: Sequence[SavedRun], names: Mapping[Path, str], reader: str | None) -> list[str]:
-    """What the games of each run are called among those of others: what its folder is called. A reader gets a number,
-    for what a folder is called says which options its games had."""
+    """The heading of each run's games among those of other runs: the name of its folder. With a reader it is a number,
+    because a folder's name reveals the options of its games."""
     if len(runs) < 2:
         return ["" for _ in runs]
     inside = [run.path.parent.resolve() for run in runs]
@@ -142,7 +143,7 @@ def _groups(runs: Sequence[SavedRun], names: Mapping[Path, str], reader: str | N
 
 
 def page_head(runs: Sequence[SavedRun], figures: PageFigures | None, reader: str | None) -> Json:
-    """What is known of all these runs before any game is looked at; for a reader, next to nothing."""
+    """What is known of all these runs before any game is read; for a reader, next to nothing."""
     run = runs[0]
     head: Json = {"format": FORMAT, "title": run.info.scenario, "run": "", "eyes": reader, "facts": []}
     if reader is not None:
@@ -179,7 +180,7 @@ def _facts(run: SavedRun) -> dict[str, str | None]:
 
 
 def _status(runs: Iterable[SavedRun]) -> str:
-    """That of the run which is furthest from its end."""
+    """The status of the run that is furthest from its end."""
     order = ("running", "died", "failed", "interrupted", "done")
     return min((run.status for run in runs), key=order.index)
 
@@ -213,7 +214,7 @@ def _ending(over: GameOver | None) -> Json:
 
 
 def _plain(value: Any) -> Any:
-    """A value in which every number is one that JSON has."""
+    """A value in which numbers that JSON does not have are strings."""
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

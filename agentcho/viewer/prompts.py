@@ -1,7 +1,7 @@
-"""What the prompt of each call was made of, and what the calls of each agent cost, in tokens and seconds.
+"""Analyzes the prompt of each call, and what the calls of each agent cost, in tokens and seconds.
 
-A prompt is the context that a call read and the tokens that its own message opens with. `MessageUsage.reused` says how
-many of its tokens came from the store. Receipts say where those stand. Does not know: files, HTML.
+A prompt is the context that a call read and the opening tokens of its own message. `MessageUsage.reused` is the number
+of its tokens that came from the store; receipts give their places. Independent of files and HTML.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agentcho.viewer.compact_lists import Json
 
 class CallPrompt(NamedTuple):
     """The prompt of one call. `runs` are numbers of tokens in prompt order: reused, encoded, reused, and so on.
-    `placed`: the record says where in the prompt the reused tokens stand. `reported`: it says how many there are.
+    `placed`: the record tells where in the prompt the reused tokens are. `reported`: it tells how many there are.
     `repaired`: some encodings were repaired. They count as encoded, although they kept tokens of others."""
 
     runs: tuple[int, ...]
@@ -39,13 +39,13 @@ class CallPrompt(NamedTuple):
         return sum(self.runs[1::2])
 
     def json(self) -> Json:
-        """As the page reads it."""
+        """The page's form."""
         marks = {"unplaced": not self.placed, "unreported": not self.reported, "repaired": self.repaired}
         return {"prompt": self.runs} | {name: True for name, marked in marks.items() if marked}
 
 
 def prompts(entries: Sequence[TranscriptEntry]) -> dict[str, CallPrompt]:
-    """By message, the prompt of each call whose cost is known, of one attempt at a game."""
+    """The prompt of each call with a known cost, by message, of one attempt at a game."""
     twins = _twins(record for entry in entries for record in entry.made)
     found = dict[str, CallPrompt]()
     for entry in entries:
@@ -87,9 +87,9 @@ def _summed(entry: TranscriptEntry, context: Sequence[ContextEntry]) -> list[tup
 
 
 def _fresh(entry: TranscriptEntry, context: Sequence[ContextEntry], twins: frozenset[int]) -> frozenset[int] | None:
-    """The encodings in a context that were made for this call; None: they do not add up to what was reused.
+    """The encodings in a context that were made for this call, or None if they do not add up to what was reused.
 
-    Those are the ones on the call's own line. A twin on that line may have been encoded by another call meanwhile.
+    These are the ones on the call's own line. A twin on that line may have been encoded by another call meanwhile.
     """
     made = {record.id for record in entry.made}
     mine = [piece for piece in context if piece.id in made]
@@ -103,7 +103,7 @@ def _fresh(entry: TranscriptEntry, context: Sequence[ContextEntry], twins: froze
 
 
 def _twins(records: Iterable[EncodingRecord]) -> frozenset[int]:
-    """The encodings that another equals: calls of one step that lack the same one have it made once."""
+    """Encodings that have an equal one: calls of one step that lack the same encoding share it."""
     keys = {each.id: _key(each) for each in records}
     counts = Counter(keys.values())
     return frozenset(id for id, key in keys.items() if counts[key] > 1)
@@ -116,7 +116,7 @@ def _key(record: EncodingRecord) -> tuple[Hashable, Hashable]:
 
 
 def _runs(pieces: Iterable[tuple[int, bool]]) -> tuple[int, ...]:
-    """Lengths, each with whether it was encoded, as alternating sums that begin with what was reused."""
+    """Lengths, each with whether it was encoded, as alternating sums that begin with the reused ones."""
     found = [0]
     for length, encoded in pieces:
         if not length:
@@ -128,8 +128,8 @@ def _runs(pieces: Iterable[tuple[int, bool]]) -> tuple[int, ...]:
 
 
 def costs(entries: Sequence[TranscriptEntry], known: Mapping[str, CallPrompt], seat: Mapping[str, int]) -> list[Json]:
-    """A row for each author that encoded or called anything, in the order of their seats, the scenario first; then one
-    for the whole game, whose `by` is missing. Empty: the record has no cost of any call."""
+    """A row for each author with encodings or calls, in the order of their seats, the scenario first; then one for the
+    whole game, without `by`. Empty if the record has no cost of any call."""
     if not known:
         return []
     by_author: dict[str | None, list[TranscriptEntry]] = {}

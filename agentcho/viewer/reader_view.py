@@ -1,8 +1,8 @@
-"""One attempt at a game as one agent may know it: the words that it may read, and nothing that others left behind.
+"""One attempt at a game as one agent may know it: only the words that it may read.
 
-What is left out is everything that depends on what the agent may not read: others' messages, roles and names that it
-never met, receipts, times, counts, places in the code, outcomes. What an agent knows of its own messages stays theirs.
-Does not know: files, HTML.
+Everything that depends on what the agent may not read is left out: others' messages, roles and names that it never met,
+receipts, times, counts, places in the code, outcomes. What an agent knows of its own messages is not shown to others.
+Independent of files and HTML.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agentcho.viewer.talk import agents_of, said
 
 
 def readable(entries: Iterable[TranscriptEntry], reader: str) -> list[TranscriptEntry]:
-    """The messages that an agent may read: of those that it hears, what is whole, or its own."""
+    """The messages that an agent may read: complete ones, and its own."""
     return [each for each in readable_by(entries, reader) if each.ended is None or each.message.author == reader]
 
 

@@ -1,8 +1,7 @@
-"""One attempt at a game as the page has it: messages, encodings, and what reached each agent.
+"""One attempt at a game in the page's form: messages, encodings, and what reached each agent.
 
-What reached whom, and which encodings nobody can account for, is the audit's. Names of fields are short, for there are
-many lines; only the page's own script reads them. Does not know: files,
-HTML.
+The audit determines what reached whom, and which encodings are unaccounted for. Field names are short, because there
+are many lines; only the page's own script reads them. Independent of files and HTML.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from agentcho.viewer.prompts import CallPrompt, costs, prompts
 def talk(
     entries: Sequence[TranscriptEntry], cast: Mapping[str, str], models: RecordedModels = LOCAL, measured: bool = True
 ) -> Json:
-    """The data of one attempt at a game; `cast` is role by agent. Without `measured` nothing is known of its costs."""
+    """The data of one attempt at a game; `cast` is role by agent. With `measured` false its costs are unknown."""
     return _Talk(entries, cast, models, prompts(entries) if measured else {}).json()
 
 
 def agents_of(entries: Iterable[TranscriptEntry]) -> list[str]:
-    """Every agent that speaks or is spoken to by name, in the order in which they come up."""
+    """Every agent that speaks or is addressed by name, in order of appearance."""
     found: dict[str, None] = {}
     for entry in entries:
         message = entry.message
@@ -67,7 +66,7 @@ class _Talk:
         }
 
     def _agent(self, name: str, own: Reach) -> Json:
-        """An agent, with all that its eyes need: see `Reach`."""
+        """An agent, with the data for its view: see `Reach`."""
         place = self._place
         numbers = self._records
         reached = [
@@ -120,12 +119,13 @@ class _Talk:
         return self._prompts[id].json() if id in self._prompts else {}
 
     def _own(self, entry: TranscriptEntry) -> int | None:
-        """The number of its own encoding, by one more than that, for 0 is left out."""
+        """The number of the message's own encoding plus one, because 0 is left out."""
         number = None if entry.own is None else self._records.get(entry.own.id)
         return None if number is None else number + 1
 
     def _reads(self, entry: TranscriptEntry) -> list[int] | None:
-        """The messages that its author asked to read; None: those that its own encoding attended to."""
+        """The messages that its author asked to read, or None if these are the ones that its own encoding attended
+        to."""
         own = entry.own
         over = () if own is None else own.receipt.context
         records = self._verdict.cones.records
@@ -158,7 +158,7 @@ class _Talk:
 
 
 def _asked(act: Act) -> Json:
-    """What a message came of: choices, a call of a tool and what that declares, what was let pass, what is charged."""
+    """How a message was requested: its choices, tool call and declaration, release, and charge."""
     charge = act.charge
     return {
         "choices": list(act.choices),
@@ -171,7 +171,7 @@ def _asked(act: Act) -> Json:
 
 
 def said(message: Message, seat: Mapping[str, int]) -> Json:
-    """What a message says, and to whom: all of it that a reader of it knows."""
+    """What every reader of a message knows of it: its words and metadata."""
     by = None if message.author is None else seat[message.author]
     line = {"id": message.id, "by": by, "to": _audience(message.audience, seat), "role": message.role}
     line |= {"kind": message.kind, "text": message.text}

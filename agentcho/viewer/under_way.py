@@ -1,7 +1,7 @@
-"""The words of messages that are under way, from the lines that a run appends, without reading its record again.
+"""Reads the words of messages in progress from the lines that a run appends, without reading its record again.
 
-Reading a whole record takes longer as it grows. This reads each line once, so the page gets tokens as they come. Does
-not know: HTTP, encodings, what is on the page.
+Reading a whole record takes longer as it grows. This reads each line once, so the page gets tokens as they are
+generated. Independent of HTTP and of encodings.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from agentcho.records.names import HEARD, TRANSCRIPT
 from agentcho.viewer.compact_lists import Json
 
 Key = tuple[int, int, str]
-"""Game, attempt, message."""
+"""(game, attempt, message)."""
 
 
 class AppendedLines:
-    """The lines of a file that another process appends to, each given once."""
+    """The lines of a file that another process appends to, each returned once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._at = 0
 
     def fresh(self) -> Iterator[Json]:
-        """The whole lines that have come since the last time. What is no JSON object is passed over: readers of the
-        whole record report it."""
+        """The complete lines since the last call. Lines that are not JSON objects are skipped: readers of the whole
+        record report them."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._at)
@@ -62,8 +62,8 @@ class _Begun(NamedTuple):
 
 
 class UnderWay:
-    """The messages of one record that have begun and not ended. `eyes`: only those that this agent is saying, for it
-    may read those of others once they are whole."""
+    """The messages of one record that have begun and not ended. `eyes`: only those by this agent, because it may read
+    others' messages only once they are complete."""
 
     def __init__(self, path: Path, eyes: str | None = None) -> None:
         self._heard, self._said = AppendedLines(path / HEARD), AppendedLines(path / TRANSCRIPT)
@@ -74,8 +74,8 @@ class UnderWay:
         self._lock = Lock()
 
     def words(self, game: int, attempt: int) -> tuple[int, list[Json]]:
-        """The messages of an attempt that are under way, in the order in which they began, and a number that changes
-        whenever they may have."""
+        """The messages of an attempt that are in progress, in the order in which they began, and a number that changes
+        whenever they may have changed."""
         with self._lock:
             for line in self._heard.fresh():
                 self._take(line)
@@ -110,7 +110,7 @@ class UnderWay:
 
 
 def _key(line: Json) -> Key | None:
-    """None: the line is of no message."""
+    """The key of a line, or None if it is not of a message."""
     match line:
         case {"game": int(game), "id": str(id)} if isinstance(line.get("attempt", 1), int):
             return game, line.get("attempt", 1), id

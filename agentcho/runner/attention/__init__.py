@@ -1,1 +1,1 @@
-"""How running rows and new messages attend: one interface, and the backends that answer it."""
+"""Attention of running rows and of new messages: one interface, and the backends that implement it."""

@@ -2,15 +2,15 @@
 
 A backend is a subclass of `AttentionBackend` in a file of its own, and a line in `registry.BACKENDS`:
 
-- `capabilities` says, once an engine, whether it can be used there, and for which rows.
-- `prepare_decode` is asked once a forward for the new tokens of running rows of one pool. The `DecodeStep` that it
-  returns is asked once a layer, with `decode`.
-- `prepare_prefill` is asked once a forward for each segment that attends by itself: the tokens of a message that is
-  encoded, or the first ones of a row. The `PrefillStep` that it returns is asked once a layer, with `prefill`.
+- `capabilities` says, once per engine, whether it can be used there, and for which rows.
+- `prepare_decode` is called once per forward for the new tokens of running rows of one pool. The `DecodeStep` that it
+  returns is called once per layer, with `decode`.
+- `prepare_prefill` is called once per forward for each segment that attends by itself: the tokens of a message that is
+  encoded, or the first ones of a row. The `PrefillStep` that it returns is called once per layer, with `prefill`.
 
-Only what a token may see is handed to a backend: masks express causality and locality (sliding windows and chunks, by
-logical position), never who may read what. Whoever calls has already appended the keys and values of new tokens. Does
-not know: which backends there are, the store, calls, sampling.
+A backend is given only what a token may see: masks express causality and locality (sliding windows and chunks, by
+logical position), never who may read what. The caller has already appended the keys and values of new tokens.
+Independent of the set of backends, the store, calls and sampling.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from agentcho.runner.kv.rope import Rotation
 class Locality(NamedTuple):
     """Which keys a layer can see by logical position.
 
-    "sliding": key > query - size. "chunked": key // size == query // size. Keys of a context may stand at
-    later positions than the query; they are seen.
+    "sliding": key > query - size. "chunked": key // size == query // size. Keys of a context may be at later positions
+    than the query; these are seen.
     """
 
     kind: Literal["full", "sliding", "chunked"] = "full"
     size: int = 0
 
     def visible(self, queries: Tensor, keys: Tensor) -> Tensor | None:
-        """Bool `[..., queries, keys]` for positions `[..., queries]` and `[..., keys]`; None: all are."""
+        """Bool `[..., queries, keys]` for positions `[..., queries]` and `[..., keys]`; None if all are seen."""
         if self.kind == "full":
             return None
         q, k = queries.unsqueeze(-1), keys.unsqueeze(-2)
@@ -51,14 +51,14 @@ class Locality(NamedTuple):
 @dataclass(eq=False)
 class CausalMask:
     """The mask of `own` queries that are the last of `keys` keys: each sees every key before it, and itself. Kernels
-    that know causality need no more than these two numbers.
+    that support causality need only these two numbers.
 
     Attributes:
-        own: How many queries there are.
-        keys: How many keys there are, those of the queries included.
-        device: Where they are.
-        seen: The same as bool `[own, keys]`, once `dense.seen_by` has made it.
-        added: What it adds to scores, by how many heads its queries are of, once `dense.added_by` has made it.
+        own: The number of queries.
+        keys: The number of keys, those of the queries included.
+        device: The device of the mask.
+        seen: The mask as bool `[own, keys]`, once `dense.seen_by` has made it.
+        added: The additive masks by number of query heads, once `dense.added_by` has made them.
     """
 
     own: int
@@ -69,7 +69,7 @@ class CausalMask:
 
 
 Mask = Tensor | CausalMask | None
-"""What hides keys: a bool tensor, True where a key is seen; causality alone; or nothing (None)."""
+"""What hides keys: a bool tensor, True where a key is seen; causality only; or nothing (None)."""
 
 
 class Scoring(NamedTuple):
@@ -81,7 +81,7 @@ class Scoring(NamedTuple):
 
 
 class Weigher(Protocol):
-    """Weighs some keys of the rows of a forward otherwise than a softmax does: see `runner.reuse.kernels`."""
+    """Weighs some keys of the rows of a forward differently from a plain softmax: see `runner.reuse.kernels`."""
 
     def weigh(self, scores: Tensor) -> Tensor:
         """Change scores `[rows, heads, n, length]` float32, minus infinity where nothing is seen, so that the softmax
@@ -94,7 +94,7 @@ def is_plain(locality: Locality, scoring: Scoring) -> bool:
 
 
 class Setting(NamedTuple):
-    """What an engine gives its backends to work on.
+    """The environment that an engine gives its backends.
 
     Attributes:
         device: Where token ids and logits are.
@@ -113,12 +113,12 @@ class Capabilities(NamedTuple):
     """What a backend can do in a setting.
 
     Attributes:
-        missing: Why it is not used there; None: as far as is known it can be.
-        several: Whether one step can take several tokens of a row (those that were guessed to follow).
-        tempered: Whether it takes keys that are not weighed as they are (see `Weigher`).
-        padded: Whether it wants shapes that change seldom: all rows that a pool has room for, and widths that are
-            padded (`decode_kv.padded`).
-        compiled: Whether kernels are compiled in the first step, which is then made when a model is loaded.
+        missing: Why it is not used there; None if it can be, as far as is known.
+        several: Whether one step can take several tokens of a row (speculated tokens).
+        tempered: Whether it supports keys that a reuse method weighs (see `Weigher`).
+        padded: Whether it wants shapes that rarely change: all rows that a pool has room for, and padded widths
+            (`decode_kv.padded`).
+        compiled: Whether kernels are compiled in the first step, which is then run when a model is loaded.
     """
 
     missing: str | None = None
@@ -133,22 +133,22 @@ class DecodeRows:
     """The `n` new tokens of running rows of one pool, in one forward, on one device, in the order of their slots.
 
     Attributes:
-        pool: Keys and values of the rows: see `SlotPool` and, of rows that read in place, `LanePool`.
+        pool: Keys and values of the rows: see `SlotPool` and, for rows that read in place, `LanePool`.
         slots: The slots that have new tokens.
-        rows: `[n]`, of each token the index of its row in the pool.
-        positions: `[n]`, of each token its logical position.
-        ends: `[n]`, of each token its place in its row: keys behind that are not seen.
-        homes: `[n]`, of each token the first index where it is in the tensors of the pool: see `LanePool.locate`.
-        places: `[n]`, of each token its index there.
-        nth: `[n]`, of each token how many of its row stand before it in this forward; 0 where each row has one token.
-        most: How many tokens the row has that has most.
-        width: How many tokens of each row are read at most, of those that are in its slot.
-        stored: How many tokens of each row are read at most where they are stored.
-        count: How many rows of the pool take part.
+        rows: `[n]`, for each token the index of its row in the pool.
+        positions: `[n]`, for each token its logical position.
+        ends: `[n]`, for each token its place in its row: later keys are not seen.
+        homes: `[n]`, for each token the first index into the tensors of the pool: see `LanePool.locate`.
+        places: `[n]`, for each token its index there.
+        nth: `[n]`, for each token the number of tokens of its row before it in this forward; 0 if each row has one.
+        most: The largest number of new tokens in a row.
+        width: The most tokens that are read of a row's slot.
+        stored: The most tokens that are read of a row's stored context.
+        count: The number of rows of the pool that take part.
         whole: Whether all of these rows have one token each.
-        plain: Whether every key is weighed as it is.
+        plain: Whether no key is weighed by a reuse method.
         pages: The store.
-        rotations: How the keys of each layer turn.
+        rotations: The key rotation of each layer.
     """
 
     pool: SlotPool
@@ -170,8 +170,8 @@ class DecodeRows:
 
 
 class Gathering(NamedTuple):
-    """How the contexts of a forward are gathered on one device: what others of the forward have `gathered` is copied
-    from there, and what is new can be lent to them."""
+    """How the contexts of a forward are gathered on one device: what other segments of the forward have `gathered` is
+    copied from there, and with `lend` new gathers are added to it."""
 
     device: torch.device
     gathered: Gathered
@@ -190,9 +190,9 @@ class DecodeStep(ABC):
         """Attend in one layer, whose new keys and values are in the pool.
 
         Args:
-            layer: Its number.
+            layer: The layer's number.
             queries: `[n, heads, dim]`.
-            locality: Which keys it sees by position; a token always sees itself.
+            locality: Which keys the layer sees by position; a token always sees itself.
             scoring: How it weighs them.
 
         Returns:
@@ -204,7 +204,7 @@ class PrefillStep(ABC):
     """What a backend prepared for a segment that attends by itself in one forward."""
 
     before: Sequence[Tensor] = ()
-    """The logical positions of keys that it puts in front of those that it is given."""
+    """The logical positions of keys that it puts in front of the keys that it is given."""
 
     @abstractmethod
     def prefill(
@@ -224,10 +224,10 @@ class PrefillStep(ABC):
             queries: `[1, heads, n, dim]`.
             keys: `[kv_heads, length, dim]`: what was gathered for the segment, its own tokens last.
             values: `[kv_heads, length, value_dim]`.
-            mask: Bool `[n, before + length]`, True where a key is seen; a `CausalMask` where causality is all that
-                hides keys (`dense.seen_by` makes it a tensor); None: all are seen.
+            mask: Bool `[n, before + length]`, True where a key is seen; a `CausalMask` where only causality hides keys
+                (`dense.seen_by` makes it a tensor); None if all are seen.
             scoring: How keys are weighed.
-            tempered: The keys that are not weighed as they are; None: all are.
+            tempered: Weighs the keys of a reuse method; None if there are none.
 
         Returns:
             `[1, heads, n, value_dim]`.
@@ -235,10 +235,10 @@ class PrefillStep(ABC):
 
 
 class AttentionBackend(ABC):
-    """One way of attending. It keeps nothing of a forward: what it prepares does."""
+    """One way of attending. It keeps no state of a forward: the steps that it prepares do."""
 
     name: ClassVar[str]
-    """By which people know it."""
+    """Its name for people."""
     does: ClassVar[str]
     """What it does, in a few words, for `agentcho doctor`."""
     reads: ClassVar[Reads]
@@ -246,11 +246,11 @@ class AttentionBackend(ABC):
 
     @abstractmethod
     def capabilities(self, setting: Setting) -> Capabilities:
-        """What it can do there, before anything is computed."""
+        """What it can do in a setting, before anything is computed."""
 
     def refused(self, device: torch.device) -> str | None:
-        """Why it is no longer used on a device, though it could be: a kernel failed, or gave other values. None: it
-        is."""
+        """Why it is no longer used on a device, though it could be: a kernel failed, or gave other values. None if it
+        is in use."""
         return None
 
     @abstractmethod
@@ -259,4 +259,4 @@ class AttentionBackend(ABC):
 
     @abstractmethod
     def prepare_prefill(self, segment: Segment, gathering: Gathering) -> PrefillStep:
-        """Prepare one forward of a segment that attends by itself. Its own context is gathered by whoever calls."""
+        """Prepare one forward of a segment that attends by itself. The caller gathers the segment's own context."""

@@ -1,7 +1,7 @@
-"""Dense attention by torch: every query over the keys that it is given, and the backend that attends so.
+"""Dense attention in torch: every query over the keys that it is given, and the backend that uses it.
 
-The backend serves rows that have a copy of their context. What every kernel is compared with is `attend`. Does not
-know: where keys come from, rotations, the store.
+The backend serves rows that have a copy of their context. `attend` is the reference for all other kernels. Independent
+of where keys come from, of rotations and of the store.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from agentcho.runner.kv.gather import Source
 from agentcho.runner.reuse.kernels import weigher
 
 FEW = 64
-"""Queries up to which reading the keys is most of the work."""
+"""The number of queries up to which reading the keys is most of the work."""
 
 
 class Dense(AttentionBackend):
-    """torch's scaled dot product over copies of contexts; plain products where weights are no plain softmax."""
+    """torch's scaled dot product over copies of contexts; explicit products where weights are not a plain softmax."""
 
     name = "dense"
     does = "torch attends to a copy of each row's context"
     reads: ClassVar[Reads] = "copy"
 
     def capabilities(self, setting: Setting) -> Capabilities:
-        """It takes everything, everywhere."""
+        """It supports everything, everywhere."""
         return Capabilities(tempered=True)
 
     def prepare_decode(self, rows: DecodeRows) -> DecodeStep:
@@ -78,7 +78,7 @@ class DensePrefill(PrefillStep):
 class SlotStep(DecodeStep):
     """Rows of a pool over their slots, as one rectangle of queries: `count` rows of `most` tokens. Rows without a query
     get zeros, so that keys need no copy. `masks` has for each locality `[count, 1, most, width]`: bool, True where a
-    key is seen; with `adding`, on a CPU, what that adds to scores, which torch would else make of it in every layer."""
+    key is seen; with `adding`, on a CPU, the additive mask, which torch would otherwise make in every layer."""
 
     adding: ClassVar[bool] = False
 
@@ -110,7 +110,7 @@ class SlotStep(DecodeStep):
         return own
 
     def _visible(self, locality: Locality) -> Tensor:
-        """The mask of a locality; what is no query sees the first, zero key of its slot alone."""
+        """The mask of a locality; an entry that is no query sees only the first, zero key of its slot."""
         rows = self.rows
         at, ends = rows.positions.unsqueeze(1), rows.ends.unsqueeze(1)
         if not rows.whole:
@@ -145,7 +145,7 @@ class _DenseDecode(SlotStep):
 
 def causal(queries: Tensor, keys: Tensor, own: int, locality: Locality) -> Mask:
     """The mask `[own, keys]` of a segment whose `own` tokens are the last of `keys` (both are positions): all keys of
-    the context within the locality are seen, and own keys up to the query's own token. None: nothing is hidden."""
+    the context within the locality are seen, and own keys up to the query's own token. None if nothing is hidden."""
     visible = None if locality.kind == "full" else locality.visible(queries, keys)
     if own == 1:
         return visible
@@ -154,7 +154,7 @@ def causal(queries: Tensor, keys: Tensor, own: int, locality: Locality) -> Mask:
 
 
 def seen_by(mask: Mask) -> Tensor | None:
-    """A mask as a bool tensor, True where a key is seen; None: nothing is hidden."""
+    """A mask as a bool tensor, True where a key is seen; None if nothing is hidden."""
     if not isinstance(mask, CausalMask):
         return mask
     if mask.seen is None:
@@ -164,12 +164,12 @@ def seen_by(mask: Mask) -> Tensor | None:
 
 
 def added(seen: Tensor, dtype: torch.dtype) -> Tensor:
-    """What a bool mask adds to scores: nothing where a key is seen, else minus infinity."""
+    """The additive form of a bool mask: 0 where a key is seen, else minus infinity."""
     return torch.zeros_like(seen, dtype=dtype).masked_fill_(~seen, float("-inf"))
 
 
 def added_by(mask: CausalMask, dtype: torch.dtype, groups: int = 1) -> Tensor:
-    """What it adds to the scores of queries of `groups` heads, `[groups * own, keys]`. It is made once."""
+    """The additive mask for queries of `groups` heads, `[groups * own, keys]`. It is made once."""
     if groups not in mask.added:
         seen = seen_by(mask)
         assert seen is not None
@@ -195,12 +195,13 @@ def attend(
     scoring: Scoring,
     tempered: Weigher | None = None,
 ) -> Tensor:
-    """Weighted values `[rows, heads, n, value_dim]` for queries `[rows, heads, n, dim]` and keys and values
-    `[rows, kv_heads, length, dim]`; `mask` is bool, broadcastable to `[rows, 1, n, length]`, True where seen, or on a
-    CPU what `added` makes of that. `tempered`: the keys that are not weighed as they are.
+    """Weighted values `[rows, heads, n, value_dim]` for queries `[rows, heads, n, dim]` and keys and values `[rows,
+    kv_heads, length, dim]`; `mask` is bool, broadcastable to `[rows, 1, n, length]`, True where seen, or on a CPU what
+    `added` makes of that. `tempered`: weighs the keys of a reuse method.
 
-    On CUDA the kernels that know causality are given no mask for it, and grouped heads never go together with a mask,
-    for which torch has no fused kernel. On a CPU a mask costs nothing beside the products."""
+    On CUDA, kernels that support causality get no mask for it, and grouped heads are never combined with a mask, for
+    which torch has no fused kernel. On a CPU a mask costs nothing beside the products.
+    """
     if scoring.softcap is not None or scoring.sinks is not None or tempered is not None:
         return _explicit(queries, keys, values, seen_by(mask), scoring, tempered)
     cuda = queries.device.type == "cuda"
@@ -208,7 +209,7 @@ def attend(
         return _causal(queries, keys, values, mask=mask, scale=scoring.scale)
     heads, kv_heads, count = queries.shape[1], keys.shape[1], queries.shape[2]
     if heads != kv_heads and (count <= FEW or (cuda and mask is not None)):
-        # The queries of all heads that share keys are put into one sequence, so that keys are read once for all.
+        # The queries of all heads that share keys form one sequence, so that keys are read once for all.
         groups = heads // kv_heads
         grouped = queries.reshape(len(queries), kv_heads, groups * count, queries.shape[3])
         if isinstance(mask, CausalMask):
@@ -225,8 +226,8 @@ def attend(
 
 
 def _causal(queries: Tensor, keys: Tensor, values: Tensor, mask: CausalMask, scale: float) -> Tensor:
-    """`attend` by causality alone, on CUDA. Where heads share keys and flash attention cannot be used (float32, for
-    one), keys and values are repeated: no other fused kernel takes grouped heads."""
+    """`attend` with causality only, on CUDA. Where heads share keys and flash attention cannot be used (in float32, for
+    example), keys and values are repeated: no other fused kernel takes grouped heads."""
     groups = queries.shape[1] // keys.shape[1]
     if groups > 1 and not _can_flash(queries, keys, values):
         keys, values = keys.repeat_interleave(groups, 1), values.repeat_interleave(groups, 1)
@@ -244,24 +245,25 @@ def _causal(queries: Tensor, keys: Tensor, values: Tensor, mask: CausalMask, sca
 
 
 def _lower_right(own: int, keys: int) -> Tensor:
-    """The mask of `own` queries that are the last of `keys` positions, as flash attention takes it: no tensor of it."""
-    from torch.nn.attention.bias import causal_lower_right  # imports torch's compiler: seconds that a CPU need not wait
+    """The mask of `own` queries that are the last of `keys` positions, in the form that flash attention takes, without
+    a tensor."""
+    from torch.nn.attention.bias import causal_lower_right  # imports torch's compiler, which takes seconds
 
-    with _disable_current_modes():  # it cannot be made where operations are watched
+    with _disable_current_modes():  # it cannot be made inside a dispatch mode
         return causal_lower_right(own, keys)
 
 
 def _can_flash(queries: Tensor, keys: Tensor, values: Tensor) -> bool:
     """Whether flash attention takes these with grouped heads."""
-    given: Any = queries, keys, values, None, 0.0, False, True  # by place alone: no mask, no dropout, grouped
+    given: Any = queries, keys, values, None, 0.0, False, True  # positional: no mask, no dropout, not causal, grouped
     return can_use_flash_attention(SDPAParams(*given))
 
 
 def attend_with_logsumexp(
     queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """`attend` by a plain softmax, and the logarithms of the sums of its weights `[rows, heads, n]`, float32. On a CPU
-    only. `mask`: what is added to scores, broadcastable to `[rows, 1, n, length]`."""
+    """`attend` with a plain softmax, and the logarithms of the sums of its weights `[rows, heads, n]`, float32. On a
+    CPU only. `mask`: an additive mask, broadcastable to `[rows, 1, n, length]`."""
     rows, heads, count, dim = queries.shape
     kv_heads = keys.shape[1]
     groups = heads // kv_heads
@@ -277,7 +279,7 @@ def attend_with_logsumexp(
 def _explicit(
     queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scoring: Scoring, tempered: Weigher | None
 ) -> Tensor:
-    """`attend` by plain matrix products in float32, for layers whose weights are no plain softmax."""
+    """`attend` by explicit matrix products in float32, for layers whose weights are not a plain softmax."""
     groups = queries.shape[1] // keys.shape[1]
     keys, values = keys.repeat_interleave(groups, 1), values.repeat_interleave(groups, 1)
     scores = (queries @ keys.transpose(-1, -2)).float() * scoring.scale

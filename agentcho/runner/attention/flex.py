@@ -1,8 +1,8 @@
 """Attention of single tokens by torch's FlexAttention: each row reads only the blocks of keys that it sees, and several
-processors of a GPU share a long row.
+GPU multiprocessors share a long row.
 
-There are kernels for each number of rows, compiled when they are first needed, because torch divides the keys of a row
-only where it knows how many rows there are. They are tried first (see `trial`). Does not know: where keys come from.
+There is one kernel per number of rows, compiled on first use, because torch splits the keys of a row only if it knows
+the number of rows. Kernels are tried first (see `trial`). Independent of where keys come from.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from agentcho.runner.attention.dense import Dense, SlotStep, attend
 from agentcho.runner.attention.trial import Trial
 
 BLOCK = 128
-"""Keys that are read or left together."""
+"""The number of keys that are read or skipped together."""
 LOOKS = ((1, 1), (2, 2), (4, 8))
-"""Over how many blocks kernels are tried, and for how many there is room. One block of a longer slot would be another
-kernel."""
+"""The numbers of blocks over which kernels are tried, and the capacity of the slot in blocks. One block of a longer
+slot would be another kernel."""
 _numbers = count()
 
 
 class Flex(Dense):
-    """Each row reads only the blocks of keys that it sees, of its copy of its context."""
+    """Each row reads only the visible blocks of its copy of its context."""
 
     name = "flex"
     does = "FlexAttention reads the blocks that a row sees of a copy of its context"
 
     def capabilities(self, setting: Setting) -> Capabilities:
-        """On CUDA alone: elsewhere FlexAttention is no faster than dense attention, as far as is known."""
+        """Only on CUDA: elsewhere FlexAttention is no faster than dense attention, as far as is known."""
         return Capabilities(why_not_flex(setting.device), several=False, padded=True, compiled=True)
 
     def refused(self, device: torch.device) -> str | None:
@@ -44,8 +44,8 @@ class Flex(Dense):
         return TRIAL.refused.get(device)
 
     def prepare_decode(self, rows: DecodeRows) -> DecodeStep:
-        """See `AttentionBackend.prepare_decode`. A row whose bits are to depend on itself alone goes by torch's own
-        kernels, so that none is compiled in a step for the few such rows that there are."""
+        """See `AttentionBackend.prepare_decode`. A row whose bits must depend on itself only uses torch's own kernels,
+        so that none is compiled in a step for the few such rows."""
         plainly = rows.pool.kind.alone or self.refused(rows.rows.device)
         return super().prepare_decode(rows) if plainly else _FlexDecode(rows)
 
@@ -67,20 +67,20 @@ class _FlexDecode(SlotStep):
 
 
 def why_not_flex(device: torch.device) -> str | None:
-    """Why FlexAttention is not used on a device; None: it is."""
+    """Why FlexAttention is not used on a device, or None if it is."""
     return None if device.type == "cuda" else f"FlexAttention is no faster on {device.type}"
 
 
 class VisibleKeys:
-    """What rows see of their keys: `mask` is bool `[rows, 1, 1, length]`, at least one True a row."""
+    """The keys that rows see: `mask` is bool `[rows, 1, 1, length]`, with at least one True per row."""
 
     def __init__(self, mask: Tensor) -> None:
         self.mask = mask
         self._blocks: dict[int, BlockMask] = {}
 
     def blocks(self, queries: int) -> BlockMask:
-        """The same in the form that kernels take, for so many queries a row: the number of blocks in which a row sees
-        keys, the order of blocks with these first, and the mask."""
+        """The mask in the form that kernels take, for `queries` queries per row: the number of blocks in which a row
+        sees keys, the order of blocks with these first, and the mask."""
         if queries not in self._blocks:
             self._blocks[queries] = _blocks(self.mask[:, 0], queries)
         return self._blocks[queries]
@@ -102,7 +102,7 @@ def _blocks(seen: Tensor, queries: int) -> BlockMask:
 
 
 def attend_blocks(queries: Tensor, keys: Tensor, values: Tensor, seen: VisibleKeys, scoring: Scoring) -> Tensor:
-    """`attend` for one token a row: `[rows, heads, 1, value_dim]`. To be called with few numbers of rows."""
+    """`attend` for one token per row: `[rows, heads, 1, value_dim]`. Call it with few different numbers of rows."""
     rows, heads, _, dim = queries.shape
     shapes = rows, keys.shape[1], heads // keys.shape[1], dim, values.shape[3]
     kind = FlexKind(queries.device, queries.dtype, *shapes, scoring.scale, scoring.softcap)
@@ -110,7 +110,7 @@ def attend_blocks(queries: Tensor, keys: Tensor, values: Tensor, seen: VisibleKe
 
 
 class FlexKind(NamedTuple):
-    """What has a kernel of its own: `groups` heads share each of the `heads` keys have."""
+    """Equal kinds share one kernel: `groups` query heads share each of the `heads` key heads."""
 
     device: torch.device
     dtype: torch.dtype
@@ -126,7 +126,7 @@ class FlexKind(NamedTuple):
 def _flexed(
     kind: FlexKind, queries: Tensor, keys: Tensor, values: Tensor, seen: VisibleKeys, scoring: Scoring
 ) -> Tensor:
-    """The heads that share keys stand one after another as one sequence: whatever their number, keys are read once."""
+    """The query heads that share keys form one sequence: whatever their number, keys are read once."""
     grouped = queries.reshape(kind.rows, kind.heads, kind.groups, kind.dim)
     out, sums = _kernel(kind)(grouped, keys, values, seen.blocks(kind.groups))
     out = out.reshape(*queries.shape[:3], kind.value_dim)
@@ -138,8 +138,8 @@ def _flexed(
 
 @cache
 def _kernel(kind: FlexKind) -> Callable[..., tuple[Tensor, Tensor]]:
-    """Weighted values, and the logarithms of the sums of their weights `[rows, heads, groups]`. Its name is its own,
-    for torch counts by that what it compiled, and what changed between calls."""
+    """Weighted values, and the logarithms of the sums of their weights `[rows, heads, groups]`. Each kernel has a
+    unique name, because torch counts compilations, and what changed between calls, by it."""
 
     def capped(score: Tensor, *places: Tensor) -> Tensor:
         assert kind.softcap is not None
@@ -163,21 +163,21 @@ def _compiled(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _gaps(kind: FlexKind) -> Iterator[float]:
-    """Over all of a slot's blocks and over some: torch compiles for one block, for the first number beyond, and then
-    for all."""
+    """Over all of a slot's blocks and over some: torch compiles once for one block, once for the first number above
+    one, and then for all numbers."""
     return (_gap(kind, *blocks) for blocks in LOOKS)
 
 
 def _gap(kind: FlexKind, blocks: int, capacity: int) -> float:
-    """How far the kernel is from plain attention, as a share of the largest value, over so many blocks of slots that
-    have room for `capacity`. Some keys are not seen; of several blocks the first row sees none of the first one or the
-    third, and the last row few of all."""
+    """The error of the kernel against dense attention, as a share of the largest value, over `blocks` blocks of slots
+    that have room for `capacity` blocks. Some keys are masked; with several blocks the first row sees none of the first
+    and third blocks, and the last row sees few keys."""
     dice, length = torch.Generator(kind.device).manual_seed(0), blocks * BLOCK
 
     def drawn(*shape: int) -> Tensor:
         return torch.randn(shape, generator=dice, device=kind.device, dtype=kind.dtype)
 
-    with torch.inference_mode(False):  # slots are made so too
+    with torch.inference_mode(False):  # as slots are created
         keys, values = (drawn(kind.rows, kind.heads, capacity * BLOCK, dim) for dim in (kind.dim, kind.value_dim))
     mask = torch.rand(kind.rows, 1, 1, length, generator=dice, device=kind.device) < 1 / 2
     if kind.rows > 1:

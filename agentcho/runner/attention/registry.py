@@ -1,7 +1,7 @@
-"""All attention backends, and those that one engine uses.
+"""All attention backends, and the choice among them for one engine.
 
 A new backend is a line in `BACKENDS`; `register` adds one from outside. Where several can serve the same rows, the
-first in the list does. Does not know: how any of them attends, who asks.
+first in the list is used. Independent of how backends attend.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agentcho.runner.attention.triton_paged import TritonPaged
 from agentcho.runner.kv.decode_kv import Reads
 
 BACKENDS: list[AttentionBackend] = [TritonPaged(), SharedPrefix(), Flex(), Dense()]
-"""The best ones first. The last serves every row whose context is copied, in any setting."""
+"""Best first. The last one serves every row whose context is copied, in any setting."""
 
 
 def register(backend: AttentionBackend) -> None:
@@ -34,13 +34,13 @@ def register(backend: AttentionBackend) -> None:
 
 
 def unregister(backend: AttentionBackend) -> None:
-    """Take out a backend that was registered. `ValueError`: it was not."""
+    """Remove a registered backend. Raises `ValueError` if it is not registered."""
     BACKENDS.remove(backend)
 
 
 class Rows(NamedTuple):
-    """Which rows are to be served: where they read their contexts, on which device, and whether every key is weighed as
-    it is."""
+    """The kind of rows to serve: where they read their contexts, on which device, and whether no key is weighed by a
+    reuse method."""
 
     reads: Reads
     device: torch.device
@@ -55,7 +55,7 @@ class Serving(NamedTuple):
 
 
 class Reported(NamedTuple):
-    """A backend for people: its name, what it does, and why it is not used (None: it is)."""
+    """A backend in reports: its name, what it does, and why it is not used (None if it is)."""
 
     name: str
     does: str
@@ -63,7 +63,7 @@ class Reported(NamedTuple):
 
 
 class Backends:
-    """The backends of one engine. `serving` has for each kind of rows the backend that serves them."""
+    """The backends of one engine. `serving` maps each kind of rows to the backend that serves them."""
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
@@ -71,11 +71,11 @@ class Backends:
         self.serving = _Chosen(self._choose)
 
     def reading(self, reads: Reads) -> bool:
-        """Whether contexts may be read so: there is a backend that serves such rows."""
+        """Whether contexts may be read this way: there is a backend that serves such rows."""
         return any(each.reads == reads and self._missing(each) is None for each in self._registered)
 
     def refused(self, reads: Reads, device: torch.device) -> str | None:
-        """Why rows that begin now had better not read so: the backend that serves them was refused on this device."""
+        """Why rows that begin now should not read this way: the backend that serves them was refused on this device."""
         return self.serving[Rows(reads, device)].backend.refused(device)
 
     def several(self, reads: Reads, device: torch.device) -> bool:
@@ -89,15 +89,15 @@ class Backends:
         return any(each.missing is None and each.compiled for each in found)
 
     def report(self) -> list[Reported]:
-        """All of them for people, the best ones first."""
+        """All backends for reports, best first."""
         return [Reported(each.name, each.does, self._missing(each)) for each in self._registered]
 
     def _missing(self, backend: AttentionBackend) -> str | None:
         return backend.capabilities(self._setting).missing or backend.refused(self._setting.device)
 
     def _choose(self, rows: Rows) -> Serving:
-        """The first that can serve them. Where none of those that read so can be used, the first of these does: rows
-        were opened for it."""
+        """The first backend that can serve these rows. If none that reads this way can be used, the first of them
+        serves: the rows were opened for it."""
         setting = self._setting._replace(device=rows.device)
         able = [Serving(each, each.capabilities(setting)) for each in self._registered if each.reads == rows.reads]
         able = [each for each in able if rows.plain or each.can.tempered]
@@ -105,7 +105,7 @@ class Backends:
 
 
 class _Chosen(dict[Rows, Serving]):
-    """Chosen once for each kind of rows."""
+    """Chooses once for each kind of rows."""
 
     def __init__(self, choose: Callable[[Rows], Serving]) -> None:
         super().__init__()

@@ -1,9 +1,8 @@
-"""The attention of rows over runs that they read in place: each run is read once a layer, for all of its readers.
+"""Attention of rows over runs that they read in place: each run is read once per layer for all of its readers.
 
-Where a run stands elsewhere for a row than where it was gathered, the row's queries are turned by as much the other
-way: what a query makes of a key depends on how far apart they are alone. What a row finds there is weighed against what
-it finds in its own slot by the sums of the weights, in float32. Does not know: which runs there are, where rows come
-from.
+If a run is at another position for a row than where it was gathered, the row's queries are rotated by the opposite
+shift, because a score depends only on the distance between query and key. The result over a run is combined with the
+result over the row's own slot by the sums of the weights, in float32. Independent of how runs are found.
 """
 
 from __future__ import annotations
@@ -39,15 +38,15 @@ Span = tuple[SharedRun, int, int]
 
 
 class SharedPrefix(AttentionBackend):
-    """What several rows have in common is gathered once, and attended to once a layer for all of them."""
+    """What several rows have in common is gathered once, and attended to once per layer for all of them."""
 
     name = "shared-prefix"
     does = "what several rows have in common is read once for all of them"
     reads: ClassVar[Reads] = "shared"
 
     def capabilities(self, setting: Setting) -> Capabilities:
-        """It needs layers that weigh all keys by a plain softmax, so that two parts of them can be weighed apart; and
-        the sum of the weights of each part, which torch gives on a CPU."""
+        """It needs layers that weigh all keys by a plain softmax, so that parts of them can be weighed separately, and
+        the sum of the weights of each part, which torch returns only on a CPU."""
         elsewhere = next((device.type for device in setting.devices if device.type != "cpu"), None)
         if elsewhere is not None:
             return Capabilities(f"torch gives no sums of weights on {elsewhere}")
@@ -81,7 +80,7 @@ class _SharedDecode(SlotStep):
 
 
 class _SharedPrefill(PrefillStep):
-    """A segment over its slot and over what that reads in place; the runs that it claims are gathered first."""
+    """A segment over its slot and over what the slot reads in place; the runs that it claims are gathered first."""
 
     def __init__(self, segment: Segment, gathering: Gathering) -> None:
         slot = segment.slot
@@ -117,7 +116,7 @@ class _SharedPrefill(PrefillStep):
 
 
 class SharedRuns:
-    """What some rows of one forward read in place. `readings`: of each of them, all rows in order."""
+    """What some rows of one forward read in place. `readings`: the row index and the readings of each row, in order."""
 
     def __init__(self, readings: Iterable[tuple[int, Sequence[Reading]]], count: int, device: torch.device) -> None:
         readers = dict[Span, list[tuple[int, int]]]()
@@ -130,8 +129,8 @@ class SharedRuns:
     def attend(
         self, layer: int, rotation: Rotation, queries: Tensor, own: Pair, mask: Tensor | None, scale: float
     ) -> Tensor:
-        """`dense.attend` of queries `[rows, heads, n, dim]` over the `own` keys and values `[rows, kv_heads,
-        length, dim]` of each row, masked, and over all that it reads in place. On a CPU only."""
+        """`dense.attend` of queries `[rows, heads, n, dim]` over the `own` keys and values `[rows, kv_heads, length,
+        dim]` of each row, masked, and over all that it reads in place. On a CPU only."""
         out, sums = attend_with_logsumexp(queries, *own, mask, scale)
         found = out.float()
         for span in self._spans:
@@ -140,8 +139,8 @@ class SharedRuns:
 
 
 class _Span:
-    """Tokens of one run and their readers: the indices of their rows (None: all rows), and by how many positions their
-    queries are turned (None: not at all)."""
+    """Tokens of one run and their readers: the indices of their rows (None for all rows), and the shifts by which their
+    queries are rotated (None for no rotation)."""
 
     def __init__(self, span: Span, readers: Sequence[tuple[int, int]], count: int, device: torch.device) -> None:
         (self._run, *self._tokens), self._device = span, device
@@ -167,15 +166,14 @@ class _Span:
         )
 
     def _turns(self, rotation: Rotation, shifts: Tensor) -> Angles:
-        """The angles `[readers, 1, 1, 2n]` by which the queries turn."""
+        """The angles `[readers, 1, 1, 2n]` by which the queries are rotated."""
         if rotation not in self._angles:
             cos, sin = rotation.angles(shifts, self._device)
             self._angles[rotation] = Angles(cos[:, None, None], sin[:, None, None])
         return self._angles[rotation]
 
     def add(self, found: Tensor, sums: Tensor, theirs: Pair) -> Tensor:
-        """Weigh what its readers find in it against what was found for all rows, into `found`. Returns the sums of
-        both."""
+        """Combine its readers' results into `found`, the results of all rows. Returns the combined sums."""
         values, more = theirs
         if self._rows is None:
             found.lerp_(values.float(), torch.sigmoid(more - sums).unsqueeze(-1))

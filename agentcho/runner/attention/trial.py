@@ -1,8 +1,8 @@
-"""Kernels that are tried before they are used: compiled, compared with dense attention, and refused where they fail.
+"""Tries kernels before they are used: compiles them, compares them with dense attention, and refuses those that fail.
 
-A kernel is tried once for each kind of work. One that cannot be compiled, or gives values that are off, is refused on
-its device, with the reason in a warning, and dense attention does its work from then on. A full memory says nothing of
-a kernel. Does not know: what a kernel computes.
+A kernel is tried once for each kind of work. One that cannot be compiled, or gives wrong values, is refused on its
+device, with the reason in a warning, and dense attention replaces it from then on. Running out of memory does not count
+as a failure. Independent of what a kernel computes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 class KernelKind(Protocol):
-    """What has a kernel of its own: equal kinds share one."""
+    """Equal kinds share one kernel."""
 
     @property
     def device(self) -> torch.device: ...
@@ -29,15 +29,15 @@ P = ParamSpec("P")
 
 
 class Trial(Generic[K, P]):
-    """One kernel and what stands in for it.
+    """One kernel and its replacement.
 
     Args:
-        name: What warnings call it.
-        without: What is so on a device that goes without it.
-        kernel: The kernel: a kind, and what it works on.
+        name: The name in warnings.
+        without: What decode steps do without the kernel, for warnings.
+        kernel: The kernel: called with a kind and its arguments.
         dense: The same by dense attention.
-        gaps: Runs a kernel of a kind over drawn tensors; how far it is from dense attention each time, as a share of
-            the largest value.
+        gaps: Runs a kernel of a kind over random tensors; yields its error against dense attention each time, as a
+            share of the largest value.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Trial(Generic[K, P]):
         self._works: dict[K, bool] = {}
 
     def run(self, kind: K, *args: P.args, **kwargs: P.kwargs) -> Tensor:
-        """What the kernel gives, or dense attention where it is refused."""
+        """The result of the kernel, or of dense attention where it is refused."""
         if kind.device not in self.refused and self.works(kind):
             try:
                 return self._kernel(kind, *args, **kwargs)
@@ -65,7 +65,7 @@ class Trial(Generic[K, P]):
         return self._dense(*args, **kwargs)
 
     def works(self, kind: K) -> bool:
-        """Whether there is a kernel of this kind that gives what dense attention gives."""
+        """Whether there is a kernel of this kind that matches dense attention."""
         if kind not in self._works:
             self._works[kind] = self._tried(kind)
         return self._works[kind]
@@ -94,11 +94,11 @@ class Trial(Generic[K, P]):
 
 
 def tolerance(dtype: torch.dtype) -> float:
-    """How far values of a kernel may be from those of dense attention, as a share of the largest: both round in this
-    type."""
+    """The largest allowed error of a kernel against dense attention, as a share of the largest value: both round in
+    this dtype."""
     return 1e-3 if dtype == torch.float32 else 1 / 32
 
 
 def failure(error: Exception) -> str:
-    """What is said of a kernel that raised an error."""
+    """The description of a kernel that raised an error."""
     return f"fails here ({(str(error).strip() or type(error).__name__).splitlines()[0]})"

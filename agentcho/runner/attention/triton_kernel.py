@@ -1,14 +1,14 @@
-"""The Triton kernel that attends to keys and values where they lie, and turns keys as it reads them.
+"""The Triton kernel that attends to keys and values where they are stored, and rotates keys as it reads them.
 
-A program takes one query token, one of the heads that keys have with all query heads that share it, and a part of the
-tokens that the query may see. It gives the weighted values of that part, and the logarithms of the sums of their
-weights. A token lies in a pool, in the row that a table says, or in one of the blocks that are its row's own lanes.
-Keys in a pool are turned by as many positions as the table says, as MiniPIC does (arXiv 2606.13126): angles are counted
-in 2^64ths of a turn, which wrap around as integers do, so that a far shift costs no digits.
+A program takes one query token, one key-value head with all query heads that share it, and a part of the tokens that
+the query may see. It returns the weighted values of that part, and the logarithms of the sums of their weights. A token
+lies in a pool, in the row that a table gives, or in one of the blocks that are its row's own lanes. Keys in a pool are
+rotated by the table's shift, as in MiniPIC (arXiv 2606.13126): angles are integers in units of 2^-64 of a turn, which
+wrap around, so that large shifts lose no precision.
 
-A second kernel, `merge`, puts the parts together.
+A second kernel, `merge`, combines the parts.
 
-Importing it takes Triton. Does not know: who fills a table, whether it is right (`triton_paged`).
+Importing this module requires Triton. The caller (`triton_paged`) fills and validates the tables.
 """
 
 from __future__ import annotations
@@ -20,32 +20,30 @@ import triton.language as tl
 
 NOWHERE = tl.constexpr(float("-inf"))
 MERGED = tl.constexpr(16)
-"""Parts that are put together at a time."""
+"""The number of parts that are combined at a time."""
 RADIANS = tl.constexpr(6.283185307179586 / 4294967296)
-"""Of a 2^32th of a turn."""
+"""The radians of a 2^32th of a turn."""
 WAVE_ERROR = 2**-20.5
-"""How far PTX's `cos.approx.f32` and `sin.approx.f32` may be from the exact value, for angles within a turn. The unit
-that computes them is within 2^-20.9; the rest is what the instruction loses as it brings angles into the unit's range.
-"""
+"""The error bound of PTX's `cos.approx.f32` and `sin.approx.f32` for angles within a turn. The unit that computes them
+is within 2^-20.9; the rest is lost when the instruction brings angles into the unit's range."""
 TURN_ERROR = 2**-19
-"""How far a dimension of a turned key may be from the exact one, as a share of the length of its pair. The sum is
-1.5e-6: 2^0.5 x `WAVE_ERROR` is 9.5e-7 of cosine and sine together, 4.0e-7 are of the angle as float32, and 1.2e-7 of
-products and their sum in float32. Rounding to bfloat16 may be off by 2^-9, a thousand times as much."""
+"""The error bound of a dimension of a rotated key, as a share of the length of its pair. The sum is 1.5e-6: 9.5e-7
+(2^0.5 x `WAVE_ERROR`) from cosine and sine together, 4.0e-7 from the angle as float32, and 1.2e-7 from products and
+their sum in float32. Rounding to bfloat16 has an error of up to 2^-9, a thousand times as much."""
 
 
 class KernelForm(NamedTuple):
-    """What one compiled kernel is for.
+    """The compile-time constants of one kernel.
 
     - `own`: it reads lanes `[blocks, heads, lane, dim]`; else pools `[token rows, heads, dim]`.
-    - `groups` query heads share each of the `heads` that keys have, of `dim` dimensions, with values of `value_dim`.
-    - `pairs` of dimensions turn: `begin` + `step` i with the one that is `gap` further. The `rest` dimensions from
+    - `groups` query heads share each of the `heads` key heads, of `dim` dimensions, with values of `value_dim`.
+    - `pairs` pairs of dimensions rotate: `begin` + `step` i with the one `gap` further. The `rest` dimensions from
       `rest_begin` on do not.
-    - `window`: 0: all keys are seen; 1: those at positions beyond the query's less `size`; 2: those of its chunk of
-      `size`. `capped`: scores have a soft cap. `wide`: products are of float32.
-      `quick`: cosines and sines are approximate instructions of NVIDIA's GPUs (see `TURN_ERROR`); elsewhere, as in the
-      interpreter, they are those of Triton.
+    - `window`: 0: all keys are seen; 1: those at positions above the query's minus `size`; 2: those of its chunk of
+      `size`. `capped`: scores have a soft cap. `wide`: products are in float32. `quick`: cosines and sines use
+      approximate instructions of NVIDIA GPUs (see `TURN_ERROR`); elsewhere, as in the interpreter, they are Triton's.
     - A program reads `span` tokens, `block` at a time. The other blocks are `groups`, `value_dim`, `pairs` and `rest`
-      as the powers of two that products are made of.
+      rounded up to powers of two that Triton can multiply.
     """
 
     own: bool
@@ -96,14 +94,14 @@ def weigh(
     cap,
     form: tl.constexpr,
 ):
-    """Of each query `asked` `[heads, groups, dim]`, each head, and each part from the `first` on: `out` `[queries,
-    heads, parts, groups, value_dim]`, zeros where nothing is seen, and `sums` without the last dimension, float32.
+    """For each query `asked` `[heads, groups, dim]`, each head, and each part from `first` on: `out` `[queries, heads,
+    parts, groups, value_dim]`, zeros where nothing is seen, and `sums` without the last dimension, float32.
 
     - Query i is of row `rows[i]`, at position `at[i]`. In a pool it sees the first `counts[row]` tokens of the row's
-      `table` `[3, width]`: numbers of rows in the pool, shifts, positions. In its lanes, which are the `blocks` of its
-      row `[rows, width]`, it sees those up to place `counts[i]`, itself, whatever the window; there the `table`
-      `[blocks, lane]` has positions alone.
-    - `turns`: the angle of each pair for one position, in 2^64ths of a turn.
+      `table` `[3, width]`: rows in the pool, shifts, positions. In its lanes, the row's `blocks` `[rows, width]`, it
+      sees the tokens up to place `counts[i]`, which is itself and always seen; there the `table` `[blocks, lane]` has
+      only positions.
+    - `turns`: the angle of each pair for one position, in units of 2^-64 of a turn.
     """
     query, head, part = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
     slot, position = tl.load(rows + query), tl.load(at + query)
@@ -132,9 +130,9 @@ def weigh(
 
 @triton.jit(do_not_specialize=["parts"], do_not_specialize_on_alignment=["sinks"])
 def merge(found, sums, sinks, out, parts, sunk: tl.constexpr, form: tl.constexpr):
-    """Put together what `weigh` `found` in all `parts` of what a query reads, for each query and each of its heads:
-    `out` `[queries, heads x groups, value_dim]`, zeros where nothing is seen. Where it is `sunk`, `sinks` `[heads x
-    groups]`, float32, take their share of the weight."""
+    """Combine what `weigh` `found` in all `parts` of a query's context, for each query and each of its heads: `out`
+    `[queries, heads x groups, value_dim]`, zeros where nothing is seen. If `sunk`, `sinks` `[heads x groups]`, float32,
+    take their share of the weight."""
     query, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
     place = (query * form.heads + head // form.groups) * parts * form.groups + head % form.groups
     dim = tl.arange(0, form.value_block)
@@ -161,7 +159,8 @@ def merge(found, sums, sinks, out, parts, sunk: tl.constexpr, form: tl.constexpr
 
 @triton.jit
 def _added(best, total, found, scores, said, form: tl.constexpr):
-    """The largest score, the sum of the weights relative to it, and the weighted values, with those of more tokens."""
+    """Update the largest score, the sum of the weights relative to it, and the weighted values with those of more
+    tokens."""
     top = tl.maximum(best, tl.max(scores, 1))
     base = tl.where(top == NOWHERE, 0.0, top)
     weights, kept = tl.exp(scores - base[:, None]), tl.exp(best - base)
@@ -170,8 +169,7 @@ def _added(best, total, found, scores, said, form: tl.constexpr):
 
 @triton.jit
 def _tokens(table, token, inside, home, position, count, width, form: tl.constexpr):
-    """Where tokens lie, by how far they are turned, and whether they are seen. Those of a lane are all in block
-    `home`."""
+    """Where tokens lie, their shifts, and whether they are seen. Those of a lane are all in block `home`."""
     if form.own:
         row, by = (token % form.lane).to(tl.int64), token
         place = tl.load(table + home * form.lane + row, mask=inside, other=0)
@@ -189,7 +187,7 @@ def _tokens(table, token, inside, home, position, count, width, form: tl.constex
 
 @triton.jit
 def _scores(queries, keys, there, by, phases, form: tl.constexpr):
-    """The products `[groups, tokens]` of queries and turned keys."""
+    """The products `[groups, tokens]` of queries and rotated keys."""
     group = tl.arange(0, form.group_block)
     asked = tl.where(group < form.groups, group, -1)
     scores = tl.full([form.group_block, form.block], 0.0, tl.float32)
@@ -211,8 +209,8 @@ def _scores(queries, keys, there, by, phases, form: tl.constexpr):
 
 @triton.jit
 def _turned(one, other, by, phases, form: tl.constexpr):
-    """Both dimensions of each pair `[tokens, pairs]`, moved by so many positions. Each is within `TURN_ERROR` of the
-    exact one, as a share of the pair's length."""
+    """Both dimensions of each pair `[tokens, pairs]`, moved by `by` positions. Each is within `TURN_ERROR` of the exact
+    value, as a share of the pair's length."""
     pair = tl.arange(0, form.pair_block)
     phase = tl.load(phases + pair, mask=pair < form.pairs, other=0)
     angle = ((by.to(tl.int64)[:, None] * phase[None, :]) >> 32).to(tl.float32) * RADIANS
@@ -222,8 +220,8 @@ def _turned(one, other, by, phases, form: tl.constexpr):
 
 @triton.jit
 def _waves(angle, form: tl.constexpr):
-    """Cosines and sines of angles within [-pi, pi]: `quick` ones within `WAVE_ERROR`, which take no reduction of the
-    range, and so neither its registers nor its stack."""
+    """Cosines and sines of angles within [-pi, pi]. The `quick` ones are within `WAVE_ERROR` and need no range
+    reduction, which saves its registers and stack."""
     if form.quick:
         cos = tl.inline_asm_elementwise("cos.approx.f32 $0, $1;", "=f,f", [angle], tl.float32, is_pure=True, pack=1)
         sin = tl.inline_asm_elementwise("sin.approx.f32 $0, $1;", "=f,f", [angle], tl.float32, is_pure=True, pack=1)
@@ -241,8 +239,8 @@ def _read(
     count: tl.constexpr,
     block: tl.constexpr,
 ):
-    """Every `step`th number, `count` of them, from `begin` on of the vectors of `dim` numbers that are `there`; zeros
-    where it is -1."""
+    """Every `step`th number, `count` of them, from `begin` on, of the vectors of `dim` numbers at indices `there`;
+    zeros where an index is -1."""
     nth = tl.arange(0, block)
     mask = (there >= 0)[:, None] & (nth < count)[None, :]
     return tl.load(vectors + there[:, None] * dim + begin + step * nth[None, :], mask=mask, other=0.0)
@@ -250,7 +248,7 @@ def _read(
 
 @triton.jit
 def _product(one, other, form: tl.constexpr):
-    """A product of matrices, one of which comes from memory: in its numbers, summed in float32."""
+    """A product of two matrices, one of which comes from memory: in that one's dtype, summed in float32."""
     if form.wide:
         return tl.dot(one.to(tl.float32), other.to(tl.float32), input_precision="ieee")
     if other.dtype == tl.float32:
@@ -260,7 +258,7 @@ def _product(one, other, form: tl.constexpr):
 
 @triton.jit
 def _write(out, sums, place, best, total, found, form: tl.constexpr):
-    """Write what one program has found."""
+    """Write the results of one program."""
     group, dim = tl.arange(0, form.group_block), tl.arange(0, form.value_block)
     some = tl.where(total > 0, total, 1.0)
     tl.store(sums + place + group, tl.where(total > 0, best + tl.log(some), NOWHERE), mask=group < form.groups)

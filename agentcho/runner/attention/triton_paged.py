@@ -1,13 +1,14 @@
 """Attention of single tokens over contexts that stay where they are stored: a Triton kernel reads them by tables, and
-turns keys as it reads them, so that no row has a copy of its context.
+rotates keys as it reads them, so that no row has a copy of its context.
 
-A row's own tokens are in its lane, and the same kernel reads them. What its programs find is put together by a second
-one, by the sums of the weights, in float32. Both are compared with dense attention over turned copies before they are
-used (see `trial`). Where they are refused, rows that run go on with such copies, and later ones have their contexts
-gathered.
-torch's own `varlen_attn` over a `block_table` cannot serve here: it takes pages of a fixed size, filled from their
-first token on and with keys that are turned already, one table for all heads, and no soft cap; here each message begins
-in a page of its own, and its keys are kept for wherever it is read. Does not know: which contexts are read so.
+A row's own tokens are in its lanes, and the same kernel reads them. A second kernel combines the results of its
+programs by the sums of the weights, in float32. Both are compared with dense attention over rotated copies before they
+are used (see `trial`). Where they are refused, running rows go on with such copies, and later rows gather their
+contexts.
+
+torch's own `varlen_attn` over a `block_table` does not fit: it takes pages of a fixed size, filled from their first
+token on, with keys that are rotated already, one table for all heads, and no soft cap. Here each message begins in a
+page of its own, and its keys are stored unshifted for any reader.
 """
 
 from __future__ import annotations
@@ -45,18 +46,18 @@ from agentcho.runner.kv.page_tables import Columns
 from agentcho.runner.kv.rope import Angles, Rotation, Workspace
 
 SPAN = 256
-"""Tokens that one program reads."""
+"""The number of tokens that one program reads."""
 BLOCK = 32
-"""Tokens that it reads at a time: of float32, `LEAST`."""
+"""The number of tokens that it reads at a time; in float32, `LEAST`."""
 LEAST = 16
-"""The smallest matrix that Triton multiplies."""
+"""The smallest matrix dimension that Triton multiplies."""
 WINDOWS = {"full": 0, "sliding": 1, "chunked": 2}
 Pair = tuple[Tensor, Tensor]
 
 
 class TokenQueries(NamedTuple):
-    """Queries `[n, heads, dim]`, and of each the index of its row in tables and lanes, its position, and its place in
-    the lane, all `[n]`."""
+    """Queries `[n, heads, dim]`, and for each the index of its row in tables and lanes, its position, and its place in
+    the lanes, all `[n]`."""
 
     queries: Tensor
     rows: Tensor
@@ -66,7 +67,8 @@ class TokenQueries(NamedTuple):
 
 class DecodeKV(NamedTuple):
     """Keys and values `[blocks, kv_heads, LANE, dim]` of rows' own tokens, their positions `[blocks, LANE]`, and the
-    blocks of each row, in order, `[rows, most]`, int32. No query stands beyond the first `reach` tokens of its row."""
+    blocks of each row, in order, `[rows, most]`, int32. All queries are within the first `reach` tokens of their
+    rows."""
 
     keys: Tensor
     values: Tensor
@@ -76,8 +78,8 @@ class DecodeKV(NamedTuple):
 
 
 class PagedKV(NamedTuple):
-    """Pools `[token rows, kv_heads, dim]` of one layer, how its keys turn, and what each row reads there: `reach`
-    tokens at most."""
+    """Pools `[token rows, kv_heads, dim]` of one layer, its key rotation, and what each row reads there: at most
+    `reach` tokens."""
 
     keys: Tensor
     values: Tensor
@@ -87,14 +89,14 @@ class PagedKV(NamedTuple):
 
 
 class TritonPaged(AttentionBackend):
-    """No row has a copy of its context: a kernel reads it from the pages of the store, and turns keys as it reads."""
+    """No row has a copy of its context: a kernel reads it from the pages of the store, and rotates keys as it reads."""
 
     name = "triton-paged"
     does = "a Triton kernel reads contexts where they are stored, and turns keys as it reads them"
     reads: ClassVar[Reads] = "pages"
 
     def capabilities(self, setting: Setting) -> Capabilities:
-        """It reads whole numbers, and the pages of one device."""
+        """It reads unrounded keys and values, and the pages of one device."""
         missing = why_not_triton(setting.device)
         if not setting.devices <= {setting.device}:
             missing = "layers are on several devices"
@@ -116,7 +118,7 @@ class TritonPaged(AttentionBackend):
 
 
 class _PagedDecode(DecodeStep):
-    """Rows over the pages that the tables of their pool name, and over their own tokens."""
+    """Rows over the pages in the tables of their pool, and over their own tokens."""
 
     def __init__(self, rows: DecodeRows) -> None:
         assert isinstance(rows.pool, LanePool)
@@ -134,7 +136,7 @@ class _PagedDecode(DecodeStep):
 
 
 class _PagedPrefill(DensePrefill):
-    """A segment of several tokens: what its row reads where it is stored is copied in front of its own."""
+    """A segment of several tokens: what its row reads where it is stored is copied in front of its own tokens."""
 
     def __init__(self, segment: Segment, gathering: Gathering) -> None:
         slot = segment.slot
@@ -158,15 +160,15 @@ class _PagedPrefill(DensePrefill):
 
 
 def why_not_triton(device: torch.device) -> str | None:
-    """Why there is no kernel for a device; None: as far as is known there is."""
+    """Why there is no kernel for a device; None if there is one, as far as is known."""
     if device.type != "cuda":
         return f"Triton has no kernels for {device.type}"
     return None if find_spec("triton") else "Triton is not installed"
 
 
 def attend_stored(asked: TokenQueries, store: PagedKV, lanes: DecodeKV, locality: Locality, scoring: Scoring) -> Tensor:
-    """`[n, heads, value_dim]`: each query over what its row reads in the pools, all of it, and over its lane up to the
-    query's own token; both within the locality, but that a token always sees itself."""
+    """`[n, heads, value_dim]`: each query over everything its row reads in the pools, and over its lanes up to the
+    query's own token; both within the locality, except that a token always sees itself."""
     _, heads, dim = asked.queries.shape
     kind = PagedKind(
         device=asked.queries.device,
@@ -184,7 +186,7 @@ def attend_stored(asked: TokenQueries, store: PagedKV, lanes: DecodeKV, locality
 
 
 class PagedKind(NamedTuple):
-    """What has a kernel of its own: `groups` heads share each of the `heads` keys have."""
+    """Equal kinds share one kernel: `groups` query heads share each of the `heads` key heads."""
 
     device: torch.device
     dtype: torch.dtype
@@ -198,7 +200,7 @@ class PagedKind(NamedTuple):
     softcap: float | None
 
     def form(self, own: bool) -> Any:
-        """What the kernel is compiled for: see `triton_kernel.KernelForm`."""
+        """The compile-time constants of the kernel: see `triton_kernel.KernelForm`."""
         from agentcho.runner.attention.triton_kernel import KernelForm
 
         pairs, begin, step, gap = (0, 0, 1, 0) if own else self.rotation.pairs
@@ -207,11 +209,11 @@ class PagedKind(NamedTuple):
         rest, rest_begin = self.dim - 2 * pairs, 2 * pairs if begin == 0 else 0
         heads = own, self.heads, self.groups, self.dim, self.value_dim
         window = WINDOWS[self.locality.kind]
-        wide = self.dtype == torch.float32 or self.device.type == "cpu"  # the interpreter multiplies no bfloat16
-        quick = self.device.type == "cuda" and torch.version.hip is None  # instructions that NVIDIA's GPUs alone have
+        wide = self.dtype == torch.float32 or self.device.type == "cpu"  # the interpreter cannot multiply bfloat16
+        quick = self.device.type == "cuda" and torch.version.hip is None  # only NVIDIA GPUs have these instructions
         scored = window, self.locality.size, self.softcap is not None, wide, quick
         blocks = [_power(each) for each in (self.groups, self.value_dim, pairs, rest)]
-        block = LEAST if self.dtype == torch.float32 else BLOCK  # its products are sums in registers
+        block = LEAST if self.dtype == torch.float32 else BLOCK  # float32 products are summed in registers
         read = SPAN, min(block, SPAN), LANE
         return KernelForm(*heads, pairs, begin, step, gap, rest, rest_begin, *scored, *read, *blocks)
 
@@ -222,15 +224,15 @@ def _power(size: int) -> int:
 
 @cache
 def _phases(rotation: Rotation, device: torch.device) -> Tensor:
-    """The angle of each pair for one position, in 2^64ths of a turn `[n]`, int64, which wrap around."""
+    """The angle of each pair for one position, in units of 2^-64 of a turn `[n]`, int64, which wrap around."""
     angles = [] if rotation.frequencies is None else rotation.frequencies.tolist()
     turns = [round(angle / (2 * math.pi) * 2**64) % 2**64 for angle in angles] or [0]
     return torch.tensor([turn - 2**64 if turn >= 2**63 else turn for turn in turns], device=device)
 
 
 def attend_parts(kind: PagedKind, asked: TokenQueries, store: PagedKV, lanes: DecodeKV) -> Pair:
-    """What is found in each part of what is read: weighted values `[n, kv_heads, parts, groups, value_dim]`, zeros
-    where nothing is seen, and the logarithms of the sums of their weights, `[n, kv_heads, parts, groups]`, float32."""
+    """The results for each part of what is read: weighted values `[n, kv_heads, parts, groups, value_dim]`, zeros where
+    nothing is seen, and the logarithms of the sums of their weights, `[n, kv_heads, parts, groups]`, float32."""
     stored = -(-store.reach // SPAN)
     parts, queries = stored + -(-lanes.reach // SPAN), asked.queries.contiguous()
     sums = torch.empty(len(queries), kind.heads, parts, kind.groups, device=kind.device)
@@ -256,7 +258,7 @@ def _launch(grid: tuple[int, ...], *given: Any) -> None:
 
 
 def merge_parts(kind: PagedKind, out: Tensor, sums: Tensor, sinks: Tensor | None) -> Tensor:
-    """Parts as one: `[n, heads, value_dim]`, zeros where nothing is seen. `sinks` `[heads]` take their share of the
+    """Combine parts: `[n, heads, value_dim]`, zeros where nothing is seen. `sinks` `[heads]` take their share of the
     weight."""
     count, heads, parts, groups = sums.shape
     merged = torch.empty(count, heads * groups, kind.value_dim, device=kind.device, dtype=kind.dtype)
@@ -267,7 +269,7 @@ def merge_parts(kind: PagedKind, out: Tensor, sums: Tensor, sinks: Tensor | None
 
 
 def _merge(grid: tuple[int, ...], tensors: tuple[Tensor, ...], **how: Any) -> None:
-    """Run the kernel that puts parts together."""
+    """Run the kernel that combines parts."""
     from agentcho.runner.attention.triton_kernel import merge
 
     device = tensors[0].device
@@ -276,7 +278,7 @@ def _merge(grid: tuple[int, ...], tensors: tuple[Tensor, ...], **how: Any) -> No
 
 
 def attend_copied(asked: TokenQueries, store: PagedKV, lanes: DecodeKV, locality: Locality, scoring: Scoring) -> Tensor:
-    """`attend_stored` by plain attention over copies, with keys turned as they are where contexts are gathered."""
+    """`attend_stored` by dense attention over copies, with keys rotated as for gathered contexts."""
     (queries, rows, positions, ends), reach = asked, lanes.reach
     table, counts = store.columns.table[rows, :, : store.reach], store.columns.counts[rows]
     inside = torch.arange(table.shape[2], device=table.device) < counts.unsqueeze(1)
@@ -286,7 +288,7 @@ def attend_copied(asked: TokenQueries, store: PagedKV, lanes: DecodeKV, locality
         found = pool[table[:, 0].long().flatten()].transpose(0, 1)
         found = _turned(store.rotation, found, table[:, 1].flatten()) if pool is store.keys else found
         found = found.reshape(len(found), *inside.shape, found.shape[2]).transpose(0, 1)
-        found = found.masked_fill(~inside[:, None, :, None], 0)  # what nobody asked for is not there
+        found = found.masked_fill(~inside[:, None, :, None], 0)  # zeros beyond each row's count
         own = lane[blocks].transpose(1, 2).flatten(2, 3)
         pairs.append(torch.cat([found, own[:, :, :reach]], 2))
     places = torch.arange(reach, device=ends.device)
@@ -300,7 +302,7 @@ def attend_copied(asked: TokenQueries, store: PagedKV, lanes: DecodeKV, locality
 
 
 def _turned(rotation: Rotation, keys: Tensor, shifts: Tensor) -> Tensor:
-    """Keys `[heads, tokens, dim]`, each moved by so many positions."""
+    """Keys `[heads, tokens, dim]`, each moved by its shift."""
     if rotation.form == "none":
         return keys
     out, angles = torch.empty_like(keys), rotation.angles(shifts.cpu(), keys.device)
@@ -309,8 +311,8 @@ def _turned(rotation: Rotation, keys: Tensor, shifts: Tensor) -> Tensor:
 
 
 def _gaps(kind: PagedKind) -> Iterator[float]:
-    """How far the kernel is from dense attention, as a share of the largest value: over rows that read several parts of
-    their tables, one token, and nothing, moved far and near, with and without sinks."""
+    """The errors of the kernel against dense attention, as a share of the largest value: over rows that read several
+    parts of their tables, one token, and nothing, moved far and near, with and without sinks."""
     dice, width, rows = torch.Generator(kind.device).manual_seed(0), 2 * SPAN, 4
 
     def drawn(*shape: int) -> Tensor:

@@ -1,1 +1,1 @@
-"""Keys and values: where encodings are stored, where running decodes keep them, and how they are moved between."""
+"""Keys and values: the store of encodings, the slots of running decodes, and how keys and values move between them."""

@@ -1,8 +1,8 @@
-"""Where running decodes keep the keys and values of their contexts, gathered once and then appended to.
+"""The slots in which running decodes keep the keys and values of their contexts, gathered once and then appended to.
 
-A slot is one row of a pool. A pool has rows of like capacity in one tensor a layer, so that all of them attend in one
-operation. A slot that is handed out is all zeros, so that nothing which another decode left stands behind a mask. Does
-not know: which row gets which slot, how anything attends.
+A slot is one row of a pool. A pool has rows of similar capacity in one tensor per layer, so that all of them attend in
+one operation. A new slot is all zeros, so that no data of an earlier decode remains behind a mask. Independent of how
+rows are assigned to slots, and of attention.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from agentcho.runner.kv.kv_pool import LayerShape, zeros
 
 Pieces = tuple[ContextPiece, ...]
 Reads = Literal["copy", "shared", "pages"]
-"""Where a row reads its context: "copy": all of it is copied to the row's own slot. "shared": runs of it stand in slots
+"""Where a row reads its context: "copy": all of it is copied into the row's own slot. "shared": runs of it are in slots
 that several rows read, the rest in its own. "pages": it stays in the pages of the store, and a table says where."""
 PADDED = 256
-"""Where shapes are to change seldom, a multiple of so many tokens of a slot is handed over, or all of it."""
+"""Where shapes should rarely change, the width that is passed on is a multiple of this, or the whole capacity."""
 serials = count()
-"""Tell pools apart."""
+"""Serial numbers that identify pools."""
 
 
 class Slot:
-    """The place of one row, with room for `capacity` tokens. `length` of them are filled, and nothing beyond token
-    `touched` was ever written. `pool`, `index` and `capacity` change when it moves to a wider pool.
+    """The place of one row, with room for `capacity` tokens. `length` of them are filled, and nothing from token
+    `touched` on was ever written. `pool`, `index` and `capacity` change when it moves to a wider pool.
 
-    `pieces` are those of the row's context that are gathered here; what `readings` names is read in place; and what is
-    `stored` is read from its pages, by the tables of its pool. `parallel`: which of its first tokens are not weighed as
-    they are, once these are gathered. `scattered`: its tokens are in several places, and `get` copies them (see
-    `lanes`).
+    `pieces`: the part of the row's context that is gathered here. `readings`: the shared runs that it reads in place.
+    `stored`: the pieces that it reads from their pages, by the tables of its pool. `parallel`: which of its first
+    tokens are weighed differently, once these are gathered. `scattered`: its tokens are in several places, and `get`
+    copies them (see `lanes`).
     """
 
     scattered = False
@@ -63,7 +63,7 @@ class Slot:
         own_keys[:], own_values[:] = keys, values
 
     def all(self, start: int, stop: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """The same of every layer, in order."""
+        """The views that `get` returns, of every layer in order."""
         return (self.get(layer, start, stop) for layer in range(len(self.pool.keys)))
 
     def place(self, start: int, positions: Tensor) -> None:
@@ -77,8 +77,8 @@ class Slot:
 
 
 class SharedRun:
-    """Pieces in a slot of their own, at the positions where the first of its readers has them. `readers`: how many
-    readings of it rows have. `claimed`: one of these rows has gathered it, or does so in this forward."""
+    """Pieces in a slot of their own, at the positions of its first reader. `readers`: the number of readings of it that
+    rows have. `claimed`: one of these rows has gathered it, or does so in this forward."""
 
     def __init__(self, pieces: Pieces, slot: Slot) -> None:
         self.pieces, self.slot, self.tokens = pieces, slot, tokens(pieces)
@@ -86,7 +86,7 @@ class SharedRun:
 
 
 class Reading(NamedTuple):
-    """The tokens start … stop of a run as one row reads them: `shift` positions further along than they were
+    """The tokens start … stop of a run as one row reads them, moved by `shift` positions from where they were
     gathered."""
 
     run: SharedRun
@@ -96,15 +96,15 @@ class Reading(NamedTuple):
 
     @property
     def span(self) -> tuple[SharedRun, int, int]:
-        """What it reads, wherever that stands."""
+        """What it reads, regardless of position."""
         return self.run, self.start, self.stop
 
 
 class PoolKind(NamedTuple):
-    """Which rows are in one pool. A pool that is `alone` has one row for good, so that its shapes and its alignment
-    depend on that row only. Rows that do not go in every step (shadows) are `apart` from those that do, which would
-    else read their contexts too. Rows that also read in place are in pools `beside` the others. All that read what is
-    `stored` where it is are in one pool, a `lanes.LanePool`."""
+    """The rows that share a pool. A pool that is `alone` has one row for good, so that its shapes and its alignment
+    depend on that row only. Rows that do not take part in every step (shadows) are `apart` from those that do, whose
+    steps would read the shadows' contexts too. Rows that also read shared runs in place are in pools `beside` the
+    others. All rows that read their contexts from pages (`stored`) are in one pool, a `lanes.LanePool`."""
 
     capacity: int
     alone: bool = False
@@ -142,12 +142,12 @@ class SlotPool:
 
     @property
     def tokens(self) -> int:
-        """How many tokens it takes memory for: on a CPU those that were ever written, elsewhere all that there is room
-        for."""
+        """The number of tokens that it takes memory for: on a CPU those that were ever written, elsewhere its full
+        capacity."""
         return sum(self._reached) if self.positions.device.type == "cpu" else self.positions.numel()
 
     def open(self) -> Slot:
-        """A new slot, all zeros."""
+        """Return a new slot, all zeros."""
         if len(self.slots) == len(self.positions):
             self._widen()
         slot = Slot(self, len(self.slots))
@@ -174,8 +174,8 @@ class SlotPool:
         yield self.positions
 
     def _widen(self) -> None:
-        """Make more rows: four times as many where they are cheap, because a pool that fills up at all tends to do so
-        at once."""
+        """Add rows: quadruple them while rows are cheap, because a pool that fills up usually does so quickly; else
+        double."""
         rows = len(self.positions) * (4 if self.positions.numel() < 4096 else 2)
         dirty = max((slot.touched for slot in self.slots), default=0)
         self.keys = [_widened(tensor, rows, dirty) for tensor in self.keys]
@@ -199,6 +199,6 @@ def tokens(pieces: Iterable[ContextPiece]) -> int:
 
 
 def padded(width: int, capacity: int) -> int:
-    """How many tokens of slots with room for `capacity` are handed over, where `width` tokens are needed and shapes are
-    to change seldom."""
+    """The width to pass on for slots of this capacity, where `width` tokens are needed and shapes should rarely
+    change."""
     return min(capacity, -(-width // PADDED) * PADDED)

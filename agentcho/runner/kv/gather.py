@@ -1,9 +1,9 @@
 """What one segment of a forward attends to before its own tokens: where each key lies, and by how many positions it is
 moved.
 
-This is worked out once a forward. Every layer then copies its keys and values from there to where they are attended to,
-all neighbours of one kind at once. What an earlier segment of the forward has gathered at the same place is copied from
-there. Does not know: calls, masks, attention.
+This is planned once per forward. Each layer then copies its keys and values to where they are attended to, all
+neighbours of one kind at once. What an earlier segment of the forward has gathered at the same position is copied from
+there. Independent of calls, masks and attention.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from agentcho.runner.kv.rope import Angles, Rotation, Workspace, few_launches
 from agentcho.runner.kv.triton_gather import Layout, Part, Request, fits, gather_by_kernel, serves
 
 AT_ONCE = 1 << 20
-"""Numbers that a CPU turns at once: what is between stays in the processor's cache."""
+"""The number of elements that a CPU rotates at once, so that intermediate results stay in the processor's cache."""
 AT_ONCE_ON_GPU = 1 << 26
-"""Numbers that a GPU turns at once: every operation is one launch, and what is between takes some 400 MB at most."""
+"""The number of elements that a GPU rotates at once: every operation is one launch, and intermediate results take about
+400 MB at most."""
 
 
 class Source(NamedTuple):
@@ -49,22 +50,22 @@ class _Part(NamedTuple):
 
     @property
     def name(self) -> _Name:
-        """Equal for parts whose turned keys are equal."""
+        """Equal for parts whose rotated keys are equal."""
         return self.piece.entry, self.piece.shift, self.length
 
     @property
     def kind(self) -> tuple[bool, bool]:
-        """Whether it is stored, and whether its keys turn."""
+        """Whether it is stored, and whether its keys are rotated."""
         return self.stored, self.piece.shift != 0
 
     @property
     def stored(self) -> bool:
-        """Whether it is read from pages; else it is read from the tensors of this forward."""
+        """Whether it is read from pages; otherwise it is read from the tensors of this forward."""
         maker = self.piece.entry.segment
-        return maker is None or maker.base is not None or maker.done > 0  # where a part is stored, all is by then
+        return maker is None or maker.base is not None or maker.done > 0  # if a part is stored, all will be by then
 
     def rows(self, device: torch.device) -> Tensor:
-        """The rows where it lies, in the pages or in this forward."""
+        """The indices of its tokens, in the pages or in this forward."""
         if self.stored:
             pages: Pages = self.piece.entry.block
             return pages.on(device)[: self.length]
@@ -87,7 +88,7 @@ class _Copied(NamedTuple):
 
 
 class _Read:
-    """The tokens `span` of a context, neighbours of one kind: all from pages or all from this forward, all turned or
+    """The tokens `span` of a context, neighbours of one kind: all from pages or all from this forward, all rotated or
     none."""
 
     def __init__(self, span: slice, parts: Sequence[_Part], device: torch.device) -> None:
@@ -120,8 +121,8 @@ class _Read:
         _turn(source, self._angles[rotation], k, keys)
 
     def _straight(self, source: Source) -> bool:
-        """Whether what is in pages is read to where it is attended to, by one launch. A CPU is quicker by way of
-        contiguous memory that stays in its cache."""
+        """Whether stored tokens are read directly to where they are attended to, in one launch. A CPU is faster by way
+        of contiguous memory that stays in its cache."""
         return self._stored and few_launches(self._device) and not source.pages.rounding
 
     def _where_encoded(self, source: Source, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -139,11 +140,11 @@ class _Read:
 
 
 class Gather:
-    """The pieces of a context in a row, and after them the first tokens of one more piece, where `written` names it and
+    """The pieces of a context in order, and after them the first tokens of one more piece, if `written` gives it and
     their number.
 
-    `made`: what other segments of the forward gather before it in each layer; what is there already is copied from
-    there, and what is new is added, where this gather can `lend` it.
+    `made`: what other segments of the forward gather before this one in each layer. Parts found there are copied from
+    it, and new parts are added to it if this gather can `lend` them.
     """
 
     def __init__(
@@ -168,8 +169,8 @@ class Gather:
         return [torch.arange(*span, device=self._device) for span in spans]
 
     def write(self, source: Source, keys: Tensor, values: Tensor, own: tuple[Tensor, Tensor] | None = None) -> None:
-        """Copy the keys and values of one layer into `keys` and `values` `[heads, length, dim]`, with the keys turned
-        to where this context has them, and behind them its `own` ones `[heads, tokens, dim]`, as they are."""
+        """Copy the keys and values of one layer into `keys` and `values` `[heads, length, dim]`, with the keys rotated
+        to their positions in this context, and after them its `own` ones `[heads, tokens, dim]`, unchanged."""
         slowly = partial(self._write, source, keys, values, own)
         several = few_launches(self._device) and self.length > 0 and not source.pages.rounding
         if not (several and serves(self._device) and fits(keys, values)):
@@ -194,7 +195,8 @@ class Gather:
         return not all(part.stored for part in self._parts)
 
     def _request(self, source: Source, out: tuple[Tensor, Tensor], own: tuple[Tensor, Tensor] | None) -> Request:
-        """The same for a kernel. Own tokens go with it, unless other tokens of this forward do."""
+        """The arguments of `write` for a kernel. Own tokens are included, unless other tokens of this forward are
+        read."""
         new = (source.keys, source.values) if self._fresh or own is None else own
         count = None if self._fresh or own is None else own[0].shape[1]
         if count not in self._layouts:
@@ -203,7 +205,7 @@ class Gather:
         return Request(source.pages.pools(source.layer), (rows_first[0], rows_first[1]), out, self._layouts[count])
 
     def _laid_out(self, own: int | None) -> Layout:
-        """Where all tokens lie, and behind them so many own ones."""
+        """The locations of all tokens, followed by `own` own ones."""
         place, read = 0, 0
         found, rows = list[Part](), list[Tensor]()
         for part in self._parts:
@@ -222,13 +224,14 @@ class Gather:
         return Layout(torch.cat(rows) if rows else nothing, found)
 
     def before(self, source: Source, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of the context, and behind them these `[heads, tokens, dim]`, in memory of their own."""
+        """Keys and values of the context, followed by these `[heads, tokens, dim]`, in memory of their own."""
         whole = [x.new_empty(len(x), self.length + x.shape[1], x.shape[2]) for x in (keys, values)]
         self.write(source, whole[0], whole[1], (keys, values))
         return whole[0], whole[1]
 
     def _in_runs(self, made: Gathered, lend: bool) -> Iterator[_Copied | _Read]:
-        """The parts in order, joined where neighbours are of one kind: copied from the same gather, or read alike."""
+        """The parts in order, with neighbours of one kind joined: copied from the same gather, or read in the same
+        way."""
         kinds, starts = list[tuple[_Kind, _Part]](), Gathered()
         start = 0
         for part in self._parts:
@@ -252,13 +255,13 @@ class Gather:
 
 _Name = tuple[KVEntry, int, int]
 Gathered = dict[_Name, tuple[Gather, int]]
-"""Where a part is found that was gathered before: in which gather, and from which of its tokens on."""
+"""The locations of parts that were gathered before: in which gather, and from which of its tokens on."""
 _Kind = tuple[Gather, int] | tuple[bool, bool]
-"""What copies a part and how much further along it stands there, or whether it is stored, and whether it turns."""
+"""The gather to copy a part from and the offset there, or whether the part is stored and whether it is rotated."""
 
 
 def _turn(source: Source, angles: Angles, keys: Tensor, out: Tensor) -> None:
-    """Turn `keys` `[heads, tokens, dim]` into `out`: on a CPU as many tokens at a time as stay in its cache."""
+    """Rotate `keys` `[heads, tokens, dim]` into `out`: on a CPU in chunks that stay in its cache."""
     heads, tokens, dim = keys.shape
     most = max(1, (AT_ONCE_ON_GPU if few_launches(keys.device) else AT_ONCE) // (heads * dim))
     for start in range(0, tokens, most):

@@ -1,10 +1,10 @@
-"""The Triton kernel that gathers a context: keys and values of all its pieces, from wherever they lie, to where they
-are attended to, with keys turned on the way.
+"""The Triton kernel that gathers a context: keys and values of all its pieces, from wherever they lie to where they are
+attended to, rotating keys on the way.
 
-A program takes one head of a few tokens of one piece, which are all turned alike: so cosines and sines are read, and
-none is computed. How many pieces and tokens there are is not known when it is compiled.
+A program copies one head of a few tokens of one piece, which share one rotation; so it reads cosines and sines, and
+computes none. It is compiled independently of the numbers of pieces and tokens.
 
-Importing it takes Triton. Does not know: who lays blocks out, whether what they say is right (`triton_gather`).
+Importing this module requires Triton. The caller (`triton_gather`) lays blocks out and validates them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import triton.language as tl
 
 
 class GatherForm(NamedTuple):
-    """What one compiled kernel is for: keys of `heads` heads and `dim` dimensions, with values of `value_dim`. `pairs`
-    of dimensions turn: `begin` + `step` i with the one that is `gap` further. A program copies `block` tokens. The
-    other blocks are `pairs`, `dim` and `value_dim` as powers of two."""
+    """The compile-time constants of one kernel: keys of `heads` heads and `dim` dimensions, with values of `value_dim`.
+    `pairs` pairs of dimensions rotate: `begin` + `step` i with the one `gap` further. A program copies `block` tokens.
+    The other blocks are `pairs`, `dim` and `value_dim` rounded up to powers of two."""
 
     heads: int
     dim: int
@@ -50,8 +50,8 @@ def gather(
 ):
     """Copy keys and values to `out_keys` and `out_values`, where heads are `key_room` and `value_room` tokens apart.
 
-    - `blocks` `[blocks, 5]`: the first token of each, its place where it goes, how many tokens there are, by which of
-      the `waves` they are turned, and 1 where they are of this forward.
+    - `blocks` `[blocks, 5]`: for each block its first token, its place in the output, its number of tokens, the index
+      of its rotation in `waves`, and 1 if its tokens are of this forward.
     - Token i of a context lies in row `rows[i]` of the pools `[rows, heads, dim]`; token i of this forward in row i of
       `new_keys` and `new_values`.
     - `waves` `[shifts, 2, pairs]`: the cosines of each shift, and its sines, float32.
@@ -94,7 +94,7 @@ def gather(
 
 @triton.jit
 def _move(keys, values, there, out_keys, to_keys, out_values, to_values, inside, waves, form: tl.constexpr):
-    """Copy keys, turned, and values as they are."""
+    """Copy keys, rotated, and values unchanged."""
     _turn(keys, there, out_keys, to_keys, inside=inside, waves=waves, form=form)
     _copy(
         values,
@@ -111,7 +111,7 @@ def _move(keys, values, there, out_keys, to_keys, out_values, to_values, inside,
 
 @triton.jit
 def _turn(keys, there, out, to, inside, waves, form: tl.constexpr):
-    """Copy keys, turned; the dimensions before and behind those that turn as they are."""
+    """Copy keys, rotated; the dimensions before and after the rotated ones unchanged."""
     if form.pairs:
         pair = tl.arange(0, form.pair_block)
         known = pair < form.pairs

@@ -1,7 +1,7 @@
-"""The paged pool: keys and values of encodings on the device, in small pages; and tensors of zeros that take no memory.
+"""The paged pool: keys and values of encodings on the device, in small pages; and lazily allocated tensors of zeros.
 
-The pages of an encoding are written once, and not changed until they are freed. Does not know: messages, positions,
-whose pages they are, what is done when none is left (`engine/cache`).
+The pages of an encoding are written once, and not changed until they are freed. Independent of messages, of positions,
+of who owns pages, and of eviction (`engine/cache`).
 """
 
 from __future__ import annotations
@@ -25,22 +25,21 @@ from agentcho.runner.kv.rope import Workspace
 from agentcho.runner.model.device import free_memory, has_room
 
 ALIGNED = 64
-"""torch's own tensors begin at a multiple of so many bytes. Kernels may compute in another order for one that does
-not."""
+"""The alignment of torch's own tensors, in bytes. For an unaligned tensor kernels may compute in another order."""
 AT_ONCE = 1 << 19
-"""Rounded numbers that are read at once: what is between stays in the processor's cache."""
+"""The number of rounded elements that are read at once, so that intermediate results stay in the processor's cache."""
 STAGED = 1 << 27
-"""Bytes that go between a GPU and host memory in one copy, where a layer has no more: so many are taken for it, on the
-GPU and in page-locked memory."""
+"""The most bytes that one copy moves between a GPU and host memory, unless a single layer has more. Such a copy takes
+this much memory both on the GPU and in page-locked host memory."""
 Copy = tuple[tuple[Tensor, Tensor], ...]
-"""Keys and values `[length, heads, dim]` of one encoding, a pair a layer, in host memory or read from disk. In 8 bits
+"""Keys and values `[length, heads, dim]` of one encoding, a pair per layer, in host memory or read from disk. In 8 bits
 they are bytes, and wider: see `kv_quant`."""
 
 
 def zeros(shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
-    """A tensor of zeros. On a CPU it takes no memory until it is written, because the system hands out memory then; so
-    it can be as long as it may ever become. (`torch.zeros` writes all of it, which takes longer than a step for the
-    keys of a long context.) `MemoryError`: the system does not promise so much."""
+    """A tensor of zeros. On a CPU it takes no memory until it is written, because the system allocates pages on first
+    write; so it can have the largest size that may ever be needed. (`torch.zeros` writes all of it, which for the keys
+    of a long context takes longer than a step.) Raises `MemoryError` if the system does not grant that much."""
     if device.type != "cpu":
         return torch.zeros(shape, device=device, dtype=dtype)
     size = math.prod(shape) * dtype.itemsize
@@ -52,8 +51,8 @@ def zeros(shape: tuple[int, ...], device: torch.device, dtype: torch.dtype) -> T
 
 
 class LayerShape(NamedTuple):
-    """Shapes of one layer's cache: key-value heads, key dimension, value dimension. `device`: where the layer is; None:
-    where the model is."""
+    """Shapes of one layer's cache: key-value heads, key dimension, value dimension. `device`: where the layer is, or
+    None if it is where the model is."""
 
     heads: int
     key_dim: int
@@ -64,7 +63,7 @@ class LayerShape(NamedTuple):
 @dataclass(eq=False)
 class Pages:
     """The pages of one encoding of `length` tokens: their `numbers`, and the `rows` of its tokens in the pools, in
-    order; `elsewhere` has these rows on other devices."""
+    order. `elsewhere` has these rows on other devices."""
 
     numbers: list[int]
     length: int
@@ -81,14 +80,14 @@ class Pages:
 
 
 class PagePool:
-    """Pools of pages, one pair (keys and values) a layer, of `limit_tokens` tokens at most. Counted in pages:
+    """Pools of pages, one pair (keys and values) per layer, of at most `limit_tokens` tokens. Counted in pages:
     `allocated` have memory, `used` of them hold encodings, and `reserved` are promised. `moved`: how often the pools
-    got other tensors.
+    were replaced by new tensors.
 
-    The pools are as long as they can become: on a CPU memory that was never written costs nothing, and on a GPU longer
-    pools would be other tensors, for which captured steps would have to be captured again. Where a GPU has not so much
-    memory left, as for a second engine on it, they grow on demand, by a sixteenth at a time. With `rounding` they are
-    bytes, and so are copies and files; what is written and read is in `dtype`.
+    The pools are allocated at full size: on a CPU, memory that was never written costs nothing; on a GPU, longer pools
+    would be new tensors, for which steps would have to be captured again. If a GPU has less memory left, as for a
+    second engine on it, the pools grow on demand, by a sixteenth at a time. With `rounding` the pools, copies and files
+    hold bytes; keys and values are still written and read in `dtype`.
     """
 
     def __init__(
@@ -111,7 +110,7 @@ class PagePool:
         self.devices = [shape.device or device for shape in layers]
         try:
             self._keys, self._values = self._pools(self.limit * page_tokens)
-        except MemoryError:  # a system that does not overcommit memory
+        except MemoryError:  # the system does not overcommit memory
             self._keys, self._values = self._pools(0)
 
     @property
@@ -126,10 +125,10 @@ class PagePool:
 
     @property
     def overhead(self) -> float:
-        """How much more memory the pools take than the keys and values in their pages, as a share of these: 0.1 is a
-        tenth more; 0 for an empty pool.
+        """The extra memory of the pools beyond the keys and values in their pages, as a share of these: 0.1 is a tenth
+        more. 0 for an empty pool.
 
-        It counts unused rows in pages, unused pages in pools, and the numbers of rows.
+        It counts unused rows in pages, unused pages in pools, and the row numbers.
         """
         each = token_bytes(self._layers, self.dtype, self.rounding)
         raw, pools = self._tokens * each, self.allocated * self.page_tokens * each
@@ -140,7 +139,8 @@ class PagePool:
         return -(-tokens // self.page_tokens)
 
     def reserve(self, tokens: int) -> int:
-        """Promise room for `tokens` tokens; returns the pages promised. `StoreFull`: nothing was promised."""
+        """Promise room for `tokens` tokens; return the number of pages. Raises `StoreFull`, and then promises
+        nothing."""
         pages = self.pages_for(tokens)
         if pages > self.room:
             raise StoreFull(pages * self.page_tokens, self.room * self.page_tokens)
@@ -153,7 +153,7 @@ class PagePool:
         assert self.reserved >= 0
 
     def allocate(self, length: int) -> Pages:
-        """Pages for `length` tokens, to be written next. `StoreFull` where no room is left."""
+        """Pages for `length` tokens, to be written next. Raises `StoreFull` if no room is left."""
         count = self.pages_for(length)
         self.unreserve(self.reserve(length))
         if count > len(self.free_pages):
@@ -171,8 +171,7 @@ class PagePool:
         self.free_pages.extend(pages.numbers)
 
     def as_read(self, vectors: Tensor) -> Tensor:
-        """Keys or values `[..., dim]` as they are read once they were written: the same, or rounded, each vector by
-        itself."""
+        """Keys or values `[..., dim]` as later reads return them: unchanged, or rounded, each vector by itself."""
         return kv_quant.round_trip(vectors) if self.rounding else vectors
 
     def write(self, pages: Pages, layer: int, keys: Tensor, values: Tensor, start: int = 0) -> None:
@@ -181,7 +180,7 @@ class PagePool:
         self.put(pages.on(keys.device)[start : start + keys.shape[1]], layer, keys, values)
 
     def put(self, rows: Tensor, layer: int, keys: Tensor, values: Tensor) -> None:
-        """The same for the given rows."""
+        """Store keys and values at the given rows; see `write`."""
         for pool, each in ((self._keys[layer], keys), (self._values[layer], values)):
             pool[rows] = (kv_quant.quantize_vectors(each) if self.rounding else each).transpose(0, 1)
 
@@ -191,21 +190,21 @@ class PagePool:
             self.write(pages, layer, keys, values)
 
     def pools(self, layer: int) -> tuple[Tensor, Tensor]:
-        """The pools of keys and values `[token rows, heads, dim]` of one layer themselves, not to be written."""
+        """The pools of keys and values `[token rows, heads, dim]` of one layer, which must not be written."""
         return self._keys[layer], self._values[layer]
 
     def read(self, pages: Pages, layer: int) -> tuple[Tensor, Tensor]:
-        """Copies of keys and values, `[heads, length, dim]`, at the position they were encoded at."""
+        """Copies of keys and values, `[heads, length, dim]`, at the position where they were encoded."""
         return self.gather(pages.on(self.devices[layer]), layer, Workspace())
 
     def gather(self, rows: Tensor, layer: int, workspace: Workspace) -> tuple[Tensor, Tensor]:
-        """The same for the given rows of any encodings, in the memory of a workspace."""
+        """Read the given rows, of any encodings, into the memory of a workspace; see `read`."""
         keys = self._selected(self._keys[layer], rows, workspace, "keys")
         return keys, self._selected(self._values[layer], rows, workspace, "values")
 
     def gather_into(self, rows: Tensor, layer: int, keys: Tensor, values: Tensor) -> None:
-        """Read the given rows of a pool that does not round into `keys` and `values` `[heads, rows, dim]`, which may
-        be parts of longer tensors, by one operation each."""
+        """Read the given rows of a pool without rounding into `keys` and `values` `[heads, rows, dim]`, which may be
+        parts of longer tensors, by one operation each."""
         assert not self.rounding
         for pool, out in ((self._keys[layer], keys), (self._values[layer], values)):
             torch.index_select(pool, 0, rows, out=out.transpose(0, 1))
@@ -223,8 +222,8 @@ class PagePool:
         return out.transpose(0, 1)
 
     def copy_out(self, pages: Sequence[Pages]) -> list[Copy]:
-        """Copies of several encodings in host memory, whole when this returns. On CUDA a layer is read once for all of
-        them, and what is read of some layers is moved at once."""
+        """Copies of several encodings in host memory, complete when this returns. On CUDA each layer is read once for
+        all encodings, and several layers are moved in one transfer."""
         found, tokens = [list[Tensor]() for _ in pages], sum(each.length for each in pages)
         for pools in self._staged(tokens if pages else 0):
             if pools[0].device.type != "cuda":
@@ -244,8 +243,8 @@ class PagePool:
         return [tuple(zip(copied[::2], copied[1::2], strict=True)) for copied in found]
 
     def _staged(self, tokens: int) -> Iterator[list[Tensor]]:
-        """Keys and values of all layers, in order, as they are moved: those in one list together, of so many tokens.
-        None for no token."""
+        """The pools of keys and values of all layers, in order, grouped into lists that are moved together, for
+        `tokens` tokens. Yields nothing for 0 tokens."""
         if not tokens:
             return
         together, room = list[Tensor](), STAGED
@@ -268,12 +267,12 @@ class PagePool:
         return save(keys | {f"{layer}.values": values for layer, (_, values) in enumerate(copy)})
 
     def unpacked(self, data: bytes) -> Copy:
-        """The copy in such a file, to the bit."""
+        """The copy in such a file, bit for bit."""
         found = load(data)
         return tuple((found[f"{layer}.keys"], found[f"{layer}.values"]) for layer in range(self.layers))
 
     def check(self, stored: Sequence[tuple[Pages, int]]) -> None:
-        """See `base.Pool.check`."""
+        """See `KVPool.check`."""
         pages = Counter(number for each, _ in stored for number in each.numbers) + Counter(self.free_pages)
         if any(count > 1 for count in pages.values()):
             raise StoreDamaged("a page is in two places")
@@ -303,13 +302,14 @@ class PagePool:
                 pool[rows] = part.view(-1, *pool.shape[1:])
 
     def copy(self, source: Pages, target: Pages, tokens: int) -> None:
-        """See `base.Pool.copy`."""
+        """See `KVPool.copy`."""
         for keys, values, device in zip(self._keys, self._values, self.devices, strict=True):
             rows, there = source.on(device)[:tokens], target.on(device)[:tokens]
             keys[there], values[there] = keys[rows], values[rows]
 
     def _pools(self, rows: int) -> tuple[list[Tensor], list[Tensor]]:
-        """Keys and values of every layer: of so many token rows where there is room for them all, else of none."""
+        """Keys and values of every layer, with `rows` token rows where a device has room for all of them, else with
+        none."""
         places = list[tuple[LayerShape, torch.device, int]]()
         kind = KVFormat(self._layers, self._device, self.dtype, self.rounding)
         fits = {at: has_room(at, rows * kind.bytes_on(at)) for at in set(self.devices)}
@@ -319,7 +319,7 @@ class PagePool:
         return keys, [self._zeros((n, shape.heads, shape.value_dim), at) for shape, at, n in places]
 
     def _zeros(self, shape: tuple[int, int, int], at: torch.device) -> Tensor:
-        """A pool for vectors of this shape, as they are kept."""
+        """A pool for vectors of this shape, in the stored format."""
         if self.rounding:
             return zeros((*shape[:2], kv_quant.quantized_width(shape[2], self.dtype)), at, torch.int8)
         return zeros(shape, at, self.dtype)
@@ -332,8 +332,8 @@ class PagePool:
         self.allocated += pages
 
     def _lengthen(self, rows: int) -> None:
-        """Make the pools longer, one after another, so that only one of them is there twice. On CUDA the memory of the
-        old ones is given back: the next request is always for more than one of them had."""
+        """Make the pools longer, one after another, so that only one of them exists twice at a time. On CUDA the memory
+        of the old ones is returned: later requests are always larger, so the allocator could not reuse it."""
         short = [pool for pool in (self._keys, self._values) if any(len(old) < rows for old in pool)]
         if not short:
             return
@@ -347,7 +347,7 @@ class PagePool:
 
 
 def checksum(copy: Copy) -> int:
-    """CRC-32 of all bytes, in order."""
+    """The CRC-32 of all bytes, in order."""
     sum = 0
     for tensor in (each for pair in copy for each in pair):
         sum = zlib.crc32(tensor.contiguous().view(torch.uint8).numpy().data, sum)
@@ -355,7 +355,7 @@ def checksum(copy: Copy) -> int:
 
 
 def token_bytes(layers: list[LayerShape], dtype: torch.dtype, rounding: bool = False) -> int:
-    """Bytes of one token's keys and values in all layers, in 8 bits with `rounding`."""
+    """The size in bytes of one token's keys and values in all layers; in 8 bits with `rounding`."""
     if rounding:
         return sum(
             s.heads * (kv_quant.quantized_width(s.key_dim, dtype) + kv_quant.quantized_width(s.value_dim, dtype))
@@ -365,7 +365,7 @@ def token_bytes(layers: list[LayerShape], dtype: torch.dtype, rounding: bool = F
 
 
 class KVFormat(NamedTuple):
-    """What says how many bytes a token of a model takes, and where: see `token_bytes`."""
+    """What determines the size of a model's token in bytes on each device: see `token_bytes`."""
 
     layers: list[LayerShape]
     device: torch.device
@@ -384,8 +384,9 @@ class KVFormat(NamedTuple):
 
 
 def shared_tokens(kinds: Sequence[KVFormat], share: float = 1) -> list[int]:
-    """Tokens of each of these models, equally many on a device, that together fit in 4 GiB on a CPU, or in half of the
-    free memory of each CUDA device: all of them take what one would. `share`: so much of that alone."""
+    """The number of store tokens of each of these models, the same for all that share a device, so that together they
+    fit in 4 GiB on a CPU, or in half of the free memory of each CUDA device: all models take what a single one would.
+    `share` scales this."""
     places = [{shape.device or kind.device for shape in kind.layers} for kind in kinds]
     fits: dict[torch.device, int] = {}
     for where in set[torch.device]().union(*places):
@@ -395,5 +396,6 @@ def shared_tokens(kinds: Sequence[KVFormat], share: float = 1) -> list[int]:
 
 
 def shared_host_tokens(kinds: Sequence[KVFormat], share: float = 1) -> list[int]:
-    """Tokens of each, equally many, whose copies together fit in this share of 4 GiB of host memory."""
+    """The number of host tokens of each model, the same for all, whose copies together fit in this share of 4 GiB of
+    memory."""
     return [int((4 << 30) * share) // sum(kind.bytes for kind in kinds)] * len(kinds)

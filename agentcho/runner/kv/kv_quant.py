@@ -1,9 +1,8 @@
-"""Keys and values in 8 bits: each token of each head is rounded by itself, so that nothing that stands beside it
-changes it.
+"""Keys and values in 8 bits. Each head of each token is rounded by itself, so that its neighbours cannot change it.
 
-What is kept of a vector is its largest magnitude, and each number as so many 127ths of that. The largest number comes
-back as it was, and the others as the nearest of 255. So what was rounded once is rounded to the same bits again: who
-speaks attends to the very numbers that others read later. Does not know: pages, slots, positions.
+A vector is stored as its largest magnitude, and each number as a multiple of a 127th of that. The largest number is
+restored exactly, and the others as the nearest of 255 values. So rounding again gives the same bits: a speaker attends
+to the very numbers that others read later. Independent of pages, slots and positions.
 """
 
 from __future__ import annotations
@@ -17,44 +16,44 @@ from agentcho.config import KvDtype
 from agentcho.errors import ModelError
 
 TOP = 127
-"""The largest of 8 bits that is used, on both sides of zero."""
+"""The largest magnitude that is used in 8 bits."""
 
 
 def check_kv_dtype(name: str | None) -> None:
-    """`ModelError`: there is no such form of keys and values."""
+    """Raise `ModelError` if there is no such format of keys and values."""
     if name is not None and name not in get_args(KvDtype):
         known = ", ".join(get_args(KvDtype))
         raise ModelError(f"unknown kv_dtype {name!r}; give {known}, or leave it out to use the model's dtype")
 
 
 def quantized_width(dim: int, dtype: torch.dtype) -> int:
-    """Bytes of one vector of `dim` numbers of this dtype: one each, and those of the largest magnitude."""
+    """The size in bytes of one vector of `dim` numbers: one byte each, and the largest magnitude in this dtype."""
     return dim + dtype.itemsize
 
 
 def quantize_vectors(vectors: Tensor) -> Tensor:
-    """Vectors `[..., dim]` as bytes `[..., width]`, int8. One with a number that is infinite, or none, comes back
-    without numbers; one whose numbers are all as small as the smallest normal one, or smaller, as zeros."""
+    """Vectors `[..., dim]` as bytes `[..., width]`, int8. A vector with an infinite number or NaN is read back as NaN;
+    one whose numbers are all at most the smallest normal number is read back as zeros."""
     largest, numbers = _rounded(vectors)
     return torch.cat([numbers.to(torch.int8), largest.view(torch.int8)], -1)
 
 
 def dequantize_vectors(kept: Tensor, out: Tensor) -> Tensor:
-    """Write the vectors `[..., dim]` behind bytes `[..., width]` into `out`, which is returned."""
+    """Write the vectors `[..., dim]` stored in bytes `[..., width]` into `out`, and return it."""
     dim = out.shape[-1]
     largest = kept[..., dim:].contiguous().view(out.dtype)
     return out.copy_(_multiplied(kept[..., :dim].float(), largest))
 
 
 def round_trip(vectors: Tensor) -> Tensor:
-    """What `dequantize_vectors` gives of `quantize_vectors` vectors."""
+    """The result of `dequantize_vectors` for `quantize_vectors` of these vectors."""
     largest, numbers = _rounded(vectors)
     return _multiplied(numbers, largest).to(vectors.dtype)
 
 
 def _rounded(vectors: Tensor) -> tuple[Tensor, Tensor]:
-    """The largest magnitudes `[..., 1]`, in the dtype of the vectors, and whole numbers `[..., dim]` of 127ths of them,
-    float32: all 0 where the largest is 0, infinite or no number, which times 0 is none."""
+    """The largest magnitudes `[..., 1]`, in the dtype of the vectors, and the numbers `[..., dim]` as multiples of a
+    127th of them, float32: all 0 where the largest is 0, infinite or NaN; infinity or NaN times 0 is NaN."""
     smallest = torch.finfo(vectors.dtype).smallest_normal
     largest = torch.threshold(vectors.abs().amax(-1, keepdim=True), smallest, 0)
     numbers = torch.div(vectors.float(), largest.float()).mul_(TOP).round_()
@@ -62,6 +61,6 @@ def _rounded(vectors: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _multiplied(numbers: Tensor, largest: Tensor) -> Tensor:
-    """Whole numbers of 127ths, float32, times the largest magnitudes. `numbers` is written over. (127 times the 127th
-    part of 1 is exactly 1 in float32, so that the largest number comes back as it was.)"""
+    """Multiples of a 127th, float32, times the largest magnitudes. Overwrites `numbers`. (127 times the float32 value
+    of 1/127 is exactly 1, so the largest number is restored exactly.)"""
     return numbers.mul_(1 / TOP).mul_(largest.float())

@@ -1,9 +1,9 @@
-"""The rows that read their contexts where they are stored: all of them in one pool, whatever they read and say.
+"""The pool of all rows that read their contexts where they are stored.
 
-A table says what each row reads in the pages of the store. What it says itself is in lanes: blocks of tokens that are
-given to it as it speaks. So the tensors of the pool stay what they are while rows come, grow and go, and a captured
-forward over them serves other steps. Row 0 and block 0 are nobody's: tokens that fill a forward up are theirs. Does not
-know: which rows there are, attention, what is captured.
+A table gives for each row what it reads in the pages of the store. A row's own tokens are in lanes: blocks of tokens
+that it gets as it generates. So the pool's tensors stay in place while rows begin, grow and end, and a captured forward
+over them serves other steps. Row 0 and block 0 are reserved for the padding tokens of a forward. Independent of
+attention and of captured graphs.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from agentcho.runner.kv.page_tables import Tables
 from agentcho.runner.model.device import SPARE, has_room
 
 LANE = 128
-"""Tokens of a block."""
+"""The number of tokens in a block."""
 MANY = 64
-"""Rows for which there is room on a GPU from the beginning."""
+"""The number of rows that a GPU has room for from the beginning."""
 SHARE = 8
-"""What part of the tokens of the store lanes have room for there."""
+"""On a GPU, lanes have room for the number of the store's tokens divided by this."""
 LEAST = 1 << 28
-"""Bytes that must stay free for forwards where more blocks are taken."""
+"""The bytes that must stay free for forwards when more blocks are allocated."""
 ROWS = 8
-"""Rows for which there are tables at first, where it is not said."""
+"""The initial number of rows in tables, by default."""
 
 
 class Room(NamedTuple):
-    """For what there is room before a pool must get other tensors: rows, blocks of lanes, and tokens that one row
+    """The capacity of a pool before its tensors must be replaced: rows, blocks of lanes, and the tokens that one row
     reads."""
 
     rows: int = ROWS
@@ -45,9 +45,9 @@ class Room(NamedTuple):
 def lane_room(
     layers: list[LayerShape], device: torch.device, dtype: torch.dtype, store_tokens: int, context: int
 ) -> Room:
-    """The room of an engine. On a GPU it is such that it is seldom too little: for `MANY` rows, for lanes of a share of
-    the tokens of the store, or of half of that, and so on, where there is not so much memory, and for tables of the
-    whole `context`. Elsewhere memory is taken as it is needed."""
+    """The initial capacity for an engine. On a GPU it is chosen so that the pool rarely grows: `MANY` rows, lanes for a
+    share of the store's tokens (halved until it fits in memory), and tables for the whole `context`. Elsewhere memory
+    is allocated on demand."""
     if device.type != "cuda":
         return Room()
     a_block, blocks = LANE * token_bytes(layers, dtype), store_tokens // SHARE // LANE
@@ -57,7 +57,8 @@ def lane_room(
 
 
 class LaneSlot(Slot):
-    """The place of one row, which has the lanes `blocks`. `reading`: how many tokens it reads where they are stored."""
+    """The place of one row, which has the lanes `blocks`. `reading`: the number of tokens that it reads where they are
+    stored."""
 
     scattered = True
     pool: LanePool
@@ -68,7 +69,7 @@ class LaneSlot(Slot):
         self.reading = self.capacity = 0
 
     def get(self, layer: int, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """See `Slot.get`; copies, where they are in several blocks."""
+        """See `Slot.get`; returns copies."""
         keys, values = self.pool.keys[layer], self.pool.values[layer]
         spans = list(self._spans(start, stop))
         if not spans:
@@ -93,7 +94,7 @@ class LaneSlot(Slot):
         return torch.cat(found) if found else self.pool.positions[0, :0]
 
     def _spans(self, start: int, stop: int) -> Iterator[tuple[int, slice, slice]]:
-        """The tokens start … stop: of each block its number, its tokens, and which of these they are."""
+        """The tokens start … stop, by block: the block's number, its slice, and the matching slice of start … stop."""
         at = start
         while at < stop:
             nth, first = divmod(at, LANE)
@@ -105,7 +106,7 @@ class LaneSlot(Slot):
 class LanePool(SlotPool):
     """All rows that read their contexts where they are stored. `keys[layer]` is `[blocks, heads, LANE, dim]`,
     `positions` is `[blocks, LANE]`. `tables`: what each row reads. `lanes`: the blocks of each row `[rows, most]`,
-    int32. `serial` is another where any of these tensors is."""
+    int32. `serial` changes whenever one of these tensors is replaced."""
 
     slots: list[LaneSlot]  # type: ignore[assignment]
     tables: Tables
@@ -134,7 +135,7 @@ class LanePool(SlotPool):
         return len(self.positions) * LANE
 
     def open(self) -> LaneSlot:
-        """A new row, which reads nothing and has no lane."""
+        """Return a new row, which reads nothing and has no lanes."""
         if not self._free_rows:
             rows = len(self.lanes)
             self.tables.widen(2 * rows)
@@ -146,7 +147,7 @@ class LanePool(SlotPool):
         return slot
 
     def read(self, slot: LaneSlot, pieces: Sequence[ContextPiece]) -> None:
-        """Say that a new row reads these pieces, which have their pages."""
+        """Set the pieces that a new row reads. They must have their pages."""
         slot.reading = tokens(pieces)
         if slot.reading > self.tables.width:
             self.tables.broaden(slot.reading)
@@ -154,7 +155,7 @@ class LanePool(SlotPool):
         self.tables.write(slot.index, pieces)
 
     def ensure(self, slot: LaneSlot, length: int) -> None:
-        """Give a row lanes for so many tokens."""
+        """Give a row lanes for `length` tokens."""
         missing = -(-length // LANE) - len(slot.blocks)
         if missing <= 0:
             return
@@ -171,8 +172,8 @@ class LanePool(SlotPool):
         self.lanes[slot.index, first : len(slot.blocks)] = torch.tensor(more, dtype=torch.int32).to(self.lanes.device)
 
     def _grow(self, missing: int) -> None:
-        """Have so many blocks more: twice as many as there are, or as few as that where memory is short. `CallFailed`:
-        there is no memory for these either, and all is as it was."""
+        """Add blocks: double them until `missing` more fit, or add just that many if memory is short. Raises
+        `CallFailed` if there is no memory for these either, and changes nothing."""
         had = len(self.positions)
         wide = next(had << times for times in range(1, 64) if had << times >= had + missing)
         for blocks, spare in ((wide, SPARE), (had + missing, LEAST)):
@@ -183,7 +184,7 @@ class LanePool(SlotPool):
         raise CallFailed.memory(missing * LANE, str(self._device))
 
     def close(self, slot: Slot) -> None:
-        """Give a row up. What it has written is zeros again, so that nothing of it stands behind a mask of another."""
+        """Give a row up. Its blocks are zeroed, so that no data remains behind another row's mask."""
         assert isinstance(slot, LaneSlot)
         self.slots.remove(slot)
         self.tables.clear(slot.index)
@@ -198,12 +199,12 @@ class LanePool(SlotPool):
         slot.blocks = []
 
     def locate(self, rows: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
-        """Where tokens of these rows are in `keys[layer]`, `values[layer]` and `positions`: of each the block and its
-        place there. `ends`: their places in their rows."""
+        """The block and the place in it, in `keys[layer]`, `values[layer]` and `positions`, of tokens of these rows.
+        `ends`: the places of the tokens in their rows."""
         return self.lanes[rows, ends // LANE].long(), ends % LANE
 
     def _made(self, blocks: int) -> None:
-        """Have so many blocks; what is there stays. Layers of one shape are in one tensor."""
+        """Allocate `blocks` blocks and keep the content. Layers of one shape share a tensor."""
         old, stacks = self._stacks, dict[tuple[int, int, torch.device], Tensor]()
         places = [(shape, shape.device or self._device) for shape in self._layers]
         kinds = [(s.heads, dim, at) for s, at in places for dim in (s.key_dim, s.value_dim)]

@@ -1,8 +1,8 @@
-"""Tables of what rows read where it is stored: of each token its row in the pools of pages, by how many positions its
-key is turned, and where it stands.
+"""Tables of what rows read where it is stored: for each token its row in the pools of pages, the shift of its key, and
+its position.
 
-They are tensors that stay where they are, so that a captured forward can serve other rows. Does not know: rows,
-attention, who keeps the pages from being written over.
+The tensors stay in place, so that a captured forward can serve other rows. The caller keeps the pages from being
+overwritten.
 """
 
 from __future__ import annotations
@@ -17,21 +17,22 @@ from agentcho.engine.call_layout import ContextPiece
 
 
 class Columns(NamedTuple):
-    """Of each row `[3, width]`, int32: rows in the pools, shifts, positions. Only the first `counts` are read."""
+    """For each row `[3, width]`, int32: rows in the pools, shifts, positions. Only the first `counts` entries are
+    read."""
 
     table: Tensor
     counts: Tensor
 
 
 class Tables:
-    """The table of each of several rows, of `width` tokens at most."""
+    """The tables of several rows, each for at most `width` tokens."""
 
     def __init__(self, width: int, device: torch.device, rows: int = 1) -> None:
         self.width = width
         self.columns = _empty(rows, width, device)
 
     def write(self, row: int, pieces: Sequence[ContextPiece]) -> None:
-        """Say that a row, which read nothing, reads these pieces, which have their pages."""
+        """Set the pieces that a row reads, which read nothing before. The pieces must have their pages."""
         if not pieces:
             return
         device = self.columns.table.device
@@ -45,17 +46,17 @@ class Tables:
         self.columns.counts[row] = count
 
     def clear(self, row: int) -> None:
-        """Say that a row reads nothing."""
+        """Let a row read nothing."""
         self.columns.counts[row] = 0
 
     def widen(self, rows: int) -> None:
-        """Have so many rows; what is there stays."""
+        """Grow to `rows` rows, keeping the content."""
         old, self.columns = self.columns, _empty(rows, self.width, self.columns.table.device)
         for new, each in zip(self.columns, old, strict=True):
             new[: len(each)] = each
 
     def broaden(self, width: int) -> None:
-        """Have room for so many tokens a row, or more; what is there stays."""
+        """Grow to at least `width` tokens per row, keeping the content."""
         old = self.columns
         while self.width < width:
             self.width *= 4

@@ -1,8 +1,8 @@
-"""Turns keys: moves a stored key to another position, by one rotation for the whole message.
+"""Moves stored keys to another position, by one rotation for the whole message.
 
 A key is stored as its layer made it, rotated to the position where it was encoded. To read it elsewhere, every key of
-the message is turned by the same angle, that of offset - position. Nothing is turned where the two are equal, and a
-stored key is never written. A factor that the model multiplies into its rotation (yarn) stays as it is. Does not know:
+the message is rotated by the same angle, that of offset - position. If the two are equal nothing is rotated, and stored
+keys are never modified. A factor that the model multiplies into its rotation (yarn) is unaffected. Independent of
 models; `infer` finds the rotation of a layer by trying the known forms on measured keys.
 """
 
@@ -20,8 +20,8 @@ Form = Literal["none", "half", "interleaved"]
 
 
 class Workspace:
-    """Memory that every layer of a forward writes over, because the first write to fresh memory costs as much again. It
-    has one tensor for each name, device and type, as long as the longest that was asked for."""
+    """Memory that every layer of a forward overwrites, because the first write to fresh memory costs as much again. It
+    has one tensor for each name, device and dtype, as long as the longest that was requested."""
 
     def __init__(self) -> None:
         self._blocks: dict[tuple[str, torch.device, torch.dtype], Tensor] = {}
@@ -35,8 +35,8 @@ class Workspace:
 
 
 class Angles(NamedTuple):
-    """Cosines and sines `[tokens, 2n]`, float32, of the angles by which the n pairs of dimensions turn: for each
-    dimension those of its pair, sines negative for the first of a pair."""
+    """Cosines and sines `[tokens, 2n]`, float32, of the angles by which the n pairs of dimensions rotate: for each
+    dimension those of its pair, with negative sines for the first of a pair."""
 
     cos: Tensor
     sin: Tensor
@@ -47,8 +47,8 @@ class Rotation:
     """How one layer's keys depend on position.
 
     `form` "half" pairs dimension i with i + n, "interleaved" 2i with 2i + 1, "none" is a layer without rotary
-    embedding. `frequencies` are the n angles per position (float64, on the CPU); `first` is the first of the
-    2n rotated dimensions. Layers that turn alike share one object.
+    embedding. `frequencies` are the n angles per position (float64, on the CPU); `first` is the first of the 2n rotated
+    dimensions. Layers with the same rotation share one object.
     """
 
     form: Form
@@ -57,15 +57,16 @@ class Rotation:
 
     @property
     def pairs(self) -> tuple[int, int, int, int]:
-        """The number of pairs of dimensions, where the first begins and how far apart they are, and how far apart are
-        those of a pair."""
+        """The number of pairs of dimensions, the first dimension of the first pair, the distance between pairs, and the
+        distance between the two dimensions of a pair."""
         if self.form == "none" or self.frequencies is None:
             return 0, 0, 1, 0
         count = len(self.frequencies)
         return count, self.first, *((1, count) if self.form == "half" else (2, 1))
 
     def waves(self, by: Sequence[int]) -> Tensor:
-        """Cosines and sines `[shifts, 2, n]` of the pairs of what moves by so many positions, float32, on the CPU."""
+        """Cosines and sines `[shifts, 2, n]` of the pairs for shifts by these numbers of positions, float32, on the
+        CPU."""
         if self.form == "none" or self.frequencies is None:
             return torch.zeros(len(by), 2, 0)
         angles = torch.tensor(by, dtype=torch.float64).unsqueeze(-1) * self.frequencies
@@ -85,8 +86,7 @@ class Rotation:
         return torch.cat([keys[..., : self.first], turned, keys[..., last:]], -1)
 
     def angles(self, by: Tensor, device: torch.device) -> Angles:
-        """The angles by which `turn_into` moves each token by as many positions as `by` `[tokens]` (integers, on the
-        CPU) says."""
+        """The angles by which `turn_into` moves each token, for `by` `[tokens]` positions (integers, on the CPU)."""
         assert self.frequencies is not None
         angles = by.double().unsqueeze(-1) * self.frequencies
         cos, sin = angles.cos(), angles.sin()
@@ -97,12 +97,12 @@ class Rotation:
         return Angles(each.cos.to(device, torch.float32), each.sin.to(device, torch.float32))
 
     def angles_of_pieces(self, by: Sequence[int], lengths: Sequence[int], device: torch.device) -> Angles:
-        """The angles of the tokens of pieces in a row, each of which moves as a whole.
+        """The angles of the tokens of consecutive pieces, each of which moves as a whole.
 
         Args:
-            by: By how many positions each piece moves.
-            lengths: How many tokens each has.
-            device: Where the angles are needed. A row a piece goes there, and is repeated there.
+            by: The number of positions by which each piece moves.
+            lengths: The number of tokens of each piece.
+            device: Where the angles are needed. One row per piece is sent there, and repeated there.
 
         Returns:
             Angles `[sum of lengths, 2n]`.
@@ -123,8 +123,8 @@ class Rotation:
             out[..., : self.first], out[..., last:] = keys[..., : self.first], keys[..., last:]
 
     def _turn_in_few_launches(self, out: Tensor, old: Tensor, angles: Angles, workspace: Workspace) -> None:
-        """Three operations, which convert numbers as they read and write them. What is computed is the same: in
-        float32, rounded once."""
+        """Three operations, which convert dtypes as they read and write. The result is the same: float32, rounded
+        once."""
         other = self._swapped(old, workspace.take("swapped", old.shape, old.device, old.dtype))
         turned = workspace.take("turned", old.shape, old.device, torch.float32)
         torch.mul(old, angles.cos, out=turned)
@@ -138,7 +138,7 @@ class Rotation:
         out.copy_(turned)
 
     def _swapped(self, keys: Tensor, out: Tensor | None = None) -> Tensor:
-        """The turned dimensions `[..., 2n]`, with the two dimensions of each pair exchanged."""
+        """The rotated dimensions `[..., 2n]`, with the two dimensions of each pair exchanged."""
         if self.form == "half":
             middle = keys.shape[-1] // 2
             return torch.cat([keys[..., middle:], keys[..., :middle]], -1, out=out)
@@ -147,8 +147,8 @@ class Rotation:
 
 
 def few_launches(device: torch.device) -> bool:
-    """Whether every operation costs a launch there, so that few of them over much memory are best. Elsewhere memory is
-    what costs, and work is done in pieces that stay in the processor's cache."""
+    """Whether every operation on this device costs a launch, so that few operations over much memory are best.
+    Elsewhere memory traffic dominates, and work is done in chunks that stay in the processor's cache."""
     return device.type == "cuda"
 
 
@@ -167,8 +167,8 @@ def candidates(frequencies: Iterable[Tensor], dim: int) -> Iterator[Rotation]:
 def infer(at: dict[int, Tensor], forms: Iterable[Rotation], tolerance: float) -> tuple[Rotation | None, float]:
     """The rotation that explains keys `[heads, tokens, dim]` of the same tokens measured at several shifts.
 
-    `at` maps shift → keys, shift 0 among them. Returns the best form and its worst error relative to the
-    largest key, or None with that error where none is within `tolerance`.
+    `at` maps shift → keys, including shift 0. Returns the best form and its worst error relative to the largest key, or
+    None with that error if no form is within `tolerance`.
     """
     base = at[0].float()
     scale = max(float(base.abs().max()), 1e-6)

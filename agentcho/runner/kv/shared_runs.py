@@ -1,7 +1,7 @@
-"""Which parts of contexts several rows can read in one place: runs of neighbouring pieces.
+"""Finds the parts of contexts that several rows can read in one place: runs of consecutive pieces.
 
-A row can read a run wherever that stands for it, if the pieces stand to each other as they were gathered (see
-`attention.shared_prefix`). Does not know: rows, where anything is kept.
+A row can read a run at any position, if the pieces have the distances at which they were gathered (see
+`attention.shared_prefix`). Independent of rows and of storage.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from agentcho.engine.call_layout import CallContext, ContextPiece, KVEntry
 from agentcho.runner.kv.decode_kv import Pieces, tokens
 
 LEAST = 64
-"""A run of fewer tokens is not shared: to read it apart takes longer than to read it several times."""
+"""The fewest tokens of a run that is shared: below that, reading it separately takes longer than reading it several
+times."""
 _Beside = tuple[KVEntry, int] | None
-"""The neighbour of a piece, and how many positions further along it stands; None: it has none."""
+"""The preceding piece's entry, and the distance in positions from it; None if there is no such piece."""
 
 
 def runs(contexts: Iterable[CallContext], saved: int = 0) -> Iterator[Pieces]:
-    """The runs that are worth sharing of contexts that are about to be read, each as the first of its readers has it:
-    those that save copies of at least so many tokens. Where one of its pieces stands, there stand all of them, in this
-    order and at these distances, each once. Rows that weigh their keys otherwise share none."""
+    """The runs worth sharing in contexts that are about to be read, each at the positions of its first reader: those
+    that save reading at least `saved` tokens. Every context that has one piece of a run has all of them, in this order,
+    at these distances, each once. Contexts whose keys are weighed by a reuse method share none."""
     every = [context.pieces for context in contexts if context.parallel is None]
     counts, before, twice = _neighbours(every)
     found, run = set[KVEntry](), list[ContextPiece]()
@@ -47,8 +48,8 @@ def runs(contexts: Iterable[CallContext], saved: int = 0) -> Iterator[Pieces]:
 
 
 def _neighbours(every: Iterable[Pieces]) -> tuple[dict[KVEntry, int], dict[KVEntry, _Beside], set[KVEntry]]:
-    """In how many contexts each entry is; what stands before it, where that is the same in all of them; and which
-    entries are in one context more than once."""
+    """The number of contexts that each entry is in; its preceding piece, if the same in all of them; and the entries
+    that occur more than once in a context."""
     counts, before, twice = dict[KVEntry, int](), dict[KVEntry, _Beside](), set[KVEntry]()
     for pieces in every:
         last: ContextPiece | None = None
@@ -68,7 +69,7 @@ def _neighbours(every: Iterable[Pieces]) -> tuple[dict[KVEntry, int], dict[KVEnt
 
 
 def alike(run: Sequence[ContextPiece], pieces: Sequence[ContextPiece]) -> int:
-    """How many of these pieces are those of a run, from its first on, at the same distances."""
+    """The number of these pieces that match a run, from its first piece on, at the same distances."""
     if not run or not pieces:
         return 0
     pairs, shift = zip(run, pieces, strict=False), pieces[0].offset - run[0].offset

@@ -1,9 +1,9 @@
-"""Contexts gathered and turned by one kernel a layer, however many pieces they have, where Triton compiles for a GPU.
+"""Gathers and rotates contexts with one kernel per layer, for any number of pieces, where Triton compiles for a GPU.
 
-Which tokens lie where is laid out once a forward, in blocks of tokens of one piece; and once for each rotation, the
-cosines and sines of every shift that a piece has. The kernel is compared with the operations of torch that do the same
-before it is used (see `trial`), and where it is refused they do it. It is compiled as a model is loaded, since the gate
-gathers in every layer. Does not know: segments, what is stored, masks.
+The layout of tokens is planned once per forward, in blocks of tokens of one piece; the cosines and sines of every shift
+are computed once per rotation. Before use, the kernel is compared with the equivalent torch operations (see `trial`),
+which replace it where it is refused. It is compiled while a model loads, since the gate gathers in every layer.
+Independent of segments and masks.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from agentcho.runner.attention.trial import Trial
 from agentcho.runner.kv.rope import Rotation
 
 BLOCK = 32
-"""Tokens that one program copies."""
+"""The number of tokens that one program copies."""
 Pair = tuple[Tensor, Tensor]
 
 
 class Part(NamedTuple):
-    """Tokens in a row that turn by as many positions: `tokens` of them go to `place` and those behind. They are those
-    from `first` on, of the rows that are read, or, where they are `new`, of this forward."""
+    """Consecutive tokens with the same shift: `tokens` of them go to `place` and after. They begin at `first` among the
+    rows that are read or, if `new`, among the tokens of this forward."""
 
     first: int
     place: int
@@ -37,7 +37,7 @@ class Part(NamedTuple):
 
 
 class Layout:
-    """Where the tokens of a context lie: in `rows` of pools, part by part; worked out once a forward."""
+    """Where the tokens of a context lie: in `rows` of pools, part by part. It is planned once per forward."""
 
     def __init__(self, rows: Tensor, parts: Sequence[Part]) -> None:
         self.rows, self._shifts = rows, list(dict.fromkeys(part.shift for part in parts))
@@ -58,8 +58,8 @@ class Layout:
 
 
 class Request(NamedTuple):
-    """What is gathered in one layer: from `pools` `[rows, heads, dim]` and from what is `new` `[tokens, heads, dim]`,
-    to `out` `[heads, length, dim]`; keys and values each."""
+    """What is gathered in one layer: from `pools` `[rows, heads, dim]` and from `new` tokens `[tokens, heads, dim]`, to
+    `out` `[heads, length, dim]`; keys and values each."""
 
     pools: Pair
     new: Pair
@@ -68,7 +68,7 @@ class Request(NamedTuple):
 
 
 class GatherKind(NamedTuple):
-    """What has a kernel of its own."""
+    """Equal kinds share one kernel."""
 
     device: torch.device
     dtype: torch.dtype
@@ -79,7 +79,7 @@ class GatherKind(NamedTuple):
 
     @property
     def form(self) -> Any:
-        """What the kernel is compiled for: see `gather_kernel.GatherForm`."""
+        """The compile-time constants of the kernel: see `gather_kernel.GatherForm`."""
         from agentcho.runner.kv.gather_kernel import GatherForm
 
         pairs, begin, step, gap = self.rotation.pairs
@@ -108,7 +108,7 @@ def serves(device: torch.device) -> bool:
 
 
 def gather_by_kernel(rotation: Rotation, given: Request, slowly: Callable[[], None]) -> None:
-    """Gather by the kernel; `slowly` where it is refused."""
+    """Gather with the kernel, or with `slowly` where it is refused."""
     keys, values = given.pools
     kind = GatherKind(
         device=keys.device,
@@ -122,7 +122,8 @@ def gather_by_kernel(rotation: Rotation, given: Request, slowly: Callable[[], No
 
 
 def fits(*out: Tensor) -> bool:
-    """Whether the kernel can write to `[heads, length, dim]`: the tokens of each head stand one behind another."""
+    """Whether the kernel can write to these tensors `[heads, length, dim]`: the tokens of each head must be
+    contiguous."""
     return all(each.stride(1) == each.shape[2] and each.stride(2) == 1 for each in out)
 
 
@@ -134,7 +135,7 @@ def _by_kernel(kind: GatherKind, given: Request, slowly: Callable[[], None]) -> 
 
 
 def _room(out: Tensor) -> int:
-    """How many tokens the heads of a tensor are apart."""
+    """The distance between heads of a tensor, in tokens."""
     return out.stride(0) // out.shape[2]
 
 
@@ -153,8 +154,8 @@ def _by_torch(given: Request, slowly: Callable[[], None]) -> Tensor:
 
 
 def _gaps(kind: GatherKind) -> Iterator[float]:
-    """How far turned keys are from those that torch turns, as a share of the largest; and whether values are the same.
-    Parts are longer and shorter than a block, lie apart, and go next to each other, between tokens of others."""
+    """The error of rotated keys against those that torch rotates, as a share of the largest; and whether values are the
+    same. Parts are longer and shorter than a block, lie apart, and go next to each other, between other tokens."""
     dice, count = torch.Generator(kind.device).manual_seed(0), 4 * BLOCK
 
     def drawn(*shape: int) -> Tensor:

@@ -1,5 +1,5 @@
-"""The files of a model: how far their download is; a look at them before weights are read; and after the library failed
-on them, which file is at fault, why, and what to do. Does not know: networks."""
+"""The files of a model: reports download progress, checks files before weights are read, and after the library failed
+finds which file is at fault, why, and what to do. Independent of networks."""
 
 from __future__ import annotations
 
@@ -38,11 +38,12 @@ Unreadable = (
     TypeError,
     ValueError,
 )
-"""What the library raises where a model's files are not what they should be."""
+"""The exceptions that the library raises for damaged or unexpected model files."""
 
 
 def check_files(model: str, folder: Path) -> None:
-    """`ModelBroken` names the first file that is missing, cut short, or no safetensors file. Weights are not read."""
+    """Raise `ModelBroken` for the first file that is missing, truncated, or not a safetensors file. Weights are not
+    read."""
     shards = _indexed(model, folder)
     for file in shards or sorted(folder.glob("*.safetensors")):
         _check(model, file)
@@ -56,7 +57,7 @@ def check_files(model: str, folder: Path) -> None:
 
 
 def _indexed(model: str, folder: Path) -> list[Path]:
-    """The files of weights that the index names, if there is an index."""
+    """The weight files that the index names, if there is an index."""
     index = folder / INDEX
     if not index.is_file():
         return []
@@ -68,7 +69,7 @@ def _indexed(model: str, folder: Path) -> list[Path]:
 
 
 def _check(model: str, file: Path) -> None:
-    """Compare the length of a file with the one that its header says."""
+    """Check that a file is as long as its header says."""
     if not file.is_file():
         raise ModelBroken(model, file, f"the file is missing, but {INDEX} lists it")
     try:
@@ -81,7 +82,7 @@ def _check(model: str, file: Path) -> None:
 
 
 def refusal(model: str, path: str, error: BaseException) -> ModelError:
-    """What an error of the library means, in the words of agentcho's errors."""
+    """Translate an error of the library into an agentcho error."""
     for cause in _chain(error):
         if isinstance(cause, GatedRepoError):
             page = f"ask for access at https://huggingface.co/{path}, then log in with `hf auth login`"
@@ -102,7 +103,7 @@ def refusal(model: str, path: str, error: BaseException) -> ModelError:
 
 
 def folder_of(path: str) -> Path | None:
-    """Where the files of a model are: its folder, or the folder in the local cache of the hub."""
+    """The folder with a model's files: its own, or the one in the local cache of the hub."""
     if Path(path).is_dir():
         return Path(path)
     found: Any = None
@@ -114,7 +115,7 @@ def folder_of(path: str) -> Path | None:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and what led to it; each once, for a chain may close."""
+    """The error and its causes, each once, because a chain may be circular."""
     passed: set[int] = set()
     while error is not None and id(error) not in passed:
         yield error
@@ -127,13 +128,13 @@ def _line(error: BaseException) -> str:
 
 
 def download_progress(tell: ProgressCallback) -> dict[str, Any]:
-    """The library's option by which `tell` hears of megabytes; no option where nobody listens."""
+    """The library's option that reports megabytes to `tell`; empty for `no_progress`."""
     return {} if tell is no_progress else {"tqdm_class": _bars(tell)}
 
 
 def _bars(tell: ProgressCallback) -> type[tqdm]:
     class Told(tqdm):
-        """A progress bar that is not drawn. It tells of bytes that are written to disk, and of nothing else."""
+        """A hidden progress bar that reports only bytes written to disk."""
 
         def __init__(self, *args: Any, **options: Any) -> None:
             self._tells = options.get("unit") == "B" and not str(options.get("name")).endswith(".transfer")

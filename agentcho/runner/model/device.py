@@ -1,5 +1,5 @@
-"""Where a model runs and in which numbers, by name; whether there is room; and what the processor can do, as torch says
-it (never by timing). Does not know: models."""
+"""Resolves device and dtype names, checks for free memory, and reports what the processor supports, according to torch
+(never by timing). Independent of models."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from agentcho.errors import ModelError
 LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 """Where Linux says how much memory a container may use: control groups of both versions."""
 SMALL = 64 << 20
-"""Bytes of weights in float32 up to which a CPU keeps to float32."""
+"""The size of the weights in float32, in bytes, up to which a CPU stays with float32."""
 SPARE = 1 << 30
-"""Bytes that forwards take beside the weights, at least."""
+"""The least number of bytes that forwards take in addition to the weights."""
 KINDS = ("cpu", "cuda", "meta")
-"""Where models run; on "meta" they have shapes and no numbers."""
+"""The kinds of devices on which models run; on "meta" they have shapes and no data."""
 FUSED = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-"""torch's attention on CUDA: the kernels that take any length as it comes, and plain products where neither can be
-used."""
+"""The attention implementations of torch used on CUDA: kernels that take any length without preparation, and explicit
+products where neither can be used."""
 DeviceMap = str | Mapping[str, str | int | torch.device]
 """Which modules go to which device: "auto", "balanced", "sequential", or devices by names of modules, as transformers
 takes it."""
 
 
 class DevicePlacement(NamedTuple):
-    """Where a model shall run, and in which numbers. With a `map`, `device` must be "auto". `bits`: in which
-    the weights of linear layers are; None: in those numbers too. `kv`: in which keys and values are kept; None: in
-    those of the model."""
+    """Where a model runs, and in which number formats. With a `map`, `device` must be "auto". `bits`: the format of the
+    weights of linear layers, or None for `dtype`. `kv`: the format of keys and values, or None for the model's
+    dtype."""
 
     device: str = "auto"
     dtype: str = "auto"
@@ -45,16 +45,16 @@ class DevicePlacement(NamedTuple):
     kv: str | None = None
 
     def where(self) -> torch.device:
-        """The device; with a map, the kind of most devices in it. `ModelError`: it is not on this machine, or both are
-        given."""
+        """The device; with a map, the main kind of device in it. Raises `ModelError` if it is not on this machine, or
+        if both are given."""
         if self.map is not None and self.device != "auto":
             raise ModelError(f"device {self.device!r} cannot be combined with a device map; give one of them")
         return device_of(self.device)
 
 
 def device_of(name: str) -> torch.device:
-    """The device of this name; "auto": CUDA if there is one. `ModelError`: it is not on this machine, or of a kind that
-    is untested, such as Apple's MPS."""
+    """The device of this name; "auto" is CUDA if there is one. Raises `ModelError` if it is not on this machine, or of
+    an untested kind, such as Apple's MPS."""
     cuda = torch.cuda.is_available()
     if name == "auto":
         return torch.device("cuda" if cuda else "cpu")
@@ -81,7 +81,7 @@ def _why_no_gpu(cuda: bool) -> str:
         return "this torch is built without CUDA; install one that is built for it, or give auto or cpu"
     try:
         init: Any = torch.cuda.init
-        init()  # says what is wrong with the driver
+        init()  # raises an error that describes the driver's problem
     except Exception as error:
         return f"{_first_sentence(error)}; see what `nvidia-smi` says, or give auto or cpu"
     return "its driver shows none (CUDA_VISIBLE_DEVICES may hide them); give auto or cpu"
@@ -93,23 +93,23 @@ def _first_sentence(error: Exception) -> str:
 
 
 def check_gpu(device: torch.device) -> None:
-    """Refuse a GPU that cannot be used, by having it add two numbers. `ModelError`: in one line what is so, and what to
-    do. Devices of other kinds are taken."""
+    """Raise `ModelError` for a GPU that fails at a trivial addition, with the cause and the remedy in one line. Devices
+    of other kinds pass."""
     if device.type != "cuda":
         return
     try:
         _add_on(device)
-    except Exception as error:  # torch has no types of its own for most of them
+    except Exception as error:  # torch has no exception types of its own for most failures
         raise ModelError(f"device '{device}' cannot be used: {_why_unusable(device, error)}") from error
 
 
 def _add_on(device: torch.device) -> None:
-    """A trivial kernel, and a wait for what it gives."""
+    """Run a trivial kernel and wait for the result."""
     torch.ones(1, device=device).add_(1).item()
 
 
 def _why_unusable(device: torch.device, error: Exception) -> str:
-    """What is wrong with a GPU that fails at something trivial, and what to do."""
+    """What is wrong with a GPU that fails at a trivial operation, and what to do."""
     said = str(error)
     if "no kernel image" in said or "not compatible with the current" in said:
         return f"this torch has no kernels for it ({_kinds(device)}); install a torch that is built for it, or give cpu"
@@ -124,7 +124,7 @@ def _why_unusable(device: torch.device, error: Exception) -> str:
 
 
 def _kinds(device: torch.device) -> str:
-    """Of which kind a GPU is, and for which kinds this torch is built."""
+    """The compute capability of a GPU, and those for which this torch is built."""
     try:
         major, minor = torch.cuda.get_device_capability(device)
     except Exception:
@@ -133,9 +133,9 @@ def _kinds(device: torch.device) -> str:
 
 
 def dtype_of(name: str, device: torch.device, random: bool = False, weights: int = 0) -> Any:
-    """The dtype of that name. "auto": on CUDA the checkpoint's own, bfloat16 where weights are random; on a CPU
-    float32, but bfloat16 where `weights`, the bytes of all in float32, are more than `SMALL` and the processor has it
-    in hardware. Never by timing: one machine always takes the same."""
+    """The dtype of that name. "auto": on CUDA the checkpoint's own, or bfloat16 if weights are random; on a CPU
+    float32, or bfloat16 if `weights`, the size of all weights in float32, exceeds `SMALL` and the processor supports
+    bfloat16. Never by timing: one machine always makes the same choice."""
     if name == "auto":
         if device.type == "cuda":
             return torch.bfloat16 if random else "auto"
@@ -147,7 +147,7 @@ def dtype_of(name: str, device: torch.device, random: bool = False, weights: int
 
 
 def warn_emulated(dtype: torch.dtype, device: torch.device) -> None:
-    """Warn of numbers that a CPU has no instructions for: torch computes with them all the same, and slowly."""
+    """Warn of a dtype that a CPU has no instructions for: torch computes with it anyway, but slowly."""
     if dtype == torch.bfloat16 and device.type == "cpu" and not has_bfloat16():
         warnings.warn(
             "bfloat16 is emulated on this processor, which has no instructions for it, and every step is slow; "
@@ -157,7 +157,7 @@ def warn_emulated(dtype: torch.dtype, device: torch.device) -> None:
 
 
 def check_room(name: str, weights: int, device: torch.device) -> None:
-    """Refuse weights of so many bytes that there is no memory for. `ModelError`."""
+    """Raise `ModelError` if there is no memory for `weights` bytes of weights."""
     room = free_memory(device)
     if weights + SPARE > room:
         needed = f"{name} has {weights / 1e9:.1f} GB of weights, and needs {SPARE / 1e9:.1f} GB beside them"
@@ -166,7 +166,7 @@ def check_room(name: str, weights: int, device: torch.device) -> None:
 
 
 def _used(device: torch.device) -> str:
-    """How much memory a GPU has, where much of it is in use."""
+    """How much memory a GPU has, if much of it is in use."""
     if device.type != "cuda":
         return ""
     free, whole = torch.cuda.mem_get_info(device)
@@ -174,8 +174,8 @@ def _used(device: torch.device) -> str:
 
 
 def free_memory(device: torch.device) -> int:
-    """Free bytes on a CUDA device, including those that torch keeps for later; elsewhere all bytes that the machine
-    has, or that its container may use."""
+    """Free bytes on a CUDA device, including those that torch caches; elsewhere the total memory of the machine, or the
+    limit of its container."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
         return torch.cuda.mem_get_info(device)[0]
@@ -185,15 +185,15 @@ def free_memory(device: torch.device) -> int:
 
 
 def has_room(device: torch.device, size: int, spare: int = SPARE) -> bool:
-    """Whether so many bytes can be taken at once and for good, and leave `spare` bytes for forwards. On a CPU they can:
-    memory is taken there as it is written."""
+    """Whether `size` bytes can be allocated at once and for good, leaving `spare` bytes for forwards. Always true on a
+    CPU, where memory is allocated as it is written."""
     if device.type != "cuda" or not torch.cuda.is_available():
         return True
     return size + spare <= free_memory(device)
 
 
 def _limit(path: Path) -> int:
-    """The number of bytes that a file of a control group allows. A file that is missing, or says "max", allows all."""
+    """The number of bytes that a control group file allows. A file that is missing, or says "max", sets no limit."""
     try:
         return int(path.read_text())
     except (OSError, ValueError):
@@ -201,18 +201,17 @@ def _limit(path: Path) -> int:
 
 
 def synchronize(*devices: torch.device) -> None:
-    """Wait until these devices have done all that was asked of them. A CPU has done it already."""
+    """Wait until these devices have finished all queued work. A CPU computes synchronously."""
     for device in devices:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
 
 
 class FusedAttention:
-    """Keeps torch's attention on CUDA to `FUSED` while a forward runs. cuDNN's attention, which torch would prefer on
-    recent GPUs, builds a plan for every new length, which takes longer than a step.
+    """Restricts torch's attention on CUDA to `FUSED` while a forward runs. cuDNN's attention, which torch would prefer
+    on recent GPUs, builds a plan for every new length, which takes longer than a step.
 
-    What torch allows is set for the whole process. The first of several forwards at a time sets it, and the last one
-    sets it back.
+    torch's setting is process-wide. The first of several concurrent forwards sets it, and the last one restores it.
     """
 
     def __init__(self) -> None:
@@ -221,7 +220,7 @@ class FusedAttention:
 
     @contextmanager
     def __call__(self, devices: Sequence[torch.device]) -> Iterator[None]:
-        """For a forward on these devices; on a CPU there is nothing to choose."""
+        """For a forward on these devices; has no effect on a CPU."""
         if all(device.type != "cuda" for device in devices):
             yield
             return
@@ -239,16 +238,16 @@ class FusedAttention:
 
 
 fused_attention = FusedAttention()
-"""That of this process."""
+"""The instance of this process."""
 
 
 def gpu_name(device: torch.device) -> dict[str, str]:
-    """The name of a GPU, as "gpu"; of a CPU nothing."""
+    """The name of a GPU, as "gpu"; empty for a CPU."""
     return {"gpu": torch.cuda.get_device_name(device)} if device.type == "cuda" else {}
 
 
 def check_device_map(name: str, placed: Mapping[str, Any]) -> None:
-    """Refuse a device map that keeps weights on another device than the one that uses them. `ModelError`."""
+    """Raise `ModelError` for a device map that keeps weights on another device than the one that uses them."""
     kinds = {str(where).partition(":")[0] for where in placed.values()}
     if "disk" in kinds or ("cpu" in kinds and len(kinds) > 1):
         raise ModelError(f"{name} does not fit into the memory of all GPUs; use more GPUs, or a smaller model")
@@ -256,20 +255,20 @@ def check_device_map(name: str, placed: Mapping[str, Any]) -> None:
 
 def cpu_capability() -> str:
     """The widest instructions that torch uses here, by torch's name for them. They can be narrower than the
-    processor's, if `ATEN_CPU_CAPABILITY` says so."""
+    processor's, if `ATEN_CPU_CAPABILITY` is set."""
     return str(torch.backends.cpu.get_cpu_capability())
 
 
 def reorders_bfloat16() -> bool:
-    """Whether oneDNN reads bfloat16 weights in an order of its own: on x86 that needs AVX-512. Some builds of torch, as
-    on macOS, have no oneDNN."""
+    """Whether oneDNN reorders bfloat16 weights: on x86 that needs AVX-512. Some builds of torch, as on macOS, have no
+    oneDNN."""
     there: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return there and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def has_bfloat16() -> bool:
-    """Whether products of bfloat16 are computed in hardware: by AVX-512 with its BF16 instructions, by AMX, or by those
-    of ARM."""
+    """Whether bfloat16 products are computed in hardware: by AVX-512 with BF16 instructions, by AMX, or by ARM's
+    instructions."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return reorders_bfloat16()
     wide = cpu_capability().startswith(("AVX512", "AMX"))
@@ -277,6 +276,6 @@ def has_bfloat16() -> bool:
 
 
 def _says(probe: str) -> bool:
-    """What torch answers to a question; False if it does not know the question."""
+    """torch's answer to a probe; False if it does not know the probe."""
     ask: Any = getattr(torch.cpu, probe, None)
     return ask is not None and bool(ask())

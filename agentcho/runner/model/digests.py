@@ -1,4 +1,4 @@
-"""Digests of a model's weights and of its tokenizer. Does not know: where they came from."""
+"""Digests of a model's weights and tokenizer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import nn
 
 
 def weights_digest(network: nn.Module) -> str:
-    """A digest of all weights, by name, type and content. It reads every one of them."""
+    """A digest of all weights, by name, dtype and content. It reads every weight."""
     hasher = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(network.state_dict().items()):
         hasher.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\0".encode())

@@ -1,15 +1,15 @@
-"""The forward of a network that is built as Llama's is, without the overhead of its modules.
+"""A forward of Llama-like networks without the overhead of their modules.
 
-On a CPU a decode step of a small model spends more time in module calls, decorators and masks that nobody reads than in
-matrix products. Here the parts of a network (norms, linear layers, activations, packed or quantised as they are) are
-called directly. The same operations in the same order give the same bits. That is checked when a network is loaded;
-where one bit differs, transformers' own forward is used, as it is for other architectures, beside adapters, with
-gradients, and while any module has a hook. Where bits need not be those of transformers, the last layer computes what
-only logits need for the tokens whose logits are wanted, and for no others.
+On a CPU a decode step of a small model spends more time in module calls, decorators and unused masks than in matrix
+products. Here the parts of a network (norms, linear layers, activations, packed or quantized as they are) are called
+directly. The same operations in the same order give the same bits. This is checked when a network is loaded; if one bit
+differs, transformers' own forward is used, as it is for other architectures, beside adapters, with gradients, and while
+any module has a hook. Where bits need not match those of transformers, the last layer computes what only logits need
+for the wanted tokens only.
 
-`torch.compile` over the same operations was tried on the embedded model, two cores with AVX-512: it took 42 s, and then
-1.1 ms a forward of one token where this takes 1.8 and the library's 2.8; of eight tokens 2.1, 2.8 and 4.0. Does not
-know: attention, what a forward is for.
+`torch.compile` over the same operations was tried on the embedded model, on two cores with AVX-512: it took 42 s, and
+then 1.1 ms for a forward of one token, where this takes 1.8 and the library's 2.8; for eight tokens 2.1, 2.8 and 4.0.
+Independent of attention.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from torch import Tensor
 from agentcho.runner.attention.base import Locality, Scoring
 
 FAMILIES = ("LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
-"""Classes of transformers whose layers are Llama's: some with biases, norms of queries and keys, or windows."""
+"""Classes of transformers whose layers are Llama's: some have biases, norms of queries and keys, or windows."""
 HANDS_OUT = "transformers.utils.output_capturing"
-"""The module whose hooks hand out hidden states."""
+"""The module whose hooks return hidden states."""
 TRIED = (1, 3)
-"""Numbers of tokens by which it is compared with the library's forward."""
+"""The numbers of tokens by which it is compared with the library's forward."""
 Apply = Callable[[Tensor], Any]
 
 
@@ -46,16 +46,16 @@ class DirectForward:
 
     @property
     def usable(self) -> bool:
-        """Whether no module has a hook, which would not be called. Those by which the library hands out hidden states
-        do nothing in a forward that is asked for none."""
+        """Whether no module has a hook, which would not be called. The hooks by which the library returns hidden states
+        are allowed: they do nothing in a forward that does not request these."""
         if (count := sum(map(len, self._hooks))) != self._count:
             of = {getattr(hook, "__module__", None) for hooks in self._hooks for hook in hooks.values()}
             self._count, self._usable = count, of <= {HANDS_OUT}
         return self._usable
 
     def __call__(self, ids: Tensor, positions: Tensor, wanted: Tensor, attending: Any, brief: bool = False) -> Tensor:
-        """Logits `[1, wanted, vocab]` for packed ids and positions `[1, tokens]`, of which `wanted` are places.
-        `brief`: nothing is computed of other tokens that only logits need; last bits may then differ."""
+        """Logits `[1, wanted, vocab]` for packed ids and positions `[1, tokens]`; `wanted` are indices of tokens.
+        `brief`: what only logits need is not computed for other tokens; last bits may then differ."""
         hidden = self._embed(ids)
         cos, sin = (each.unsqueeze(1) for each in self._rotary(hidden, positions))
         for layer in self._layers[:-1]:
@@ -67,7 +67,7 @@ class DirectForward:
 
 
 class _Layer:
-    """One decoder layer, and what its attention asks for."""
+    """One decoder layer, and the arguments of its attention."""
 
     def __init__(self, layer: Any, given: tuple[Locality, Scoring]) -> None:
         attention, mlp = layer.self_attn, layer.mlp
@@ -87,8 +87,8 @@ class _Layer:
         self._activate: Apply = mlp.act_fn.forward
 
     def __call__(self, hidden: Tensor, cos: Tensor, sin: Tensor, attending: Any, kept: Tensor | None = None) -> Tensor:
-        """`hidden` `[1, tokens, size]` after this layer; `cos` and `sin` are `[1, 1, tokens, dim]`. `kept`: the places
-        of the tokens that matter later, in the order in which they are returned; None: all do."""
+        """`hidden` `[1, tokens, size]` after this layer; `cos` and `sin` are `[1, 1, tokens, dim]`. `kept`: the indices
+        of the tokens that matter later, in the order in which they are returned; None for all."""
         given = self._before(hidden)
         queries = _turned(self._heads(self._queries(given), self._query_norm), cos, sin)
         keys = _turned(self._heads(self._keys(given), self._key_norm), cos, sin)
@@ -117,18 +117,18 @@ def _forward(module: Any, name: str) -> Apply | None:
 
 
 def _turned(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Queries or keys, turned to their places: Llama's operations, in Llama's order."""
+    """Queries or keys, rotated to their positions: Llama's operations, in Llama's order."""
     one, other = heads.chunk(2, dim=-1)
     return heads * cos + torch.cat((-other, one), dim=-1) * sin
 
 
 def direct_forward(network: Any, stock: Callable[..., Tensor], vocabulary: int) -> DirectForward | None:
-    """The direct forward of a network on a CPU; None: there is none that gives the bits of the library's.
+    """The direct forward of a network on a CPU, or None if there is none that gives the library's bits.
 
     Args:
-        network: with its layers as they stay.
-        stock: the library's forward, as `DirectForward.__call__`.
-        vocabulary: ids are below this.
+        network: The network, with its final layers.
+        stock: The library's forward, with the signature of `DirectForward.__call__`.
+        vocabulary: Ids are below this.
     """
     kind = type(network)
     if kind.__name__ not in FAMILIES or not kind.__module__.startswith("transformers.models."):
@@ -140,7 +140,7 @@ def direct_forward(network: Any, stock: Callable[..., Tensor], vocabulary: int) 
         direct = DirectForward(network, seen.given[:count])
         found = [direct(*trial, _Asked()) for trial in _trials(vocabulary)]
     except (AttributeError, RuntimeError, ValueError, TypeError):
-        return None  # this version of the library builds it in another way
+        return None  # this version of the library builds the network differently
     if seen.given != seen.given[:count] * len(TRIED) or not direct.usable:
         return None
     return direct if all(torch.equal(*pair) for pair in zip_longest(expected, found)) else None
@@ -153,7 +153,8 @@ def _trials(vocabulary: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
 
 
 class _Asked:
-    """Answers the attention of a network by something of all three that it is given, and keeps what layers ask for."""
+    """Serves the attention of a network with a result that depends on queries, keys and values, and records the layers'
+    arguments."""
 
     def __init__(self) -> None:
         self.given: list[tuple[Locality, Scoring]] = []
@@ -161,7 +162,7 @@ class _Asked:
     def attend(
         self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
     ) -> Tensor:
-        """See `Batch.attend`; every token sees itself alone."""
+        """See `Batch.attend`; every token sees only itself."""
         self.given.append((locality, scoring))
         groups = queries.shape[1] // keys.shape[1]
         weighed = (queries * keys.repeat_interleave(groups, 1)).sum(-1, keepdim=True).sigmoid()

@@ -1,4 +1,4 @@
-"""What the bits of a model's encodings depend on, for files of them that outlive a run. Does not know: calls, files."""
+"""Fingerprints of what the bits of a model's encodings depend on, for encodings kept on disk. Independent of calls."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from agentcho.engine.persistent_files import PersistentFiles
 
 OF_MODEL = ("model", "model_type", "weights", "tokenizer", "dtype")
-"""Fields of a model's fingerprint that all files of a folder have in common."""
+"""Fields of a model's fingerprint that all files of a folder share."""
 
 
 def check_kept(folder: Path, source: ModelSource, place: DevicePlacement) -> None:
-    """`engine.persistent_files.check`, by what is known of a model before its weights are read."""
-    from agentcho.engine.persistent_files import check  # on POSIX systems
+    """Run `engine.persistent_files.check` with what is known of a model before its weights are read."""
+    from agentcho.engine.persistent_files import check  # POSIX only
 
     numbers = {} if place.dtype == "auto" else {"dtype": place.dtype}
     kind = {"model_type": source.config.model_type, "bits": place.bits or "none"}
@@ -27,7 +27,7 @@ def check_kept(folder: Path, source: ModelSource, place: DevicePlacement) -> Non
 
 
 def _processor() -> str:
-    """Which processor it is, where the system says so: libraries choose their kernels by more than `cpu_capability`."""
+    """The processor model, if the system reports it: libraries choose kernels by more than `cpu_capability`."""
     try:
         said = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
     except OSError:
@@ -36,7 +36,7 @@ def _processor() -> str:
 
 
 def _name(source: ModelSource) -> str:
-    """What a model is called, wherever it is called from."""
+    """A name of a model that does not depend on the working directory."""
     if source.gguf is not None:
         return str(source.gguf.path.resolve())
     return (
@@ -45,7 +45,7 @@ def _name(source: ModelSource) -> str:
 
 
 def kept_files(folder: Path, model: Model, context: int) -> PersistentFiles:
-    """The files of a model, of which so many positions are used. It reads all weights, for their digest. Raises what
+    """The files of a model of which `context` positions are used. It reads all weights, for their digest. Raises what
     `PersistentFiles` raises."""
     from agentcho.engine.persistent_files import Fingerprint, PersistentFiles
 

@@ -1,20 +1,20 @@
-"""Parts of a stock network that ask a GPU for many small kernels, computed by one each: RMSNorm, the rotary embedding
+"""Fuses parts of a stock network that launch many small GPU kernels into one kernel each: RMSNorm, the rotary embedding
 of queries and keys, and the gate of an MLP.
 
-Where a module is written word for word as Llama's is, as those of Qwen, Mistral and many others are, its `forward` is
-replaced, on this network alone. What it computes by is first compared with the module itself, and a module that differs
-stays as it is. Layers inside of a module are called as before, so that adapters and weights in few bits are what they
-were. All of this is used inside `use_fused` alone: never where gradients are kept, nor in the stock forward that the
-gate compares with. Nothing of it changes after loading, and a token has the same bits among any others; where forwards
-of several sizes have to agree to the bit, that is tried through these same kernels (see `runner.invariance`).
+If a module's code is the same as Llama's, as for Qwen, Mistral and many others, its `forward` is replaced, on this
+network only. The replacement is first compared with the module itself, and a module that differs keeps its own. Layers
+inside a module are called as before, so that adapters and quantized weights still apply. Fused kernels are used only
+inside `use_fused`: never where gradients are kept, nor in the stock forward that the gate compares with. Nothing
+changes after loading, and a token has the same bits beside any others; whether forwards of several sizes agree to the
+bit is tested through these same kernels (see `runner.invariance`).
 
-RMSNorm is torch's own fused kernel; the others are two small ones of Triton. Liger-Kernel has all three, and was not
-taken: it exchanges classes and functions of transformers for the whole process; its kernels are those of training,
-which keep what a backward pass needs and write over queries and keys; and its rotary kernel is compiled anew, in a
-step, for one token, for multiples of 16 and for other numbers. Adding the residual is not part of RMSNorm's kernel:
-that takes a forward of decoder layers of our own, for 64 launches of some 600.
+RMSNorm is torch's own fused kernel; the other two are small Triton kernels. Liger-Kernel has all three, but was not
+used: it replaces classes and functions of transformers for the whole process; its kernels are for training, keep what a
+backward pass needs and overwrite queries and keys; and its rotary kernel is recompiled, during a step, for one token,
+for multiples of 16 and for other numbers. The residual addition is not fused into RMSNorm: that would take a forward of
+decoder layers of our own, and save 64 launches of some 600.
 
-Does not know: attention, which kernels it has, what a forward is for.
+Independent of attention.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from agentcho.runner.attention.base import Locality, Scoring
 from agentcho.runner.attention.trial import failure
 
 BOUNDS = {torch.float32: 1e-5, torch.float16: 2**-9, torch.bfloat16: 2**-6}
-"""How far what is fused may be from what a module gives, as a share of the largest number. Stock RMSNorm rounds twice,
-and torch's kernel once: together that is up to three halves of the last bit, 1.5 x 2^-7 of a number of bfloat16."""
+"""The largest allowed error of a fused module, as a share of the largest number. Stock RMSNorm rounds twice, and
+torch's kernel once: together up to three halves of the last bit, 1.5 x 2^-7 of a number in bfloat16."""
 TRIED = (1, 3, 17)
-"""Numbers of tokens by which a module is tried."""
+"""The numbers of tokens with which a module is tried."""
 TURNING, ROTARY = "apply_rotary_pos_emb", "RotaryEmbedding"
 HEADS, COLUMNS = 4, 1024
-"""Heads that one program turns, and numbers of a gate that it computes."""
+"""The number of heads that one program rotates, and the number of a gate's columns that one program computes."""
 Forward = Callable[..., Any]
 
 
 class FusedPart(NamedTuple):
-    """A part of a network for people: what computes it in one kernel, for how many modules; or why nothing does."""
+    """A part of a network in reports: what computes it in one kernel, for how many modules; or why nothing does."""
 
     name: str
     how: str
@@ -66,7 +66,8 @@ _use = _Use()
 
 @contextmanager
 def use_fused() -> Iterator[None]:
-    """In this thread and within the `with` block, use fused kernels where there are any. Without gradients."""
+    """Use fused kernels, where there are any, in this thread within the `with` block. For forwards without
+    gradients."""
     before, _use.on = _use.on, True
     try:
         yield
@@ -75,7 +76,7 @@ def use_fused() -> Iterator[None]:
 
 
 def fuse(network: nn.Module) -> tuple[FusedPart, ...]:
-    """Have fused kernels compute what they can of a network on one GPU, and say what. Kernels are compiled now."""
+    """Fuse what can be fused of a network on one GPU, and report it. Kernels are compiled now."""
     devices = {weight.device for weight in network.parameters()}
     dtype = next(network.parameters()).dtype
     parts: tuple[_Part, ...] = (_Norm(dtype), _Turning(dtype, network), _Gate(dtype))
@@ -83,8 +84,7 @@ def fuse(network: nn.Module) -> tuple[FusedPart, ...]:
 
 
 class _Part:
-    """One kind of modules of a network of these numbers. `how`: what computes it. `missing`: why nothing can, if that
-    is known."""
+    """One kind of modules in a network of this dtype. `how`: what computes it. `missing`: why nothing can, if known."""
 
     name: ClassVar[str]
     how: ClassVar[str] = "a Triton kernel"
@@ -97,15 +97,15 @@ class _Part:
         return None if find_spec("triton") else "Triton is not installed"
 
     def forward(self, module: Any) -> Forward | None:
-        """What takes the place of the `forward` of a module, inside `use_fused`; None: it is of another kind."""
+        """The replacement for the `forward` of a module, inside `use_fused`; None if the module is of another kind."""
         raise NotImplementedError
 
     def trials(self, module: Any) -> Iterator[tuple[Tensor, ...]]:
-        """Tensors that a module gives, for several numbers of tokens."""
+        """Outputs of a module, for several numbers of tokens."""
         raise NotImplementedError
 
     def _drawn(self, module: nn.Module, width: int) -> Iterator[Tensor]:
-        """Numbers `[1, tokens, width]` for a module, small ones and large ones."""
+        """Random inputs `[1, tokens, width]` for a module, from small to large values."""
         device = next(module.parameters()).device
         dice = torch.Generator(device).manual_seed(0)
         for tokens in TRIED:
@@ -137,8 +137,8 @@ def _fused(network: nn.Module, part: _Part, several: bool) -> FusedPart:
 
 
 def _with_forward(stock: Any, forward: Forward | None) -> type:
-    """A class of modules whose `forward` is another one inside `use_fused`. It has the name of the stock class, which
-    others look at."""
+    """A subclass with another `forward` inside `use_fused`. It has the name of the stock class, which other code
+    checks."""
 
     def either(self: Any, *given: Any, **more: Any) -> Any:
         return (forward if _use.on and forward is not None else stock.forward)(self, *given, **more)
@@ -148,7 +148,7 @@ def _with_forward(stock: Any, forward: Forward | None) -> type:
 
 @torch.inference_mode()
 def _why_not(part: _Part, module: Any, own: type) -> str | None:
-    """Compare a module with itself, fused; why it cannot be. It stays what it is."""
+    """Compare a module with its fused form; return why it cannot be fused, or None. Leaves the module unchanged."""
     stock = type(module)
     try:
         expected = list(part.trials(module))
@@ -171,7 +171,7 @@ def _gap(found: Tensor, expected: Tensor) -> float:
 
 
 def _same(one: object, other: object) -> bool:
-    """Whether two functions are written alike, but for what their docstrings say."""
+    """Whether two functions have the same code, apart from string constants."""
     codes = [getattr(inspect.unwrap(each), "__code__", None) for each in (one, other) if callable(each)]
     return len(codes) == 2 and None not in codes and _words(codes[0]) == _words(codes[1])
 
@@ -187,7 +187,7 @@ def _llama() -> Any:
 
 
 class _Norm(_Part):
-    """RMSNorm as Llama has it: divided by the root of the mean of squares in float32, then times a weight."""
+    """RMSNorm as in Llama: divided by the root of the mean of squares in float32, then times a weight."""
 
     name, how = "RMSNorm", "torch's own kernel"
     missing = None
@@ -209,7 +209,7 @@ def _normed(module: Any, given: Tensor) -> Tensor:
 
 
 class _Gate(_Part):
-    """The MLP of Llama: the SiLU of one product, times another product, is multiplied by a third matrix."""
+    """Llama's MLP: the SiLU of one product times another product, multiplied by a third matrix."""
 
     name = "SwiGLU"
 
@@ -231,7 +231,7 @@ def _gated(module: Any, given: Tensor) -> Tensor:
 
 
 def gate(gates: Tensor, values: Tensor) -> Tensor:
-    """The SiLU of gates `[..., width]`, times values of the same shape, by one kernel."""
+    """The SiLU of gates `[..., width]`, times values of the same shape, in one kernel."""
     from agentcho.runner.model.fused_kernels import GateForm
     from agentcho.runner.model.fused_kernels import gate as kernel
 
@@ -242,8 +242,8 @@ def gate(gates: Tensor, values: Tensor) -> Tensor:
 
 
 class _Turning(_Part):
-    """The function by which attention modules turn queries and keys: their `forward` is the stock one with another
-    function of that name. `network` has the module that computes cosines and sines."""
+    """The function by which attention modules rotate queries and keys: their `forward` is the stock one with another
+    function under that name. `network` has the module that computes cosines and sines."""
 
     name = "rotary embedding"
 
@@ -272,7 +272,8 @@ class _Turning(_Part):
 
 
 def _with_turning(forward: Any) -> Forward | None:
-    """The `forward` of an attention module with the kernel in place of Llama's function; None: it has another one."""
+    """The `forward` of an attention module with the kernel in place of Llama's function, or None if it uses another
+    function."""
     found, llama = inspect.unwrap(forward) if callable(forward) else None, _llama()
     if not isinstance(found, FunctionType) or TURNING not in found.__code__.co_names:
         return None
@@ -290,8 +291,8 @@ def _with_turning(forward: Any) -> Forward | None:
 def turn(
     stock: Forward, queries: Tensor, keys: Tensor, cos: Tensor, sin: Tensor, unsqueeze_dim: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """Queries and keys `[1, heads, tokens, dim]`, turned by cosines and sines `[1, tokens, dim]` in one kernel; by the
-    `stock` function where they are of another form."""
+    """Queries and keys `[1, heads, tokens, dim]`, rotated by cosines and sines `[1, tokens, dim]` in one kernel, or by
+    the `stock` function if their shapes or dtypes do not fit."""
     one_row = len(queries) == len(keys) == len(cos) == 1
     alike = queries.shape[3] == keys.shape[3] == cos.shape[-1] and {queries.dtype, keys.dtype} == {cos.dtype}
     if not one_row or not alike or unsqueeze_dim != 1:
@@ -315,18 +316,18 @@ def turn(
 
 
 class _Seen:
-    """Answers the attention of one layer, and keeps its queries and keys."""
+    """Serves the attention of one layer, and records its queries and keys."""
 
     def attend(
         self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
     ) -> Tensor:
-        """See `Batch.attend`; it attends to nothing."""
+        """See `Batch.attend`; returns zeros."""
         self.turned = queries, keys
         return values.new_zeros(1, queries.shape[2], queries.shape[1], values.shape[3])
 
 
 def _launch(kernel: Any, grid: tuple[int, ...], tensors: tuple[Tensor, ...], form: Any) -> None:
-    """Run a kernel, whose products are rounded before they are added, as torch's are."""
+    """Run a kernel; as in torch, products are rounded before they are added."""
     device = tensors[0].device
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
         kernel[grid](*tensors, form, enable_fp_fusion=False)

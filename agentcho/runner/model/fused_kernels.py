@@ -1,11 +1,11 @@
-"""Triton kernels for parts of a network that torch computes by several: the rotary embedding of queries and keys, and
+"""Triton kernels for parts of a network that take torch several kernels: the rotary embedding of queries and keys, and
 the gate of an MLP.
 
-Each program computes numbers of one token, and no number of tokens is known when a kernel is compiled: so a token has
-the same bits among any others, and a step of another size compiles nothing. Numbers are rounded wherever transformers
-rounds them, between products and sums too.
+Each program computes numbers of one token, and kernels are compiled independently of the number of tokens: so a token
+has the same bits beside any others, and a step of another size compiles nothing. Numbers are rounded wherever
+transformers rounds them, including between products and sums.
 
-Importing it takes Triton. Does not know: modules, when a kernel is used (`fused`).
+Importing this module requires Triton. `fused` decides when the kernels are used.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import triton.language as tl
 
 
 class TurnForm(NamedTuple):
-    """What the rotary kernel is compiled for: how many heads queries and keys have, of `dim` dimensions. A program
-    turns `head_block` heads. `pair_block`: half of the dimensions, as a power of two."""
+    """The compile-time constants of the rotary kernel: the numbers of heads of queries and keys, of `dim` dimensions. A
+    program rotates `head_block` heads. `pair_block`: half of the dimensions, rounded up to a power of two."""
 
     heads: int
     key_heads: int
@@ -28,7 +28,7 @@ class TurnForm(NamedTuple):
 
 
 class GateForm(NamedTuple):
-    """What the kernel of a gate is compiled for: rows of `width` numbers, of which a program takes a `block`."""
+    """The compile-time constants of the gate kernel: rows of `width` numbers, of which a program takes a `block`."""
 
     width: int
     block: int
@@ -36,8 +36,8 @@ class GateForm(NamedTuple):
 
 @triton.jit
 def turn(queries, keys, cos, sin, turned_queries, turned_keys, form: tl.constexpr):
-    """Turn queries `[tokens, heads, dim]` and keys `[tokens, key_heads, dim]` by the cosines and sines `[tokens, dim]`
-    of their tokens. Dimension i and the one that is half of all dimensions further are a pair."""
+    """Rotate queries `[tokens, heads, dim]` and keys `[tokens, key_heads, dim]` by the cosines and sines `[tokens,
+    dim]` of their tokens. Dimensions i and i + `dim` / 2 are a pair."""
     token, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     first = part * form.head_block
     if first < form.heads:
@@ -49,7 +49,7 @@ def turn(queries, keys, cos, sin, turned_queries, turned_keys, form: tl.constexp
 
 @triton.jit
 def _turn_heads(vectors, turned, cos, sin, token, first, heads: tl.constexpr, form: tl.constexpr):
-    """Turn the heads of a token from the `first` on, as many as one program turns."""
+    """Rotate `head_block` heads of a token, from `first` on."""
     half: tl.constexpr = form.dim // 2
     head, pair = first + tl.arange(0, form.head_block), tl.arange(0, form.pair_block)
     there = (token * heads + head)[:, None] * form.dim + pair[None, :]
@@ -75,7 +75,7 @@ def gate(gates, values, out, form: tl.constexpr):
     there, inside = row * form.width + column, column < form.width
     given = tl.load(gates + there, mask=inside, other=0.0)
     wide = given.to(tl.float32)
-    small = tl.exp(-tl.abs(wide))  # which overflows nowhere
+    small = tl.exp(-tl.abs(wide))  # never overflows
     opened = (wide * tl.where(wide < 0, small, 1.0) / (1 + small)).to(given.dtype)
     product = _rounded_product(opened, tl.load(values + there, mask=inside, other=0.0))
     tl.store(out + there, product.to(given.dtype), mask=inside)
@@ -83,5 +83,5 @@ def gate(gates, values, out, form: tl.constexpr):
 
 @triton.jit
 def _rounded_product(one, other):
-    """A product, rounded to the numbers of its factors, in float32."""
+    """A product in float32, rounded to the dtype of its factors."""
     return (one.to(tl.float32) * other.to(tl.float32)).to(one.dtype).to(tl.float32)

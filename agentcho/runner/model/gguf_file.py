@@ -1,5 +1,8 @@
-"""GGUF files, as llama.cpp writes them: what one says of itself, and what of that the library would leave out, before
-its weights are read. Needs the package gguf. Does not know: networks, how numbers are multiplied out."""
+"""Reads the headers of GGUF files, as llama.cpp writes them, and finds what the library would ignore, before weights
+are read.
+
+Requires the package gguf. Independent of networks and of dequantization.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,10 @@ from agentcho.extras import require
 
 MAGIC, VERSIONS, SUFFIX = b"GGUF", (2, 3), ".gguf"
 SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-"""Types of metadata of one size, as `struct` names them."""
+"""The fixed-size types of metadata, as `struct` names them."""
 STRING, ARRAY = 8, 9
 CHUNK, MOST = 1 << 24, 4
-"""Bytes that are read at once; names of files that an error tells."""
+"""The number of bytes read at once; the most file names in an error."""
 WHOLE = "Give the safetensors that it was made from."
 TAKEN = {
     "attention.key_length": "head_dim",
@@ -35,16 +38,16 @@ TAKEN = {
     "attn_logit_softcapping": "attn_logit_softcapping",
     "final_logit_softcapping": "final_logit_softcapping",
 }
-"""What a file may say that changes what is computed, and where the library keeps it, if it does."""
+"""Metadata that changes what is computed, and the config attribute in which the library stores it, if it does."""
 FACTORS = ("rope_freqs.", "rope_factors_")
-"""Names of tensors that turn positions otherwise, which the library does not read."""
+"""Name prefixes of tensors that change the rotary frequencies, which the library does not read."""
 LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
-"""Of all Llamas from 3.1 on: what their factors are made of, beside the largest of them."""
+"""The parameters of the rope factors of all Llamas from 3.1 on, besides the largest factor."""
 F32 = 0
 
 
 class TensorInfo(NamedTuple):
-    """One tensor: `shape` as torch has it, `kind` the number of its type, `start` its first byte."""
+    """One tensor: `shape` in torch's order, `kind` the number of its type, `start` its first byte."""
 
     name: str
     shape: tuple[int, ...]
@@ -53,8 +56,8 @@ class TensorInfo(NamedTuple):
 
 
 class GgufFile(NamedTuple):
-    """What the header of a file says. `keys`: its metadata without lists; `numbers`: what its tensors are in, in words,
-    those that most numbers are in first."""
+    """The header of a file. `keys`: its metadata without lists; `numbers`: the names of its tensors' number formats,
+    the most frequent first."""
 
     path: Path
     architecture: str
@@ -64,7 +67,7 @@ class GgufFile(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """How many numbers all its tensors have, factors of positions aside."""
+        """The number of elements in all its tensors, except rope factors."""
         return sum(math.prod(each.shape) for each in self.tensors if not each.name.startswith(FACTORS))
 
     def digest(self) -> str:
@@ -77,12 +80,12 @@ class GgufFile(NamedTuple):
 
 
 def is_gguf(path: str) -> bool:
-    """Whether a model is a GGUF file, by its name."""
+    """Whether a path names a GGUF file, by its suffix."""
     return path.lower().endswith(SUFFIX)
 
 
 def named_files(folder: Path) -> str:
-    """What to say of a folder without a config beside GGUF files: which one may be given. Empty: there is none."""
+    """The part of an error about a folder without a config that names its GGUF files; empty if it has none."""
     files = sorted(str(each) for each in folder.iterdir() if is_gguf(each.name) and each.is_file())
     if not files:
         return ""
@@ -90,8 +93,9 @@ def named_files(folder: Path) -> str:
 
 
 def read(name: str, path: Path) -> GgufFile:
-    """The header of a file, whose tensors are known to lie within it. `ModelNotFound`: there is none. `ModelBroken`: it
-    is no such file, damaged, or a part of several. `ExtraMissing`: the package gguf is not there."""
+    """The header of a file, with all tensors checked to lie within it. Raises `ModelNotFound` if there is no file,
+    `ModelBroken` if it is not a GGUF file, damaged, or one part of several, and `ExtraMissing` without the package
+    gguf."""
     if not path.is_file():
         raise ModelNotFound(name, "the file does not exist")
     require("to read GGUF files", "gguf")
@@ -109,15 +113,16 @@ def read(name: str, path: Path) -> GgufFile:
 
 @contextmanager
 def single_file_options(file: GgufFile) -> Iterator[dict[str, str]]:
-    """The library's options for a folder in which that file is alone: it would read what else lies beside one, such as
-    a tokenizer's settings, or an adapter."""
+    """The library's options for a folder that contains only this file: it would read other files beside it, such as a
+    tokenizer's settings, or an adapter."""
     with TemporaryDirectory(prefix="agentcho-gguf-") as folder, fast_reading():
         Path(folder, file.path.name).symlink_to(file.path.resolve())
         yield {"pretrained_model_name_or_path": folder, "gguf_file": file.path.name}
 
 
 class _Listed(NamedTuple):
-    """A list as the package's reader returns it: its bytes, its parts, which of these are values, and its types."""
+    """A list as the package's reader returns it: its size in bytes, its parts, the indices of the parts that are
+    values, and its types."""
 
     size: int
     parts: list[Any]
@@ -126,7 +131,7 @@ class _Listed(NamedTuple):
 
 
 class _Quick:
-    """The library's readers that stand in for its own, for as long as anybody asks for it."""
+    """The replaced functions of the packages, and how many contexts use the replacements."""
 
     lock = threading.Lock()
     users = 0
@@ -135,9 +140,9 @@ class _Quick:
 
 @contextmanager
 def fast_reading() -> Iterator[None]:
-    """A context in which the library reads a file in a sixth of the time, and gets the same. Its reader slices a
-    `numpy.memmap` for each token of the vocabulary, and asks for each what type it has; and transformers makes the
-    table of names of all tensors again for each module of a network. Several threads may be in it at a time."""
+    """A context in which the library reads a file in a sixth of the time, with the same result. Its reader slices a
+    `numpy.memmap` for each token of the vocabulary, and checks the type of each; and transformers rebuilds the table of
+    all tensor names for each module of a network. Several threads may use it at the same time."""
     package: Any = import_module("gguf")
     with _Quick.lock:
         if not _Quick.users:
@@ -156,7 +161,7 @@ def fast_reading() -> Iterator[None]:
 
 
 def _reader(stock: Any) -> type:
-    """The package's reader over a plain array, which reads lists of texts and numbers in one go."""
+    """The package's reader over a plain array, which reads lists of strings and numbers in one pass."""
 
     class Reader(stock):  # type: ignore[misc]
         """See `fast_reading`."""
@@ -193,8 +198,8 @@ def _reader(stock: Any) -> type:
 
 
 def _texts(data: numpy.ndarray[Any, Any], start: int, count: int) -> tuple[int, list[numpy.ndarray[Any, Any]]]:
-    """So many texts from there on: how many bytes they take, and of each an array of its length and one of its bytes.
-    `struct.error`: the file ends before."""
+    """Read `count` strings from `start` on: returns their size in bytes, and for each string an array of its length and
+    one of its bytes. Raises `struct.error` if the file ends before."""
     parts = list[numpy.ndarray[Any, Any]]()
     length = struct.Struct("=Q").unpack_from
     at = start
@@ -208,8 +213,8 @@ def _texts(data: numpy.ndarray[Any, Any], start: int, count: int) -> tuple[int, 
 
 
 def apply_rope_factors(file: GgufFile, config: Any) -> None:
-    """Give the config the scaling of positions of Llamas from 3.1 on, where a file's factors are those that it makes:
-    the library leaves them out."""
+    """Set the config's rope scaling to that of Llamas from 3.1 on, if a file has exactly its factors: the library
+    ignores them."""
     stored = next((each for each in file.tensors if each.name == "rope_freqs.weight" and each.kind == F32), None)
     rope = getattr(config, "rope_parameters", None) or {}
     if stored is None or config.model_type != "llama" or rope.get("rope_type", "default") != "default":
@@ -223,7 +228,8 @@ def apply_rope_factors(file: GgufFile, config: Any) -> None:
 
 
 def _factors(turns: list[float], most: float) -> Iterator[float]:
-    """By how much those Llamas divide each frequency (in radians a position): slow ones by `most`, quick ones not."""
+    """The factors by which those Llamas divide each frequency (in radians per position): `most` for low ones, 1 for
+    high ones."""
     low, high, length = LLAMA3.values()
     for turn in turns:
         share = min(1.0, max(0.0, (length * turn / (2 * math.pi) - low) / (high - low)))
@@ -231,8 +237,8 @@ def _factors(turns: list[float], most: float) -> Iterator[float]:
 
 
 def check_taken(name: str, file: GgufFile, config: Any, elements: int) -> None:
-    """Refuse what the library would leave out, and compute something else. `elements`: how many numbers the network has
-    that it makes of this `config`. `UnsupportedModel`."""
+    """Refuse a file from which the library would ignore something and compute something else. `elements`: the number of
+    elements in the network that it makes of this `config`. Raises `UnsupportedModel`."""
     for cause in _left_out(file, config):
         raise UnsupportedModel(name, cause, WHOLE, what=f"{name} would not be what its file says")
     if elements != file.elements:
@@ -255,7 +261,7 @@ def _left_out(file: GgufFile, config: Any) -> Iterator[str]:
 
 
 class _Bytes:
-    """Values one after another. Past the end it raises `struct.error` or ValueError."""
+    """Consecutive values. Reading past the end raises `struct.error` or ValueError."""
 
     def __init__(self, data: mmap.mmap) -> None:
         self.data, self.at = data, 0
@@ -277,7 +283,7 @@ class _Bytes:
         return self.data[begin : self.at].decode()
 
     def value(self, kind: int) -> Any:
-        """A number or text; None for a list, which is passed over."""
+        """A number or string; a list is skipped and returned as None."""
         if kind in SCALARS:
             return self.take(SCALARS[kind])[0]
         if kind == STRING:
@@ -325,7 +331,8 @@ def _stored(at: _Bytes) -> TensorInfo:
 
 
 def _within(tensors: tuple[TensorInfo, ...], size: int) -> str:
-    """What the tensors are in, by how many numbers are. ValueError: one lies outside of the file."""
+    """The number formats of the tensors, the most frequent first. Raises ValueError if a tensor lies outside of the
+    file."""
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
     count = Counter[str]()

@@ -1,4 +1,4 @@
-"""The library's progress bars over weights: not drawn, and heard by who wants to. Does not know: models, files."""
+"""Hides the library's progress bars over weights, and reports their progress to a callback."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from transformers.utils import logging as hf_logging
 from agentcho.protocol.progress import ProgressCallback, counted, no_progress
 
 WEIGHTS = "Loading weights"
-"""What the library calls its bar over them."""
+"""The library's name for its bar over weights."""
 GGUF = "transformers.modeling_gguf_pytorch_utils"
-"""The module that draws a bar of its own, over the tensors of a GGUF file."""
+"""The module that draws its own bar, over the tensors of a GGUF file."""
 T = TypeVar("T")
 
 
@@ -33,8 +33,7 @@ def silenced_progress() -> Iterator[None]:
 
 @contextmanager
 def reported_weights(tell: ProgressCallback) -> Iterator[None]:
-    """Tell of each weight that the library loads in this thread. Its progress bar is the one place where it counts
-    them."""
+    """Report each weight that the library loads in this thread. It counts them only in its progress bar."""
     if tell is no_progress:
         yield
         return
@@ -53,8 +52,8 @@ def reported_weights(tell: ProgressCallback) -> Iterator[None]:
 
 @contextmanager
 def reported_dequantization(tell: ProgressCallback) -> Iterator[None]:
-    """Tell of each tensor of a GGUF file that the library multiplies out in this thread, and draw no bar: it asks
-    nobody whether it may."""
+    """Report each tensor of a GGUF file that the library dequantizes in this thread, and hide its bar, which ignores
+    the library's own setting."""
     reader: Any = import_module(GGUF)
     here, before = threading.get_ident(), reader.tqdm
 

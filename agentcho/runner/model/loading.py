@@ -1,5 +1,5 @@
-"""From what a user names to the parts of an engine: a model, its framing, the proofs of its layers, and how much may be
-kept. Does not know: engines, calls."""
+"""Loads the parts of an engine from what a user names: a model, its framing, the proofs of its layers, and the sizes of
+its stores. Independent of engines and calls."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from agentcho.runner.reuse_check import PROBE, LayerProof, ReuseCheck, check_con
 
 
 class EngineParts(NamedTuple):
-    """What an engine is made of. `store_tokens`, `host_tokens` and `disk`: how many tokens it keeps in the store, in
-    host memory and on disk. `kept`: the folder of what outlives it. `fidelity`: how far its prompts are those of
-    transformers (None: of the embedded model, which is ours, nobody asks that)."""
+    """The parts of an engine. `store_tokens`, `host_tokens` and `disk`: the number of tokens that it keeps in the
+    store, in host memory and on disk. `kept`: the folder of encodings that outlive it. `fidelity`: how far its prompts
+    match those of transformers (None for the embedded model, for which this is not checked)."""
 
     model: Model
     framing: Framing
@@ -51,9 +51,9 @@ class EngineParts(NamedTuple):
 
 
 class EngineSizes(NamedTuple):
-    """How much of a model may be used: `context` positions; `store_tokens` tokens of encodings in the store, and
-    `host_tokens` tokens of copies in host memory, and more on `disk`. None: as much as there is, or `share` of what is
-    kept by default. `kept`: the folder in which what is everyone's outlives the engine (None: nothing does)."""
+    """The limits of an engine: `context` positions; `store_tokens` tokens of encodings in the store, `host_tokens`
+    tokens of copies in host memory, and more on `disk`. None means all that the model has, or `share` of the default
+    size. `kept`: the folder in which public encodings outlive the engine (None keeps none)."""
 
     context: int | None = None
     store_tokens: int | None = None
@@ -63,7 +63,8 @@ class EngineSizes(NamedTuple):
     kept: str | Path | None = None
 
     def check(self) -> None:
-        """`ModelError`: one of them is no whole number, or too small. `CannotWrite`: there can be no files on disk."""
+        """Raise `ModelError` if one of them is not an integer, or too small, and `CannotWrite` if no files can be
+        written to disk."""
         _check_count("context", self.context, PROBE, "nothing can be proved over so few positions")
         _check_count("store_tokens", self.store_tokens, 1, "nothing can be kept in so few tokens")
         _check_count("host_tokens", self.host_tokens, 0, "this is no number of tokens")
@@ -76,9 +77,9 @@ class EngineSizes(NamedTuple):
 
 
 class WeightsSource(NamedTuple):
-    """Which weights are loaded, and to which device: a model's name or folder, and an adapter, which every forward goes
-    through; `merge`: it is added to the weights instead. `threads`: on how many threads a CPU computes them.
-    `variables`: what the chat template is given beside the conversation."""
+    """Which weights are loaded, and to which device: a model's name or folder, and an adapter that every forward uses;
+    `merge`: it is merged into the weights instead. `threads`: the number of CPU threads. `variables`: extra arguments
+    of the chat template."""
 
     model: str | Path
     place: DevicePlacement
@@ -96,8 +97,8 @@ def load(
     differs: Markers = "refuse",
     found: CheckedModel | None = None,
 ) -> EngineParts:
-    """See `Engine.load`. `found`: what `checked` returned, where it was called before. The default size of the store is
-    a share of the memory that the weights leave free."""
+    """See `Engine.load`. `found`: the result of `check_model_files`, if it was called before. The default size of the
+    store is a share of the memory that the weights leave free."""
     sizes.check()
     found = found or check_model_files(weights, markers, sizes.context, differs)
     source = found.source
@@ -117,7 +118,7 @@ def load(
 
 
 def _settle_threads(model: Model, wish: Wish, *, keeps: bool) -> None:
-    """Choose the model's number of threads; never by timing where encodings are kept, whose bits depend on it."""
+    """Choose the model's number of threads; never by timing if encodings are kept, whose bits depend on it."""
     token = torch.zeros(1, 1, dtype=torch.long)
     weights = sum(weight.nbytes for weight in model.network.parameters())
     model.threads.settle(
@@ -130,7 +131,7 @@ def _settle_threads(model: Model, wish: Wish, *, keeps: bool) -> None:
 
 
 class _Alone:
-    """Answers the attention of tokens that attend to each other alone, and keeps nothing."""
+    """Serves the attention of tokens that attend only to each other, and stores nothing."""
 
     def attend(
         self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
@@ -148,9 +149,9 @@ def load_all(
     kept: str | Path | None = None,
     differs: Markers = "refuse",
 ) -> list[EngineParts]:
-    """Several models, which together keep no more than this share of what one of them would, on each device equally
-    many tokens, and `disk_tokens` on disk; what outlives them is in a folder of `kept` each, by its name. Raises as
-    `load` does, with the name of the model."""
+    """Load several models, which together keep no more than this share of what one of them would, with equally many
+    tokens each per device, and `disk_tokens` on disk; each keeps public encodings in its own folder under `kept`, by
+    name. Raises as `load` does, with the name of the model."""
     parts = []
     sizes = EngineSizes(share=share, disk=DiskQuota(disk_tokens // max(1, len(wanted))))
     folders = {name: None if kept is None else Path(kept) / name for name in wanted}
@@ -171,8 +172,8 @@ def load_all(
 
 
 class CheckedModel(NamedTuple):
-    """Where a model is; and what was looked at before its weights (None: not yet): its tokenizer, the framing of that
-    with these end tokens, and how far its prompts are those of transformers."""
+    """Where a model is, and what was checked before its weights were read (None if not yet): its tokenizer, its framing
+    with these end tokens, and how far its prompts match those of transformers."""
 
     source: ModelSource
     tokenizer: Any = None
@@ -184,7 +185,7 @@ class CheckedModel(NamedTuple):
 def check_model_files(
     weights: WeightsSource, markers: Markers, context: int | None = None, differs: Markers = "accept"
 ) -> CheckedModel:
-    """Where a model is, once all is known to be right with it that can be known before its weights are read."""
+    """Find a model, and check all that can be checked before its weights are read."""
     for what, given in (("plain_markers", markers), ("template_differs", differs)):
         if given not in get_args(Markers):
             raise ModelError(f"{what}={given!r} is unknown; give refuse or accept")
@@ -201,7 +202,7 @@ def check_model_files(
     if markers == "accept" and (differs == "accept" or is_embedded_tokenizer(source)):
         return CheckedModel(source)
     tokenizer, ends = read_tokenizer(source), end_tokens(source)
-    framing = derive(tokenizer, source.name, ends, variables)  # it does not depend on the weights
+    framing = derive(tokenizer, source.name, ends, variables)  # independent of the weights
     check_markers(framing.plain, markers, source.name)
     if differs == "accept" or is_embedded_tokenizer(source):
         return CheckedModel(source, tokenizer, framing, ends)
@@ -227,8 +228,8 @@ def _check_count(name: str, value: object, least: int, what: str) -> None:
 
 
 def check_vocabulary(model: Model, framing: Framing) -> None:
-    """Refuse a tokenizer with ids, for text or for framing, for which the model's embedding has no row. Added tokens
-    that no text turns into, as those of images, may lie outside. `ModelBroken`."""
+    """Raise `ModelBroken` for a tokenizer with ids, for text or for framing, that have no row in the model's embedding.
+    Added tokens that no text produces, such as those of images, may lie outside."""
     rows = min(model.vocabulary, model.network.get_input_embeddings().num_embeddings)  # type: ignore[operator]
     content = {id for id in model.tokenizer.get_vocab().values() if id not in framing.content.special}
     default = () if framing.default is None else framing.default.tokens
@@ -249,9 +250,8 @@ def prove_model(
     found: CheckedModel | None = None,
     variables: Variables = NO_VARIABLES,
 ) -> EngineParts:
-    """All that is found out about a loaded model: its framing, and a proof a layer. `found`: what was looked at before
-    its weights were read, with the same `variables`, which its chat template is given beside the conversation. Raises
-    as `Engine.load` does."""
+    """Everything that is determined about a loaded model: its framing, and a proof per layer. `found`: what was checked
+    before its weights were read, with the same `variables` for the chat template. Raises as `Engine.load` does."""
     ends = model.end_tokens()
     framing = found.framing if found is not None and found.ends == ends else None
     if framing is None:

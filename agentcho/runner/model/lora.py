@@ -1,5 +1,5 @@
-"""peft's adapters on one network. Each is loaded once; one of them or none is in use. The one module that imports peft.
-Does not know: what an adapter was trained for."""
+"""peft's adapters on one network. Each is loaded once; at most one is in use. This is the only module that imports
+peft."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _peft() -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hide a warning of peft about something that another library has deprecated, which users can do nothing about."""
+    """Hide a warning of peft about a deprecation in another library, which users can do nothing about."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         yield
@@ -38,8 +38,8 @@ def _quiet() -> Iterator[None]:
 
 class Adapters:
     """The adapters on a network. `used`: the name of the one that its next forward goes through, or None. `mixed`:
-    those that forwards may go through side by side. `loaded`: layers of the network are wrapped in those of adapters,
-    in use or not."""
+    those that one forward may combine. `loaded`: layers of the network are wrapped by peft, whether an adapter is in
+    use or not."""
 
     def __init__(self, network: nn.Module) -> None:
         self._network, self.mixed = network, MixedLora(network)
@@ -48,7 +48,8 @@ class Adapters:
         self.loaded = False
 
     def load(self, adapter: Adapter) -> None:
-        """Read the weights of an adapter, which is named by its digest. `AdapterError`: they do not fit the network."""
+        """Read the weights of an adapter, which is named by its digest. Raises `AdapterError` if they do not fit the
+        network."""
         peft = _peft()
         if self._wrapped is not None and adapter.digest in self._wrapped.peft_config:
             return
@@ -73,13 +74,14 @@ class Adapters:
             raise AdapterError(path, "it inserts tokens before the prompt, which shared encodings do not have")
 
     def mix(self, adapter: Adapter) -> None:
-        """Load an adapter so that forwards may go through it beside others. `AdapterError`: it is not of that kind."""
-        check_plain(_read_config(adapter), adapter.path)  # before all else: other kinds may change the base's own
+        """Load an adapter so that forwards may combine it with others. Raises `AdapterError` if it is not plain
+        LoRA."""
+        check_plain(_read_config(adapter), adapter.path)  # first: loading other kinds may change the base's weights
         self.load(adapter)
         self.mixed.admit(adapter.digest, adapter.path)
 
     def use(self, name: str | None) -> None:
-        """Let forwards go through this adapter, or (None) through the base alone."""
+        """Let forwards go through this adapter, or (None) through the base only."""
         if name is None:
             self._wrapped.base_model.disable_adapter_layers()
         else:
@@ -88,15 +90,15 @@ class Adapters:
         self.used = name
 
     def drop(self, name: str) -> None:
-        """Remove an adapter that was loaded; forwards go through the base alone until one is used again."""
+        """Remove an adapter that was loaded; forwards go through the base until one is used again."""
         others = self._wrapped.peft_config.keys() - {name}
         if others:
-            self._wrapped.set_adapter(min(others))  # peft warns where it must choose one itself
+            self._wrapped.set_adapter(min(others))  # peft warns if it must choose one itself
         self._wrapped.delete_adapter(name)
         self.use(None)
 
     def merge(self, name: str) -> None:
-        """Add an adapter to the weights of the base, for good."""
+        """Merge an adapter into the weights of the base, permanently."""
         self.use(name)
         self._wrapped.merge_and_unload()
         self._wrap(None)
@@ -109,7 +111,7 @@ class Adapters:
 
     def begin(self, config: Mapping[str, Any]) -> None:
         """Put a new adapter on the network, made from the fields of a peft configuration; only its weights are trained.
-        `ConfigError`: these are no fields of one, or it does not fit this network."""
+        Raises `ConfigError` if the fields are invalid, or do not fit this network."""
         peft = _peft()
         try:
             made = peft.get_peft_config({"task_type": "CAUSAL_LM", **config})
@@ -122,36 +124,36 @@ class Adapters:
         self.used = TRAINING
 
     def _put(self, peft: Any, config: Any) -> None:
-        """Add the adapter that is trained, in place of an earlier one."""
+        """Add the adapter to be trained, in place of an earlier one."""
         if self._wrapped is None:
             self._wrap(peft.PeftModel(self._network, config, TRAINING))
         else:
             if TRAINING in self._wrapped.peft_config:
                 for other in self._wrapped.peft_config.keys() - {TRAINING}:
-                    self._wrapped.set_adapter(other)  # peft warns where it must choose one itself
+                    self._wrapped.set_adapter(other)  # peft warns if it must choose one itself
                 self._wrapped.delete_adapter(TRAINING)
             self._wrapped.add_adapter(TRAINING, config)
         self._wrapped.base_model.enable_adapter_layers()
         self._wrapped.set_adapter(TRAINING)
 
     def state(self) -> dict[str, Tensor]:
-        """The weights that are trained, on the CPU."""
+        """The trained weights, on the CPU."""
         found: dict[str, Tensor] = _peft().get_peft_model_state_dict(self._wrapped, adapter_name=TRAINING)
         return {name: each.detach().cpu().clone() for name, each in found.items()}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Set the weights that are trained."""
+        """Set the trained weights."""
         _peft().set_peft_model_state_dict(self._wrapped, dict(state), adapter_name=TRAINING)
 
     def config(self) -> dict[str, Any]:
-        """The configuration of the adapter that is trained, as `adapter_config.json` has it."""
+        """The configuration of the trained adapter, in the form of `adapter_config.json`."""
         found: dict[str, Any] = self._wrapped.peft_config[TRAINING].to_dict()
         return {name: _plain(value) for name, value in found.items()} | {"inference_mode": True}
 
 
 def is_plain(adapter: Adapter) -> bool:
-    """Whether forwards may go through an adapter beside others, by its files alone: `Adapters.mix` looks at the model
-    too. `AdapterError`: they cannot be read."""
+    """Whether forwards may combine an adapter with others, judging by its files only: `Adapters.mix` checks the model
+    too. Raises `AdapterError` if they cannot be read."""
     with _reading(adapter), safe_open(str(adapter.path / WEIGHTS), "pt") as weights:
         names = list(weights.keys())
     return unsupported_lora(_read_config(adapter)) is None and not any(is_not_tokenwise(name) for name in names)
@@ -164,7 +166,7 @@ def _read_config(adapter: Adapter) -> Any:
 
 @contextmanager
 def _reading(adapter: Adapter) -> Iterator[None]:
-    """`AdapterError` where its files are not those of one."""
+    """Raise `AdapterError` for files that are not an adapter's."""
     try:
         yield
     except (ValueError, OSError, KeyError, TypeError, SafetensorError) as error:
@@ -181,12 +183,12 @@ def attention_linears(network: nn.Module) -> list[str]:
 
 
 def _linear(module: nn.Module) -> bool:
-    """Whether it is a linear layer, with or without adapters over it."""
+    """Whether it is a linear layer, with or without adapters."""
     return isinstance(getattr(module, "base_layer", module), nn.Linear)
 
 
 def _plain(value: Any) -> Any:
-    """A value in the form that JSON has for it."""
+    """A value in JSON form."""
     if isinstance(value, set | frozenset):
         return sorted(value)
     return getattr(value, "value", value)

@@ -1,8 +1,8 @@
-"""LoRA adapters side by side: in one forward each token goes through the adapter of its own call, or through the base.
+"""Mixes LoRA adapters: in one forward each token goes through the adapter of its own call, or through the base.
 
-peft loads and checks; its layers are asked for the base alone, and what an adapter adds is added here, to its tokens
-and no others. The other variants of peft are not of that kind, and have engines of their own. Does not know: calls,
-attention, how a batch is laid out.
+peft loads and checks adapters; its layers compute only the base, and each adapter's contribution is added here, to its
+own tokens. Other variants of peft are not supported, and need engines of their own. Independent of calls, attention and
+batch layout.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agentcho.errors import AdapterError
 
 OF_ITS_OWN = "give it an engine of its own (Engine.load(adapter=FOLDER))"
 PLAIN_STARTS = (True, False, "gaussian")
-"""The ways to begin that leave the base's own weights as they are."""
+"""The initializations that leave the base's own weights unchanged."""
 UNLIKE = {
     "use_dora": "DoRA",
     "use_qalora": "QALoRA",
@@ -35,12 +35,12 @@ UNLIKE = {
     "layer_replication": "layers that are there twice",
     "megatron_config": "layers of Megatron",
 }
-"""Fields of a peft configuration that make more of it than plain LoRA, and what they bring."""
+"""Fields of a peft configuration that make it more than plain LoRA, and what they add."""
 
 
 class AdapterTokens(NamedTuple):
-    """The tokens of a forward that go through one adapter: their places `[n]`, and the places `[m]` of theirs among the
-    rows of logits that are wanted. None: all of them."""
+    """The tokens of a forward that go through one adapter: their indices `[n]`, and the indices `[m]` of their rows
+    among the wanted rows of logits. None for all of them."""
 
     adapter: str
     tokens: Tensor | None
@@ -48,13 +48,13 @@ class AdapterTokens(NamedTuple):
 
 
 def check_plain(config: Any, path: Path) -> None:
-    """`AdapterError`: this peft configuration is of no plain LoRA, so that it cannot go beside others."""
+    """Raise `AdapterError` if this peft configuration is not plain LoRA, so that it cannot be mixed with others."""
     if (why := unsupported_lora(config)) is not None:
         raise AdapterError(path, f"{why}, so it cannot be mixed with other adapters in one forward; {OF_ITS_OWN}")
 
 
 def unsupported_lora(config: Any) -> str | None:
-    """What makes a peft configuration more than plain LoRA on linear layers, in words; None: nothing does."""
+    """What makes a peft configuration more than plain LoRA on linear layers, in words, or None."""
     kind = str(getattr(config.peft_type, "value", config.peft_type))
     if kind != "LORA":
         return f"it is {kind}"
@@ -67,14 +67,14 @@ def unsupported_lora(config: Any) -> str | None:
 
 
 def is_not_tokenwise(name: str) -> bool:
-    """Whether a layer or weight of this name does not see each token of a forward in its order, by itself."""
+    """Whether a layer or weight of this name does not see each token of a forward in order, by itself."""
     parts = name.split(".")
     kinds = ("lora_embedding_A", "lora_embedding_B", "lora_magnitude_vector", "base_layer", "modules_to_save")
     return any(part in kinds or part.startswith("expert") for part in parts)
 
 
 class MixedLora:
-    """The plain LoRA adapters on a network that forwards may go through side by side."""
+    """The plain LoRA adapters on a network that one forward may combine."""
 
     def __init__(self, network: nn.Module) -> None:
         self._network = network
@@ -83,8 +83,8 @@ class MixedLora:
         self._counts = (0, 0)
 
     def admit(self, adapter: str, path: Path) -> None:
-        """Make an adapter of plain LoRA that peft has loaded one of them. `AdapterError`: not all of it is on linear
-        layers that see each token of a forward in its order."""
+        """Register a plain LoRA adapter that peft has loaded. Raises `AdapterError` if part of it is not on linear
+        layers that see each token of a forward in order."""
         layers = [(name, each) for name, each in self._network.named_modules() if adapter in _matrices(each)]
         for name, layer in layers:
             if adapter in layer.lora_variant or not isinstance(layer.get_base_layer(), nn.Linear):
@@ -102,8 +102,8 @@ class MixedLora:
 
     @contextmanager
     def through(self, shares: Sequence[AdapterTokens], tokens: int, wanted: int) -> Iterator[None]:
-        """In the `with` block, forwards of so many tokens, with so many rows of logits, go through these shares. The
-        adapters of peft itself must be off."""
+        """Within the `with` block, forwards of `tokens` tokens and `wanted` rows of logits are divided into these
+        shares. peft's own adapters must be off."""
         self._shares, self._counts = shares, (tokens, wanted)
         try:
             yield
@@ -111,7 +111,7 @@ class MixedLora:
             self._shares = ()
 
     def _add(self, layer: Any, given: tuple[Tensor, ...], out: Tensor) -> Tensor | None:
-        """Add to what the base's layer gives what the adapters make of their own tokens."""
+        """Add to the output of the base's layer the contribution of each adapter to its own tokens."""
         if not self._shares:
             return None
         head = layer is self._network.get_output_embeddings()  # type: ignore[operator]
@@ -129,7 +129,7 @@ class MixedLora:
 
 
 def _added(layer: Any, adapter: str, rows: Tensor, out: Tensor) -> Tensor:
-    """As peft adds it: in the adapter's own numbers, and then in those of the base."""
+    """As peft adds it: in the adapter's dtype, and then in that of the base."""
     down, up = layer.lora_A[adapter], layer.lora_B[adapter]
     more: Tensor = up(down(rows.to(down.weight.dtype))) * layer.scaling[adapter]
     return (out + more).to(out.dtype)
@@ -142,7 +142,7 @@ def _matrices(layer: Any) -> Sequence[str]:
 
 
 def nan_hooks(network: nn.Module, adapter: str) -> list[Any]:
-    """Hooks by which every layer of an adapter gives what is no number; to be removed. What has stayed a number in a
+    """Hooks that make every layer of an adapter return NaN; to be removed by the caller. What is not NaN after a
     forward does not depend on any of them."""
 
     def spoil(layer: Any, given: Any, out: Tensor) -> Tensor:

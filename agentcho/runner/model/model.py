@@ -1,7 +1,7 @@
-"""Loads an unchanged Hugging Face model and runs it over a batch. The one module that makes networks.
+"""Loads an unchanged Hugging Face model and runs it over a batch. This is the only module that creates networks.
 
-The model's own attention function calls back into the batch in use, so that no class is changed, and the library makes
-no cache of its own. Does not know: what a batch holds.
+The model's own attention function calls back into the current batch, so no class is changed, and the library makes no
+cache of its own. Independent of what a batch contains.
 """
 
 from __future__ import annotations
@@ -74,19 +74,19 @@ from agentcho.runner.quant.quantized_linear import quantize_linears
 ATTENTION = "agentcho_packed"
 UNDERSTUDY = "understudy"
 LONGEST, SHORT = 255, 60
-"""Letters of a model's name: at most, and of one that is longer shown."""
+"""The most characters in a model's name, and how many of a longer one are shown."""
 TEXT_PART = {
     r"^model\.language_model\.": "model.",
     r"^language_model\.model\.": "model.",
     r"^language_model\.lm_head\.": "lm_head.",
 }
-"""Names of weights of a text part within the whole, as the library wrote them over time, and alone."""
+"""Weight names of a text part within the whole model, as versions of the library wrote them, and alone."""
 OPTIONAL = {"stored": "stored", "adapter": "adapter", "bits": "bits", KV_DTYPE: "kv_quant"}
-"""What a fingerprint has of some models alone, and the attribute that says it."""
+"""Optional fields of a fingerprint, and the attributes that provide them."""
 
 
 class AttentionPort(Protocol):
-    """What answers the attention calls of a forward; see `Batch.attend`."""
+    """Serves the attention calls of a forward; see `Batch.attend`."""
 
     def attend(
         self, layer: int, queries: Tensor, keys: Tensor, values: Tensor, locality: Locality, scoring: Scoring
@@ -113,7 +113,7 @@ class ModelSource:
 
     @contextmanager
     def place(self) -> Iterator[dict[str, str]]:
-        """The library's options for where it is."""
+        """The library's options for the location."""
         if self.gguf is None:
             yield {"pretrained_model_name_or_path": self.path}
             return
@@ -122,7 +122,7 @@ class ModelSource:
 
 
 def find(model: str | Path) -> ModelSource:
-    """Read the config of a model, and no weights. `ModelNotFound` says where it was looked for."""
+    """Read the config of a model, and no weights. Raises `ModelNotFound`, which says where it was looked for."""
     name = str(model)
     if name.startswith(PREFIX):
         return _shape(name)
@@ -155,8 +155,8 @@ def find(model: str | Path) -> ModelSource:
 
 
 def _of_gguf(name: str, file: GgufFile) -> ModelSource:
-    """With the config that the library makes of a file's metadata."""
-    if not file.keys.get("tokenizer.chat_template"):  # before its vocabulary is read
+    """A source with the config that the library makes of a file's metadata."""
+    if not file.keys.get("tokenizer.chat_template"):  # checked before the vocabulary is read
         raise UnsupportedModel.unframed(name, "its tokenizer has no chat template")
     try:
         with single_file_options(file) as place:
@@ -168,7 +168,7 @@ def _of_gguf(name: str, file: GgufFile) -> ModelSource:
 
 
 def _text(config: Any) -> Any:
-    """The part of a multimodal model that reads and writes text, where that is a model of its own; else the model."""
+    """The part of a multimodal model that reads and writes text, if it is a model of its own; else the whole model."""
     part: Any = getattr(config, "text_config", None)
     if type(part) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         return config
@@ -192,8 +192,8 @@ def read_tokenizer(source: ModelSource) -> Any:
 
 
 def end_tokens(source: ModelSource) -> frozenset[int]:
-    """The ids that end a message by what lies beside its weights, before these are read: the generation config, or
-    where there is none the config. `Model.end_tokens` has the last word."""
+    """The ids that end a message, according to the generation config, or if there is none to the config, before weights
+    are read. `Model.end_tokens` is authoritative."""
     if source.gguf is None:
         with suppress(*Unreadable):
             return _ids(GenerationConfig.from_pretrained(source.path).eos_token_id)
@@ -228,11 +228,10 @@ def _first_line(error: BaseException) -> str:
 
 class Model:
     """An unchanged causal language model and its tokenizer, in evaluation mode. `chunks`: the attention chunk of each
-    layer that only the config tells of (llama4). `packed`: how many tokens one forward takes at most. `prepacked`:
-    forwards go through weights in the order of the processor's kernels. `fused`: parts of it that one kernel each
-    computes on a GPU, and why others are not. `direct`: its forward without what modules do around their own work;
-    None: the library's own is used. `sizes`: those of forwards in which rows do not depend on each other, by adapter
-    and number of threads, as they are proved."""
+    layer, if only the config has it (llama4). `packed`: the most tokens in one forward. `prepacked`: forwards use
+    weights in the order of the processor's kernels. `fused`: parts that one GPU kernel each computes, and why others
+    are not. `direct`: a forward without the overhead of modules, or None if the library's own is used. `sizes`: the
+    proved sizes of forwards in which rows do not depend on each other, by adapter and number of threads."""
 
     def __init__(self, source: ModelSource, network: nn.Module, tokenizer: Any) -> None:
         self.source, self.network, self.tokenizer = source, network, tokenizer
@@ -263,8 +262,8 @@ class Model:
     def load(
         cls, source: ModelSource, place: DevicePlacement, tell: ProgressCallback = no_progress, tokenizer: Any = None
     ) -> Model:
-        """Load weights (safetensors only, no remote code) straight to their device. See `Engine.load` for where and in
-        which numbers. `tokenizer`: the model's own, where it was read already."""
+        """Load weights (safetensors or GGUF, no remote code) straight to their device. See `Engine.load` for the device
+        and the number formats. `tokenizer`: the model's own, if it was read already."""
         where = place.where()
         if source.random and place.map is not None:
             raise ModelError(f"{source.name} is created on a single device; give a device instead of a device map")
@@ -298,15 +297,15 @@ class Model:
         return model
 
     def _lighten(self, bits: str, tell: ProgressCallback) -> None:
-        """Bring weights into few bits. Their digest stays that of the whole ones, which adapters are made for."""
+        """Quantize the weights. Their digest stays that of the original ones, for which adapters are made."""
         self._weights = self.weights
         quantize_linears(self.network, bits, self.source.name, tell)
         self.bits, self.prepacked = bits, True
 
     def adapted(self, adapter: Adapter | None, merge: bool = False) -> Model:
-        """The same network through an adapter, or None: the base alone. Both can be used in turn. With `merge` the
-        adapter is added to the weights, for this model and every other on the network. `AdapterError`."""
-        base = {"model": self.source.name, "weights": self.weights}  # found before the adapter is put on the network
+        """The same network through an adapter, or (None) the base only. Both can be used in turn. With `merge` the
+        adapter is merged into the weights, for this model and every other on the network. Raises `AdapterError`."""
+        base = {"model": self.source.name, "weights": self.weights}  # computed before the adapter is on the network
         other = copy.copy(self)
         other.adapter = None if adapter is None else adapter.digest
         if adapter is not None:
@@ -318,7 +317,7 @@ class Model:
         return other
 
     def trained(self, config: Mapping[str, Any]) -> Model:
-        """The same network through a new adapter that is to be trained, made from the fields of a peft configuration.
+        """The same network through a new adapter to be trained, made from the fields of a peft configuration. Raises
         `ConfigError`."""
         self._weights = self.weights
         other = copy.copy(self)
@@ -328,14 +327,14 @@ class Model:
 
     @property
     def origin(self) -> str:
-        """A name that is different for two models on one machine which compute different keys for the same words."""
+        """A name that differs between two models on one machine that compute different keys for the same words."""
         file = None if self.source.gguf is None else self.weights
         numbers = " ".join(filter(None, (str(self.dtype), file, self.bits, self.kv_quant and f"kv {self.kv_quant}")))
         return f"{self.source.name} {numbers} {self.adapter or ''} {'merged' if self.merged else ''}\0"
 
     @property
     def weights(self) -> str:
-        """A digest of the base's weights, computed once; of a GGUF file, that of the file."""
+        """A digest of the base's weights, computed once; for a GGUF file, that of the file."""
         if self._weights is None:
             self._weights = weights_digest(self.network)
         return self._weights
@@ -356,14 +355,14 @@ class Model:
             return self.differentiable(ids, positions, wanted, attending)
 
     def shorten(self) -> None:
-        """Let forwards without gradients call the parts of the network themselves, if that gives the same bits. On a
-        CPU, once layers are what they stay."""
+        """Use the direct forward for forwards without gradients, if it gives the same bits. Only on a CPU, and once
+        layers are final."""
         if len(self.devices) == 1 and self.device.type == "cpu" and not self._hooked and not self.adapters.loaded:
             with torch.inference_mode(), use_packed():
                 self.direct = direct_forward(self.network, self._stock_logits, self.vocabulary)
 
     def differentiable(self, ids: Tensor, positions: Tensor, wanted: Tensor, attending: AttentionPort) -> Tensor:
-        """The same, with gradients."""
+        """See `forward`; keeps gradients."""
         if not self.merged and self.adapters.used != self.adapter:
             self.adapters.use(self.adapter)
         keep = _kept(wanted, ids.shape[1]) if self._hooked else wanted
@@ -384,7 +383,7 @@ class Model:
 
     @contextmanager
     def stock(self) -> Iterator[nn.Module]:
-        """The same network with the library's own eager attention, to compare with."""
+        """The same network with the library's own eager attention, for comparison."""
         self.network.set_attn_implementation("eager")  # type: ignore[operator]
         try:
             yield self.network
@@ -392,18 +391,18 @@ class Model:
             self.network.set_attn_implementation(ATTENTION)  # type: ignore[operator]
 
     def end_tokens(self) -> frozenset[int]:
-        """The ids that end a message by the model's generation config."""
+        """The ids that end a message according to the model's generation config."""
         return _ids(getattr(getattr(self.network, "generation_config", None), "eos_token_id", None))
 
     @property
     def stored(self) -> str | None:
-        """What the weights were read from, and what was made of it, in words; None: safetensors with whole numbers."""
+        """The stored format of the weights and its conversion, in words; None for unquantized safetensors."""
         if self.source.gguf is None:
             return None if self.source.random else quantized_checkpoint.stored(self.source.config, _short(self.dtype))
         return f"GGUF, dequantised to {_short(self.dtype)} (was {self.source.gguf.numbers})"
 
     def fingerprint(self) -> dict[str, str]:
-        """Names, versions and a digest of all weights, for run records; of a GGUF file, that of the file."""
+        """Names, versions and a digest of all weights, for run records; for a GGUF file, the digest of the file."""
         return {
             "model": self.source.name,
             "model_type": self.config.model_type,
@@ -417,8 +416,8 @@ class Model:
 
 
 def _kept(wanted: Tensor, tokens: int) -> int | slice | list[int]:
-    """Which of so many tokens logits are made for, where hooks would move a tensor to the device of the ids: 0, or a
-    slice, where that can be said without waiting for the device."""
+    """The tokens for which logits are computed, in a form that needs no tensor on the device of the ids: 0 or a slice
+    if that can be decided without waiting for the device."""
     if len(wanted) in (0, tokens):
         return slice(0, 0) if tokens and not len(wanted) else 0
     found: list[int] = wanted.tolist()
@@ -442,20 +441,20 @@ def _refusal(source: ModelSource, error: Exception) -> ModelError:
 
 
 def _loader() -> Any:
-    """The library's loading function; its annotations do not know that a loading report can be asked for."""
+    """The library's loading class, untyped: its annotations lack the option for a loading report."""
     return AutoModelForCausalLM
 
 
 def _read(
     source: ModelSource, dtype: torch.dtype, where: torch.device | DeviceMap, tell: ProgressCallback
 ) -> nn.Module:
-    """Weights from safetensors files, straight to their devices without a copy in host memory. No remote code."""
+    """Load weights from files straight to their devices without a copy in host memory. No remote code."""
     if isinstance(where, torch.device):
         placed: DeviceMap | None = None if where.type == "cpu" else {"": where}
     else:
         placed = where if isinstance(where, str) else dict(where)
     of_gguf = nullcontext() if source.gguf is None else reported_dequantization(tell)
-    MODEL_FOR_CAUSAL_LM_MAPPING.get(type(source.config), None)  # imports its class with all that this asks for
+    MODEL_FOR_CAUSAL_LM_MAPPING.get(type(source.config), None)  # imports its class and all that the class needs
     lean = lean_imports() if quantized_checkpoint.quantisation(source.config) is None else nullcontext()
     with silenced_progress(), weights_heard(tell), of_gguf, source.place() as place, lean:
         network, report = _loader().from_pretrained(
@@ -475,7 +474,7 @@ def _read(
 
 
 def _embedded(source: ModelSource, dtype: torch.dtype, tell: ProgressCallback) -> nn.Module:
-    """The model of the package. Its weights have the names that its class gives them, so they are put in their places
+    """The model of the package. Its weights have the names that its class gives them, so they are copied in place
     without the library's conversions, whose imports take longer than a game."""
     with no_init_weights():
         network: Any = _made(source, dtype, torch.device("cpu"))
@@ -497,8 +496,8 @@ def _embedded_file(source: ModelSource) -> Path:
 
 
 def _part(source: ModelSource) -> dict[str, Any]:
-    """How the weights of a text part are found among those of the whole model; or those of a GGUF file, to be
-    multiplied out and never kept in blocks: the library would fetch code for these from the hub."""
+    """The options to find the weights of a text part among those of the whole model, or to dequantize those of a GGUF
+    file: for blocks that stay quantized the library would fetch code from the hub."""
     if source.gguf is not None:
         return {"config": source.config, "quantization_config": GgufConfig(dequantize=True)}
     if source.renamed:
@@ -507,7 +506,8 @@ def _part(source: ModelSource) -> dict[str, Any]:
 
 
 def _drawn(source: ModelSource, dtype: torch.dtype, where: torch.device) -> nn.Module:
-    """Random weights made on the device, the same every time on devices of one kind. `ModelError`: they do not fit."""
+    """Random weights made on the device, the same every time on devices of one kind. Raises `ModelError` if they do not
+    fit."""
     check_room(source.name, _size(source, dtype), where)
     with torch.random.fork_rng(devices=[where] if where.type == "cuda" else []):
         torch.manual_seed(0)
@@ -515,7 +515,7 @@ def _drawn(source: ModelSource, dtype: torch.dtype, where: torch.device) -> nn.M
 
 
 def _size(source: ModelSource, dtype: torch.dtype = torch.float32) -> int:
-    """How many bytes all weights take, shared ones counted once. Nothing is loaded."""
+    """The size of all weights in bytes, shared ones counted once. Nothing is loaded."""
     if source.embedded:
         with safe_open(_embedded_file(source), "pt") as file:
             shapes: list[list[int]] = [file.get_slice(name).get_shape() for name in list(file.keys())]
@@ -524,19 +524,19 @@ def _size(source: ModelSource, dtype: torch.dtype = torch.float32) -> int:
 
 
 def _count(source: ModelSource) -> int:
-    """How many numbers all weights have, shared ones counted once. Nothing is loaded."""
+    """The number of elements in all weights, shared ones counted once. Nothing is loaded."""
     return sum(weight.numel() for weight in _outlined(source, torch.float32).parameters())
 
 
 def _outlined(source: ModelSource, dtype: torch.dtype) -> nn.Module:
-    """The network without numbers."""
-    MODEL_FOR_CAUSAL_LM_MAPPING.get(type(source.config), None)  # imports its class with all that this asks for
+    """The network without data."""
+    MODEL_FOR_CAUSAL_LM_MAPPING.get(type(source.config), None)  # imports its class and all that the class needs
     with lean_imports():
         return _made(source, dtype, torch.device("meta"))
 
 
 def _made(source: ModelSource, dtype: torch.dtype, where: torch.device) -> nn.Module:
-    """A network with the weights that its class begins with."""
+    """A network with the initial weights of its class."""
     with where:
         network: nn.Module = _loader().from_config(source.config, dtype=dtype, attn_implementation=ATTENTION)
     return network
@@ -559,7 +559,7 @@ def _answer(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, None]:
-    """The registered attention function: hands the packed tensors of a layer to the batch in use."""
+    """The registered attention function: hands the packed tensors of a layer to the current batch."""
     layer: int = module.layer_idx  # type: ignore[assignment]
     window, chunk = options.get("sliding_window"), options["chunks"].get(layer)
     locality = Locality("chunked", chunk) if chunk else Locality("sliding", window) if window else Locality()
@@ -571,14 +571,15 @@ def _answer(
 
 
 def _context(config: Any) -> int:
-    """How many positions the model has, below the first step of a query scale that depends on the packed index."""
+    """The number of positions that the model has, below the first step of a query scale that depends on the packed
+    index."""
     limit: int = getattr(config, "max_position_embeddings", 0) or getattr(config, "n_positions", 0) or 2048
     return min(limit, _scale_step(config))
 
 
 def _scale_step(config: Any) -> int:
-    """After so many tokens llama4 scales queries by their index in the forward (from 1), which means nothing in a
-    packed forward."""
+    """The number of tokens after which llama4 scales queries by their index in the forward (from 1), which is
+    meaningless in a packed forward."""
     return int(config.floor_scale) - 1 if getattr(config, "attn_temperature_tuning", False) else 1 << 30
 
 

@@ -1,8 +1,8 @@
-"""Checkpoints whose weights are in few bits, by what their config says: whether rows keep apart, what they need, and
-whether transformers multiplies them out. Does not know: networks, files.
+"""Checks checkpoints with quantized weights by their config: whether rows stay independent, which packages are needed,
+and whether transformers dequantizes the weights.
 
-Every one that runs went through the gate. What the gate's few tokens cannot show, scales over all rows of a batch, is
-refused here.
+Every checkpoint that runs has also passed the gate. Scales over all rows of a batch, which the gate's few tokens cannot
+reveal, are refused here.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from agentcho.extras import require
 WHOLE = "Give the same model in whole numbers, with weights=int8 or int4 to keep it small."
 COMPRESSED = "compressed-tensors"
 APART = re.compile(r"weight_?only|int8_?dynamic_?activation", re.IGNORECASE)
-"""Names of torchao for weights alone, and for scales of single tokens."""
+"""torchao's names for weight-only quantization, and for scales per token."""
 
 
 class QuantizationMethod(NamedTuple):
-    """A way of keeping weights: the module and package of each library that it needs, and whether transformers can
-    multiply them out, to a network like any other."""
+    """A quantization method: the module and package of each library that it needs, and whether transformers can
+    dequantize the weights into an ordinary network."""
 
     libraries: Mapping[str, str]
     dequantised: bool = False
@@ -38,11 +38,11 @@ METHODS = {
     "bitsandbytes": QuantizationMethod({"bitsandbytes": "bitsandbytes"}),
     "torchao": QuantizationMethod({"torchao": "torchao"}),
 }
-"""Those of which it is known how they round what layers are given."""
+"""The methods for which it is known how they round a layer's input."""
 
 
 def quantisation(config: Any) -> dict[str, Any] | None:
-    """What a config says of weights in few bits; None: nothing."""
+    """The quantization settings in a config, or None."""
     said = getattr(config, "quantization_config", None)
     if not said:
         return None
@@ -50,9 +50,9 @@ def quantisation(config: Any) -> dict[str, Any] | None:
 
 
 def check_quantised(name: str, config: Any, part: bool, bits: str | None, merge: bool) -> None:
-    """Refuse such a checkpoint where rows would influence each other, where a library is missing, and what cannot be
-    done with its weights: all before these are read. `part`: it is the text part of a larger model. `UnsupportedModel`,
-    `ModelError`, `ExtraMissing`."""
+    """Refuse such a checkpoint, before its weights are read, if rows would influence each other, if a library is
+    missing, or if its weights do not support what was asked for. `part`: it is the text part of a larger model. Raises
+    `UnsupportedModel`, `ModelError` or `ExtraMissing`."""
     said = quantisation(config)
     if said is None:
         return
@@ -67,7 +67,7 @@ def check_quantised(name: str, config: Any, part: bool, bits: str | None, merge:
 
 
 def dequantised(config: Any) -> dict[str, Any]:
-    """The library's options by which such weights are multiplied out, where they can be."""
+    """The library's options to dequantize such weights, where possible."""
     said = quantisation(config)
     if said is None:
         return {}
@@ -77,7 +77,7 @@ def dequantised(config: Any) -> dict[str, Any]:
 
 
 def stored(config: Any, dtype: str) -> str | None:
-    """What the weights were, and what they are now, in words; None: they are not in few bits."""
+    """The stored format of the weights and its conversion, in words, or None if they are not quantized."""
     said = quantisation(config)
     if said is None:
         return None
@@ -106,7 +106,7 @@ def _causes(said: Mapping[str, Any], method: str, part: bool) -> Iterator[str]:
 
 
 def _rounded(said: Mapping[str, Any], method: str) -> str | None:
-    """How a checkpoint rounds what layers are given, where that is not token by token; None: it is, or it does not."""
+    """How a checkpoint rounds a layer's input, unless it does so token by token or not at all (None)."""
     if method == COMPRESSED:
         return next(filter(None, map(_group, (said.get("config_groups") or {}).values())), None)
     if method == "fp8" and said.get("activation_scheme", "dynamic") != "dynamic":

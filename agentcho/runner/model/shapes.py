@@ -1,6 +1,8 @@
-"""Sizes of known models, to be filled with random weights: the time of a step does not depend on their values. For
-benchmarks: `shape:NAME` can stand wherever the name of a model is asked for. Such a model has the tokenizer of the
-understudy."""
+"""Sizes of known models, for networks with random weights: the time of a step does not depend on their values.
+
+For benchmarks: `shape:NAME` is accepted wherever the name of a model is. Such a model has the tokenizer of the embedded
+model, the understudy.
+"""
 
 from __future__ import annotations
 

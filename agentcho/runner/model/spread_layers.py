@@ -1,7 +1,7 @@
-"""What all layers of a model on several GPUs are given beside hidden states (positions, sines and cosines): moved to
-each GPU once a forward.
+"""Moves the inputs that all layers of a model on several GPUs share besides hidden states (positions, sines and
+cosines) to each GPU once per forward.
 
-accelerate's hooks would move them for every layer. Does not know: which layer is where and why.
+accelerate's hooks would move them for every layer.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 
 def move_once(network: nn.Module, names: Iterable[str]) -> None:
-    """Have what these modules are given by keyword, tensors and tuples of tensors, moved to where their weights are. A
-    tensor that several modules on one device are given is moved for the first of them.
+    """Move the keyword arguments of these modules, tensors and tuples of tensors, to the device of their weights. A
+    tensor passed to several modules on one device is moved only for the first of them.
 
     Args:
         network: A network that accelerate has dispatched.
@@ -29,7 +29,7 @@ def move_once(network: nn.Module, names: Iterable[str]) -> None:
 
 
 class _Moves:
-    """A hook of several modules. It keeps the last tensor of each name, and that tensor on each device."""
+    """A hook of several modules. It keeps the last tensor of each name, and its copy on each device."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[torch.device, str, int], tuple[Tensor, Tensor]] = {}

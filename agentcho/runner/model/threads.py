@@ -1,9 +1,9 @@
-"""How many threads a processor computes the forwards of one model on.
+"""Chooses how many CPU threads compute the forwards of one model.
 
 Threads of a small network wait for each other longer than they compute. They spin while they wait, so that on a busy
-machine a step takes ten times as long on all cores as on one. What the user said holds: `OMP_NUM_THREADS`,
+machine a step takes ten times as long on all cores as on one. The user's choice takes precedence: `OMP_NUM_THREADS`,
 `MKL_NUM_THREADS`, `torch.set_num_threads`, or a number given to `Engine.load`. Otherwise a small network takes one
-thread, and of any other a few forwards are timed. Does not know: models, calls, who owns a network.
+thread, and for any other a few forwards are timed. Independent of models and calls.
 """
 
 from __future__ import annotations
@@ -23,22 +23,23 @@ from agentcho.errors import ModelError
 ENGINE = logging.getLogger("agentcho.engine")
 Unnumbered = Literal["auto", "size"]
 Wish = int | Unnumbered
-"""A number of threads; "auto": by the network's size, or by timing where that does not decide; "size": by size alone,
-so that one machine always takes the same."""
+"""A number of threads; "auto": by the network's size, or by timing if that does not decide; "size": by size only, so
+that one machine always makes the same choice."""
 SMALL = 32 << 20
-"""Bytes of weights up to which one thread is enough."""
+"""The size of the weights in bytes up to which one thread is enough."""
 TRIES, SECONDS = 5, 2.0
-"""At most so many forwards are timed for each number of threads, and no more once they took so many seconds."""
+"""At most `TRIES` forwards are timed for each number of threads, and no more once they took `SECONDS` in total."""
 CLEARLY = 0.9
-"""One thread is taken where its forward takes at most this share of the time that it takes on all threads."""
+"""One thread is used if its forward takes at most this share of the time on all threads."""
 WINDOW, SLOWER = 32, 4.0
-"""The number is looked at again where the median of so many steps is so many times the least that it has been."""
+"""The number is chosen again if the median time of the last `WINDOW` steps is more than `SLOWER` times the smallest
+such median."""
 VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class ComputeThreads:
-    """The compute threads of one network; engines on it share this object. `number` is None where torch's own setting
-    is left alone: before `settle`, on a GPU, and where the user has set it. `why`: the reason, in words."""
+    """The compute threads of one network; engines on it share this object. `number` is None if torch's own setting is
+    left alone: before `settle`, on a GPU, and if the user has set it. `why`: the reason, in words."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -50,16 +51,16 @@ class ComputeThreads:
 
     @property
     def count(self) -> int:
-        """How many threads there are: the chosen number, or torch's own."""
+        """The number of threads: the chosen one, or torch's own."""
         return torch.get_num_threads() if self.number is None else self.number
 
     def settle(self, wish: Wish, weights: int, forward: Callable[[], object]) -> None:
         """Choose the number for a network on a CPU.
 
         Args:
-            wish: a number, which is taken, or how to choose one.
-            weights: the bytes of all weights.
-            forward: makes one forward of one token. It is kept, to look again later.
+            wish: A number, which is taken, or how to choose one.
+            weights: The size of all weights in bytes.
+            forward: Runs one forward of one token. It is kept, to choose again later.
         """
         self._most, self._forward = torch.get_num_threads(), forward
         size = f"{weights / 2**20:.0f} MiB"
@@ -79,9 +80,9 @@ class ComputeThreads:
 
     @contextmanager
     def using(self) -> Iterator[None]:
-        """A context in which this thread computes on the chosen number of threads. Afterwards the number is what it
-        was, so that other code of the process keeps its own. A thread that calls torch for the first time meanwhile
-        takes the number that is set then."""
+        """A context in which this thread computes with the chosen number of threads. Afterwards the previous number is
+        restored, so that other code of the process keeps its own. A thread that calls torch for the first time
+        meanwhile takes the number that is set then."""
         before = torch.get_num_threads()
         if self.number in (None, before):
             yield
@@ -94,7 +95,7 @@ class ComputeThreads:
             torch.set_num_threads(before)
 
     def took(self, seconds: float) -> None:
-        """Hear how long a step took, and choose again where steps have become much slower than they were."""
+        """Record the time of a step, and choose again if steps have become much slower."""
         self._recent.append(seconds)
         if len(self._recent) < WINDOW:
             return
@@ -107,11 +108,11 @@ class ComputeThreads:
         self._least = min(self._least, now)
 
     def keep(self) -> None:
-        """Keep the number from now on, whatever steps take: bits depend on it."""
+        """Keep the number from now on, however long steps take: bits depend on it."""
         self.watched = False
 
     def _time(self) -> None:
-        """Time forwards on one thread and on all, in turns, and take the better number."""
+        """Time forwards on one thread and on all, alternately, and take the better number."""
         assert self._forward is not None
         before, took = torch.get_num_threads(), {1: list[float](), self._most: list[float]()}
         try:
@@ -125,14 +126,14 @@ class ComputeThreads:
                     break
         finally:
             torch.set_num_threads(before)
-        one, all_ = (median(times[1:]) for times in took.values())  # the first forward of each warms it up
+        one, all_ = (median(times[1:]) for times in took.values())  # the first forward of each is a warm-up
         self.number = 1 if one <= CLEARLY * all_ else self._most
         self.why = f"a step takes {1e3 * one:.3g} ms on one, {1e3 * all_:.3g} ms on {self._most}"
 
 
 def said_by_user() -> str | None:
-    """Where the user has said how many threads torch takes; None: nowhere. That `torch.set_num_threads` was called is
-    known by a number that torch takes of itself on no processor: more than its cores, or less than half of them."""
+    """Where the user has set torch's number of threads, or None. A call of `torch.set_num_threads` is inferred from a
+    number that torch never chooses by itself: more than the cores, or less than half of them."""
     for name in VARIABLES:
         if os.environ.get(name, "").strip():
             return name
@@ -143,7 +144,7 @@ def said_by_user() -> str | None:
 
 
 def check_threads(wish: object) -> None:
-    """`ModelError`: this is no number of threads, and no way to choose one."""
+    """Raise `ModelError` if this is neither a number of threads nor a way to choose one."""
     if wish in get_args(Unnumbered) or (isinstance(wish, int) and not isinstance(wish, bool) and wish >= 1):
         return
     raise ModelError(f"threads={wish!r} is not a number of threads; give 1 or more, 'auto' or 'size'")

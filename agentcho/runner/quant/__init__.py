@@ -1,1 +1,1 @@
-"""Linear layers with weights in few bits, and with weights in the order of the processor's kernels."""
+"""Linear layers with quantized weights, and with weights in the memory order of the processor's kernels."""

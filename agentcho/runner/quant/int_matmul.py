@@ -1,8 +1,8 @@
-"""Products of rows with a matrix in few bits, without its being multiplied out each time.
+"""Products of rows with a quantized matrix that do not dequantize it each time.
 
-Each is made for one matrix and called with rows `[rows, in]`, and no row has a part in the product of another. One is
-used on a processor only if a trial, of one row and of several, gives what the matrix multiplied out gives. Does not
-know: layers, models.
+Each product is built for one matrix and called with rows `[rows, in]`; no row influences the product of another. A
+product is used on a processor only if a trial, of one row and of several, matches the dequantized matrix. Independent
+of layers and models.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from agentcho.runner.quant.quantize import GROUP, QuantizedMatrix, quantized_mat
 Product = Callable[[Tensor], Tensor]
 Making = Callable[[QuantizedMatrix], Product]
 AT_ONCE = 4
-"""Rows that torch's product of 8 bits multiplies nearly as quickly as one; eight take six times as long as one."""
+"""The number of rows that torch's 8-bit product multiplies nearly as quickly as one; eight take six times as long as
+one."""
 TRIED = (1, 9)
-"""Rows of a trial: kernels for few differ from those for many."""
+"""The numbers of rows in a trial: kernels for few rows differ from those for many."""
 OUT = 16
-"""torch's product of 4 bits takes matrices with a multiple of so many rows."""
+"""torch's 4-bit product takes matrices whose number of rows is a multiple of this."""
 
 
 def int8_matmul(matrix: QuantizedMatrix) -> Product:
-    """By torch's product of 8 bits, on a CPU, of few rows at a time. It is quick in bfloat16 alone."""
+    """torch's 8-bit product on a CPU, a few rows at a time. It is fast only in bfloat16."""
     numbers, scale = matrix.numbers, matrix.scale.view(-1)
 
     def product(rows: Tensor) -> Tensor:
@@ -40,7 +41,7 @@ def int8_matmul(matrix: QuantizedMatrix) -> Product:
 
 
 def int4_matmul(matrix: QuantizedMatrix) -> Product:
-    """By torch's product of 4 bits, on a CPU, over a copy in the order of its kernels. Quick in bfloat16 alone."""
+    """torch's 4-bit product on a CPU, over a copy in the order of its kernels. It is fast only in bfloat16."""
     nibbles = torch.ops.aten._convert_weight_to_int4pack_for_cpu((matrix.numbers + 8).int(), 1)
     scale = matrix.scale.T
     scaled = torch.stack((scale, torch.zeros_like(scale)), dim=2).contiguous()
@@ -48,8 +49,8 @@ def int4_matmul(matrix: QuantizedMatrix) -> Product:
 
 
 def fp16_matmul(matrix: QuantizedMatrix) -> Product:
-    """In float32 by FBGEMM, over a copy in float16, which holds the numbers exactly; a factor for each row makes up for
-    its small range. It reads half of what float32 would be."""
+    """FBGEMM's product in float32, over a float16 copy that holds the numbers exactly; a factor per row makes up for
+    the small range of float16. It reads half the bytes of a float32 matrix."""
     scale, one = matrix.scale, matrix.scale.shape[1] == 1
     most = scale.abs().amax(1)
     factor = most if one else torch.ldexp(torch.ones_like(most), torch.frexp(most).exponent)
@@ -59,7 +60,8 @@ def fp16_matmul(matrix: QuantizedMatrix) -> Product:
 
 
 def fastest_matmul(bits: Bits, dtype: torch.dtype, device: torch.device) -> Making | None:
-    """The product to take; None: multiplied out each time is the only one that is right here, or known to be quick."""
+    """The product to use, or None if dequantizing each time is the only one that is correct here or known to be
+    fast."""
     if device.type != "cpu":
         return None
     packed: Making = int8_matmul if bits == "int8" else int4_matmul
@@ -68,21 +70,22 @@ def fastest_matmul(bits: Bits, dtype: torch.dtype, device: torch.device) -> Maki
 
 
 FEW: dict[Making, int] = {int8_matmul: 16, int4_matmul: 24}
-"""Up to how many rows a product is quicker than the matrix multiplied out, where bfloat16 is multiplied in hardware."""
+"""The largest number of rows for which a product is faster than the dequantized matrix, where the hardware multiplies
+bfloat16."""
 
 
 def row_limit(making: Making) -> int | None:
-    """Up to how many rows it is to be used; None: for any number."""
+    """The largest number of rows to use a product for, or None for no limit."""
     return FEW.get(making) if has_bfloat16() else None
 
 
 def accepts_rows(making: Making, rows: int) -> bool:
-    """Whether it can be made for a matrix of so many rows."""
+    """Whether the product can be built for a matrix of `rows` rows."""
     return making is not int4_matmul or rows % OUT == 0
 
 
 def _agrees(making: Making, bits: Bits, dtype: torch.dtype) -> bool:
-    """Whether the products of a trial are those of the matrix multiplied out."""
+    """Whether the products of a trial match those of the dequantized matrix."""
     generator = torch.Generator().manual_seed(0)
     matrix = quantized_matrix(torch.randn(2 * OUT, 4 * GROUP, generator=generator).to(dtype), bits)
     try:

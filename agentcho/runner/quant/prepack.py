@@ -1,13 +1,14 @@
 """A second copy of the weights of linear layers, in the order in which the processor's kernels read them.
 
-On a CPU torch brings weights into that order for every product, which takes longer than the product itself if there are
-few rows. The weights of a large network are copied into the order of oneDNN's kernels. Those of a small one, which stay
-in the processor's caches, are copied column by column: by these torch multiplies several rows sooner, but not one or
-two. With one thread and AVX-512 all products of the embedded model took 0.75 of the time for 8 rows, 0.65 for 16 and
-0.80 for 64; with AVX2 0.78, 0.81 and 0.92.
+On a CPU torch reorders weights for every product, which takes longer than the product itself if there are few rows. The
+weights of a large network are copied into the order of oneDNN's kernels. Those of a small one, which stay in the
+processor's caches, are copied in column-major order: torch multiplies several rows faster by these, but not one or two.
+With one thread and AVX-512 all products of the embedded model took 0.75 of the time for 8 rows, 0.65 for 16 and 0.80
+for 64; with AVX2 0.78, 0.81 and 0.92.
 
-The copies are used inside `use_packed` alone; everywhere else, and for code that looks at its weights, a layer is
-unchanged. If the processor has no such kernels for a dtype, no layer has a copy. Does not know: attention, models."""
+The copies are used only inside `use_packed`; elsewhere, and for code that reads its weights, a layer is unchanged. If
+the processor has no such kernels for a dtype, no layer has a copy. Independent of attention and models.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +26,11 @@ from agentcho.protocol.progress import ProgressCallback, counted, no_progress
 from agentcho.runner.model.device import cpu_capability, free_memory, reorders_bfloat16
 
 LEAST = 64 << 20
-"""Bytes below which all weights may stay in the processor's caches, and nothing is gained."""
+"""The size in bytes below which all weights may stay in the processor's caches, so that packing gains nothing."""
 SHARE = 1 / 4
-"""Of the machine's memory: what a second copy may take."""
+"""The share of the machine's memory that the copies may take."""
 SOME = 4
-"""Rows from which on a product by columns is the sooner."""
+"""The number of rows from which on a column-major product is faster."""
 KINDS = (torch.float32, torch.bfloat16)
 
 
@@ -42,7 +43,7 @@ _use = _Use()
 
 @contextmanager
 def use_packed() -> Iterator[None]:
-    """In this thread and within the `with` block, use the copies where there are any. Without gradients."""
+    """Use the copies, where there are any, in this thread within the `with` block. For forwards without gradients."""
     before, _use.on = _use.on, True
     try:
         yield
@@ -64,7 +65,7 @@ class CopiedLinear(nn.Linear):
 
     @classmethod
     def make(cls, layer: Any) -> None:
-        """Such a layer from a linear layer."""
+        """Turn a linear layer into one of this class."""
         layer.__class__ = cls
         layer._copy = cls._copied(layer.weight.detach())
         layer._state = _state(layer.weight)
@@ -74,7 +75,7 @@ class CopiedLinear(nn.Linear):
         raise NotImplementedError
 
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Linear:
-        """A plain linear layer: packed weights cannot be copied, and a copy is made to be changed."""
+        """Return a plain linear layer: packed weights cannot be copied, and a copied layer is meant to be changed."""
         other = memo[id(self)] = nn.Linear.__new__(nn.Linear)
         kept = {name: value for name, value in self.__dict__.items() if name not in ("_copy", "_state")}
         other.__dict__.update(copy.deepcopy(kept, memo))
@@ -82,7 +83,7 @@ class CopiedLinear(nn.Linear):
 
 
 class PackedLinear(CopiedLinear):
-    """With a copy in the order of oneDNN's kernels."""
+    """Has a copy in the order of oneDNN's kernels."""
 
     @staticmethod
     def _copied(weight: Tensor) -> Tensor:
@@ -98,7 +99,7 @@ class PackedLinear(CopiedLinear):
 
 
 class ColumnLinear(CopiedLinear):
-    """With a copy that lies in memory column by column, for `SOME` rows and more."""
+    """Has a column-major copy, used for `SOME` rows and more."""
 
     @staticmethod
     def _copied(weight: Tensor) -> Tensor:
@@ -112,8 +113,8 @@ class ColumnLinear(CopiedLinear):
 
 
 def copy_columns(network: nn.Module) -> int:
-    """Copy the weights of a network on a CPU by columns, if it is too small to be packed, and in float32. Returns the
-    bytes that the copies take."""
+    """Copy the weights of a network on a CPU in column-major order, if they are float32 and too small to be packed.
+    Returns the size of the copies in bytes."""
     layers = [each for each in network.modules() if type(each) is nn.Linear and _suits(each.weight)]
     layers = [layer for layer in layers if layer.weight.dtype == torch.float32]
     size = sum(layer.weight.nbytes for layer in layers)
@@ -125,8 +126,8 @@ def copy_columns(network: nn.Module) -> int:
 
 
 def pack_linears(network: nn.Module, least: int | None = None, tell: ProgressCallback = no_progress) -> int:
-    """Pack the linear layers of a network on a CPU, if they are large enough (`least` bytes, by default `LEAST`) and
-    there is memory for the copies. Returns the bytes that these take."""
+    """Pack the linear layers of a network on a CPU, if they have at least `least` bytes (by default `LEAST`) and there
+    is memory for the copies. Returns the size of the copies in bytes."""
     layers = [each for each in network.modules() if type(each) is nn.Linear and _suits(each.weight)]
     if _cause(layers, LEAST if least is None else least):
         return 0
@@ -138,7 +139,7 @@ def pack_linears(network: nn.Module, least: int | None = None, tell: ProgressCal
 
 
 def _cause(layers: Sequence[nn.Linear], least: int) -> str | None:
-    """Why layers are not packed; None: they can be."""
+    """Why layers are not packed, or None if they can be."""
     size = sum(layer.weight.nbytes for layer in layers)
     if not layers:
         return "there is nothing that would suit it"
@@ -150,8 +151,8 @@ def _cause(layers: Sequence[nn.Linear], least: int) -> str | None:
 
 
 def why_not_packable(dtype: torch.dtype) -> str | None:
-    """Why this processor's kernels cannot be used for weights of a dtype; None: they can. torch is asked, and then one
-    small weight is packed to be sure."""
+    """Why this processor's kernels cannot be used for weights of a dtype, or None if they can. Asks torch, and then
+    packs one small weight to be sure."""
     if dtype not in KINDS:
         return f"there are no kernels for {_short(dtype)}"
     if dtype == torch.bfloat16 and not reorders_bfloat16():
@@ -167,7 +168,7 @@ def why_not_packable(dtype: torch.dtype) -> str | None:
 
 
 def matmul_kernels(network: nn.Module, device: torch.device) -> tuple[str, str]:
-    """Which kernels multiply by the linear layers of a network, in a word, and why."""
+    """The kernels that multiply by the linear layers of a network, in one word, and the reason."""
     if device.type != "cpu":
         return "plain", f"torch's own for {device.type}"
     every = [each for each in network.modules() if isinstance(each, nn.Linear)]
@@ -191,7 +192,7 @@ def _short(dtype: torch.dtype) -> str:
 
 
 def _state(weight: Tensor) -> tuple[int, int]:
-    """A value that changes when the weight is written, or its tensor replaced."""
+    """A value that changes when the weight is written to, or its tensor is replaced."""
     return weight.data_ptr(), 0 if weight.is_inference() else weight._version
 
 

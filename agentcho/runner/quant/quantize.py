@@ -1,6 +1,7 @@
-"""A matrix in few bits: whole numbers, and the scales by which they are multiplied again.
+"""A quantized matrix: integers, and the scales that multiply them.
 
-In 8 bits a row has one scale. In 4 bits each `GROUP` numbers of a row have one. Does not know: layers, kernels.
+In 8 bits each row has one scale. In 4 bits each group of `GROUP` numbers of a row has one. Independent of layers and
+kernels.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from torch import Tensor
 from agentcho.config import Bits
 
 GROUP = 32
-"""Numbers with one scale, in 4 bits. torch's products take as long with 64 or 128, the error is least with 32, and the
-widths of all known families can be divided by it."""
+"""The group size in 4 bits. torch's products take as long with 64 or 128, the error is smallest with 32, and the widths
+of all known model families are divisible by it."""
 TOP = 127
-"""The largest of 8 bits that is used, on both sides of zero."""
+"""The largest magnitude that is used in 8 bits."""
 LOW, HIGH = -8, 7
 """The range of 4 bits."""
 
@@ -28,20 +29,20 @@ class QuantizedMatrix(NamedTuple):
     scale: Tensor
 
     def whole(self) -> Tensor:
-        """The matrix `[out, in]`, multiplied out, in the dtype of the scales."""
+        """The dequantized matrix `[out, in]`, in the dtype of the scales."""
         out, groups = self.scale.shape
         wide = self.numbers.to(self.scale.dtype).view(out, groups, -1)
         return (wide * self.scale.unsqueeze(2)).view(self.numbers.shape)
 
 
 def can_quantize(width: int, bits: Bits) -> bool:
-    """Whether rows of this width can be in so many bits."""
+    """Whether rows of this width can be quantized to `bits`."""
     return bits == "int8" or width % GROUP == 0
 
 
 def quantized_matrix(weight: Tensor, bits: Bits) -> QuantizedMatrix:
-    """A matrix `[out, in]` in few bits. The largest number of each group is kept as it is, but for its scale; in 4 bits
-    that has the digits of bfloat16, so that each number times its scale is exact in 16 bits."""
+    """Quantize a matrix `[out, in]`. The largest number of each group is exact up to the rounding of its scale; in 4
+    bits the scale has the precision of bfloat16, so that each number times its scale is exact in 16 bits."""
     groups = 1 if bits == "int8" else weight.shape[1] // GROUP
     wide = weight.detach().float().view(len(weight), groups, -1)
     if bits == "int8":
@@ -56,12 +57,12 @@ def quantized_matrix(weight: Tensor, bits: Bits) -> QuantizedMatrix:
 
 
 def pack_nibbles(numbers: Tensor) -> Tensor:
-    """Numbers of 4 bits `[out, in]`, int8, two in a byte: `[out, in / 2]`, uint8."""
+    """Pack 4-bit numbers `[out, in]`, int8, two to a byte: `[out, in / 2]`, uint8."""
     above = (numbers - LOW).to(torch.uint8)
     return above[:, 0::2] | above[:, 1::2] << 4
 
 
 def unpack_nibbles(pairs: Tensor) -> Tensor:
-    """What `pack_nibbles` was given."""
+    """Reverse `pack_nibbles`."""
     both = torch.stack((pairs & 15, pairs >> 4), dim=2)
     return both.view(len(pairs), -1).to(torch.int8) + LOW

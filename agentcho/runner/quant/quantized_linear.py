@@ -1,10 +1,10 @@
-"""Linear layers with weights in few bits. What a layer is given is not rounded, so that rows of a batch do not
-influence each other.
+"""Linear layers with quantized weights. The inputs of a layer are not rounded, so that rows of a batch do not influence
+each other.
 
-Inside `packed` a product of its own is used, where there is one for the processor, for as many rows as it is quicker
-for; everywhere else, and where gradients are kept, the weights are multiplied out first. So the gate, which compares
-the two, proves that product. The head is in 8 bits at the least, because what it is off by is not averaged by any layer
-after it. Does not know: attention, models, how a matrix is rounded.
+Inside `use_packed`, a layer uses a product of its own if there is one for the processor, for as many rows as it is
+faster for; otherwise, and where gradients are kept, the weights are dequantized first. So the gate, which compares the
+two, verifies that product. The head has at least 8 bits, because no later layer averages its errors out. Independent of
+attention, of models, and of how a matrix is rounded.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ SAID: dict[Making | None, str] = {
     fp16_matmul: "by FBGEMM, over a copy in 16 bits",
     None: "multiplied out each time",
 }
-"""How layers multiply, by what made their product."""
+"""The description of how layers multiply, by the function that built their product."""
 
 
 def check_bits(bits: str | None, merge: bool) -> None:
-    """Refuse unknown names, and an adapter that is to be added to weights in few bits. `ModelError`."""
+    """Raise `ModelError` for unknown names, and for an adapter that is to be merged into quantized weights."""
     if bits is None:
         return
     if bits not in get_args(Bits):
@@ -58,8 +58,8 @@ def check_bits(bits: str | None, merge: bool) -> None:
 
 
 class QuantizedLinear(nn.Linear):
-    """A linear layer whose weight is in few bits: `weight` `[out, in]`, int8, or `[out, in / 2]`, uint8, two numbers in
-    a byte. It has no gradient; what goes through it has."""
+    """A linear layer whose weight is quantized: `weight` `[out, in]`, int8, or `[out, in / 2]`, uint8, two numbers to a
+    byte. The weight has no gradient; the layer's input has."""
 
     scale: Tensor
     making: Making | None
@@ -68,7 +68,8 @@ class QuantizedLinear(nn.Linear):
 
     @classmethod
     def make(cls, layer: Any, bits: Bits, making: Making | None) -> None:
-        """From a linear layer, and what makes its product, if anything; its own weight is given up."""
+        """Quantize a linear layer in place, with the function that builds its product, if any; its own weight is
+        dropped."""
         matrix = quantized_matrix(layer.weight, bits)
         layer.__class__ = cls
         kept = matrix.numbers if bits == "int8" else pack_nibbles(matrix.numbers)
@@ -79,13 +80,13 @@ class QuantizedLinear(nn.Linear):
         layer._few = None if layer.making is None else row_limit(layer.making)
 
     def whole(self) -> Tensor:
-        """Its weight `[out, in]`, multiplied out."""
+        """Its dequantized weight `[out, in]`."""
         numbers = self.weight if self.weight.dtype == torch.int8 else unpack_nibbles(self.weight)
         return QuantizedMatrix(numbers, self.scale).whole()
 
     def forward(self, input: Tensor) -> Tensor:
         """See `torch.nn.Linear`."""
-        if not input.numel():  # a forward whose logits nobody wants
+        if not input.numel():  # no logits are wanted
             return input.new_empty(*input.shape[:-1], self.out_features)
         if not self._packs(input):
             return nn.functional.linear(input, self.whole(), self.bias)
@@ -103,9 +104,9 @@ class QuantizedLinear(nn.Linear):
 
 
 def quantize_linears(network: nn.Module, bits: str, name: str, tell: ProgressCallback = no_progress) -> int:
-    """Bring the linear layers of a network into few bits, those aside whose width has no whole number of groups, and
-    its head into 8; returns how many. Embeddings are whole, those that the head had shared too. `ModelError`: there is
-    no layer."""
+    """Quantize the linear layers of a network, except those whose width is not a whole number of groups, and its head
+    to 8 bits; return the number of quantized layers. Embeddings stay unquantized, even if the head shared them. Raises
+    `ModelError` if no layer can be quantized."""
     asked = cast(Bits, bits)
     layers = [each for each in _linear(network) if can_quantize(each.in_features, asked)]
     if not layers:
@@ -127,13 +128,13 @@ def _head(network: nn.Module) -> object:
 
 
 def _linear(network: nn.Module) -> list[nn.Linear]:
-    """The linear layers of a network, its head aside."""
+    """The linear layers of a network, except its head."""
     head = _head(network)
     return [each for each in network.modules() if isinstance(each, nn.Linear) and each is not head]
 
 
 def quantization_summary(network: nn.Module) -> str:
-    """How many layers are in few bits, what they take and how they multiply, in words; empty: none is."""
+    """A description of the quantized layers, their size and how they multiply; empty if there are none."""
     layers = _linear(network)
     found = [each for each in layers if isinstance(each, QuantizedLinear)]
     if not found:

@@ -1,1 +1,1 @@
-"""Kernels of reuse methods, one module each, and what lists them by the names of the methods."""
+"""Kernels of reuse methods, one module each, and a registry of them by method name."""

@@ -1,8 +1,5 @@
-"""APE (arXiv 2502.05431): which keys of rows were encoded beside each other, as tensors of one forward, and their
-weights.
-
-Does not know: which contexts there are.
-"""
+"""APE (arXiv 2502.05431): marks the keys of rows that were encoded in parallel, as tensors of one forward, and weighs
+them."""
 
 from __future__ import annotations
 
@@ -17,16 +14,16 @@ from agentcho.reuse.ape import Ape
 
 
 class TemperedKeys(NamedTuple):
-    """Keys of rows that were encoded beside each other, `marks` `[rows, 1, 1, length]` bool, and how they are weighed
-    `[rows, 1, 1, 1]`: see `Ape`."""
+    """Keys of rows that were encoded in parallel, `marks` `[rows, 1, 1, length]` bool, and their weighting `[rows, 1,
+    1, 1]`: see `Ape`."""
 
     marks: Tensor
     temperature: Tensor
     scale: Tensor
 
     def weigh(self, scores: Tensor) -> Tensor:
-        """Scores `[rows, heads, n, length]` float32, minus infinity where nothing is seen, as the softmax over all keys
-        takes them."""
+        """Scores `[rows, heads, n, length]` float32, minus infinity where nothing is seen, so that the softmax over all
+        keys gives the weights."""
         scores = torch.where(self.marks, scores / self.temperature, scores)
         total = scores.masked_fill(~self.marks, float("-inf")).logsumexp(-1, keepdim=True)
         more = ((self.scale - 1) * total).masked_fill(total.isneginf(), 0.0)
@@ -36,7 +33,8 @@ class TemperedKeys(NamedTuple):
 def tempered_keys(
     rows: Iterable[tuple[int, ParallelContext]], count: int, width: int, device: torch.device
 ) -> TemperedKeys:
-    """Of `count` rows with `width` keys each those keys that are not weighed as they are; `rows` by their index."""
+    """The keys of `count` rows with `width` keys each that APE weighs; `rows` has a row's index and its parallel
+    context."""
     marks = torch.zeros(count, 1, 1, width, dtype=torch.bool)
     temperature, scale = torch.ones(2, count, 1, 1, 1)
     for row, parallel in rows:

@@ -1,9 +1,9 @@
-"""Which tokens of a message that is repaired are encoded anew in one layer, as in CacheBlend (arXiv 2405.16444): those
-whose values differ most from values that are kept.
+"""Chooses which tokens of a message under repair are encoded anew in one layer, as in CacheBlend (arXiv 2405.16444):
+those whose values differ most from the kept values.
 
-In a forward all tokens of a segment go through all layers. Those that a layer filters out go on, but what they are read
-by there, and in every layer behind it, are the keys and values that are kept: so numbers are those of the method, and
-work is not saved. Does not know: calls, where keys and values lie.
+In a forward all tokens of a segment go through all layers. Tokens that a layer filters out go on, but there, and in
+every later layer, others read their kept keys and values: so the numbers are those of the method, but no work is saved.
+Independent of calls and of storage.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from agentcho.runner.reuse.deviation import COMPARED, most_deviating
 
 def recomputed_tokens(segment: Segment, layer: int, layers: int, fresh: Tensor, kept: Tensor) -> Sequence[int]:
     """The indices in `segment.places` of the tokens that are encoded anew at `layer` of `layers`, by the `fresh` values
-    `[heads, places, dim]` and the `kept` ones `[heads, tokens of the message, dim]` of that layer. Layers are asked in
-    their order."""
+    `[heads, places, dim]` and the `kept` ones `[heads, tokens of the message, dim]` of that layer. Must be called for
+    the layers in order."""
     assert segment.narrowing is not None
     if layer <= COMPARED:
         segment.left = range(len(segment.places))

@@ -1,4 +1,4 @@
-"""How far the input embeddings of tokens are apart. Does not know: messages, methods."""
+"""Distances between the input embeddings of tokens."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch import Tensor
 
 @torch.inference_mode()
 def distances(table: Tensor, tokens: Sequence[int], others: Sequence[Sequence[int]]) -> list[float]:
-    """The L2 norm between the rows of a table of embeddings `[vocab, dim]` for these tokens, and for as many first ones
-    of each other; each in float64, by itself, so that no other changes its bits."""
+    """The L2 norms between the rows of a table of embeddings `[vocab, dim]` for these tokens, and for as many first
+    tokens of each other sequence; each computed in float64, separately, so that no other sequence changes its bits."""
     own = _rows(table, tokens)
     return [float((own - _rows(table, other[: len(tokens)])).square().sum().sqrt()) for other in others]
 

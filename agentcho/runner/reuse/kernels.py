@@ -1,7 +1,7 @@
-"""The kernels of reuse methods by the names of the methods. A method that computes something of its own has a module
-beside this one and a line here.
+"""The registry of reuse-method kernels, by method name. A method that computes something of its own has a module beside
+this one and a line here.
 
-Does not know: parameters of methods, which encodings there are, how attention is computed.
+Independent of the parameters of methods, of encodings, and of how attention is computed.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from agentcho.runner.reuse.cacheblend import recomputed_tokens
 from agentcho.runner.reuse.kvcomm import assemble_entry
 
 Rows = Iterable[tuple[int, ParallelContext]]
-"""Rows of a forward by their index, and which of their keys are weighed how."""
+"""Rows of a forward by index, with the keys that a method weighs."""
 Narrow = Callable[[Segment, int, int, Tensor, Tensor], Sequence[int]]
-"""Which tokens of a segment are still encoded anew in a layer: see `recomputed_tokens`."""
+"""The tokens of a segment that are still encoded anew in a layer: see `recomputed_tokens`."""
 Assemble = Callable[[PagePool, Sequence[Rotation], KVEntry], None]
-"""Writes the keys and values of an entry by its base and its anchors: see `assemble_entry`."""
+"""Writes the keys and values of an entry from its base and its anchors: see `assemble_entry`."""
 Weigh = Callable[[Rows, int, int, torch.device], Weigher]
-"""Weighs keys of some rows of a forward otherwise: see `tempered_keys`."""
+"""Builds the weigher of some rows of a forward: see `tempered_keys`."""
 
 Kernel = TypeVar("Kernel")
 
@@ -42,7 +42,7 @@ WEIGH: dict[str, Weigh] = {Ape.name: tempered_keys}
 
 
 class CombinedWeighers:
-    """Rows of several methods in one forward; each method changes the scores of its own rows alone."""
+    """Rows of several methods in one forward; each method changes only the scores of its own rows."""
 
     def __init__(self, weighers: Sequence[Weigher]) -> None:
         self._weighers = weighers
@@ -60,14 +60,14 @@ def narrowing_kernel(method: ByDeviation) -> Narrow:
 
 
 def assembly_kernel(method: ByAnchors) -> Assemble:
-    """The kernel by which a method puts an entry together of its base and its anchors."""
+    """The kernel by which a method assembles an entry from its base and its anchors."""
     return _kernel(ASSEMBLE, method.name)
 
 
 def weigher(
     rows: Iterable[tuple[int, ParallelContext | None]], count: int, width: int, device: torch.device
 ) -> Weigher:
-    """What weighs the keys of `count` rows with `width` keys each; `rows` by their index."""
+    """The weigher of `count` rows with `width` keys each; `rows` has a row's index and its parallel context."""
     by_method = defaultdict[str, list[tuple[int, ParallelContext]]](list)
     for row, parallel in rows:
         if parallel is not None:

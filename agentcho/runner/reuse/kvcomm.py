@@ -1,8 +1,8 @@
 """KVCOMM (arXiv 2510.12872): keys and values with the offsets of anchors added.
 
-Keys are compared where they stand at one position: each is turned from where it was encoded to where the message stands
-now. Those of the first layer do not depend on what stands before, and keep those of their base. Does not know: which
-anchors are taken, what they weigh.
+Keys are compared at a common position: each is rotated from where it was encoded to where the message is now. Keys of
+the first layer do not depend on the context, and keep the values of their base. Independent of how anchors are chosen
+and weighted.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from agentcho.runner.kv.rope import Rotation
 
 @torch.inference_mode()
 def assemble_entry(pages: PagePool, rotations: Sequence[Rotation], entry: KVEntry) -> None:
-    """Write the keys and values of an entry by its recipe: those of its base, and of each anchor as much as it weighs
-    of the difference between its real and its base ones, token by token. All of these are in the store."""
+    """Write the keys and values of an entry by its recipe: those of its base, plus for each anchor its weight times the
+    difference between its real and its base ones, token by token. All of these must be in the store."""
     recipe = entry.recipe
     assert recipe is not None
     assert recipe.base is not None
@@ -40,7 +40,7 @@ def assemble_entry(pages: PagePool, rotations: Sequence[Rotation], entry: KVEntr
 def _there(
     pages: PagePool, layer: int, rotation: Rotation, entry: KVEntry, start: int, length: int
 ) -> tuple[Tensor, Tensor]:
-    """The first `length` keys and values `[heads, length, dim]` of an entry in one layer, in float32, the keys as they
-    are where its first token stands at `start`."""
+    """The first `length` keys and values `[heads, length, dim]` of an entry in one layer, in float32, with the keys
+    rotated so that its first token is at `start`."""
     keys, values = pages.read(entry.block, layer)
     return rotation.turn(keys[:, :length].float(), start - entry.position), values[:, :length].float()

@@ -1,1 +1,1 @@
-"""From logits to tokens: sampling, and constraints on what may be said."""
+"""From logits to tokens: sampling, and constraints on answers."""

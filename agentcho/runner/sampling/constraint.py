@@ -1,8 +1,8 @@
-"""Constraints on what a call may sample: exact choices, or JSON of a schema.
+"""Constraints on what a call may sample: one of several choices, or JSON of a schema.
 
-Choices are followed token by token. JSON goes through llguidance, and beside it a short way to end the document is kept
-that fits into the tokens that are left: where a sampled token would leave no room for any, the document is ended that
-way instead. Does not know: logits, random numbers, how endings are found.
+Choices are followed token by token. JSON goes through llguidance; in parallel a short ending of the document is kept
+that fits into the remaining tokens: if a sampled token would leave no room for any ending, the document is ended by the
+kept one instead. Independent of logits, of random numbers, and of how endings are found.
 """
 
 from __future__ import annotations
@@ -28,21 +28,22 @@ from agentcho.runner.sampling.token_bytes import TokenBytes
 from agentcho.runner.sampling.token_mask import TokenMask
 
 KEPT = 64
-"""The grammars of so many schemas are kept, those that were used last."""
+"""The number of schemas whose grammars are cached, least recently used dropped first."""
 DROPPED = 3
-"""So many first tokens of a known ending are left out to see whether the rest still ends the document."""
+"""The number of suffixes of a known ending that are tried as the next one: with none of its first tokens dropped, with
+one, and so on."""
 
 
 class Constraints:
-    """Makes the constraints of calls, in the words of one template."""
+    """Makes the constraints of calls for one template."""
 
     def __init__(self, template: Template, tokenizer: Any, vocabulary: int) -> None:
         self._content, self._stop = template.content, template.end
         self._grammars = Grammars(tokenizer, vocabulary, self._stop)
 
     def of(self, sampling: Sampling, forms: Sequence[AnswerForm] = (), begun: bool = False) -> TokenConstraint | None:
-        """The constraint of a call with choices, a JSON schema, or forms; None: it has none of these. `begun`: the
-        message has a header. `RequestError`: nothing can satisfy it."""
+        """The constraint of a call with choices, a JSON schema, or forms, or None if it has none of these. `begun`: the
+        message has a header. Raises `RequestError` if nothing can satisfy it."""
         if forms:
             return FormsConstraint(self._usable(forms, sampling.max_tokens))
         if sampling.choices is not None:
@@ -54,7 +55,7 @@ class Constraints:
         return None
 
     def _usable(self, forms: Sequence[AnswerForm], max_tokens: int) -> list[FormConstraint]:
-        """Those of the forms that can be said at all. `RequestError`: none can."""
+        """The forms that can be generated at all. Raises `RequestError` if none can."""
         found, errors = list[FormConstraint](), list[RequestError]()
         for form in forms:
             try:
@@ -67,7 +68,7 @@ class Constraints:
 
 
 class ChoiceConstraint:
-    """One of several token sequences. Where one sequence is the beginning of another, `stop` ends it."""
+    """One of several token sequences. If one sequence is a prefix of another, `stop` ends it."""
 
     def __init__(self, sequences: list[list[int]], stop: int, max_tokens: int, vocabulary: int) -> None:
         longest = max(map(len, sequences))
@@ -85,7 +86,7 @@ class ChoiceConstraint:
 
     @property
     def only(self) -> int | None:
-        """The one id that all possible choices go on with."""
+        """The next id, if all possible choices agree on it; else None."""
         ids = self._next
         return next(iter(ids)) if len(ids) == 1 else None
 
@@ -95,7 +96,7 @@ class ChoiceConstraint:
 
     @property
     def done(self) -> bool:
-        """Whether one choice is said, and no other goes on."""
+        """Whether one choice is complete, and no other continues."""
         return not any(self._left)
 
     def ahead(self) -> ChoiceConstraint:
@@ -107,14 +108,14 @@ class ChoiceConstraint:
         self.take(token, 0)
 
     def take(self, token: int, left: int) -> int:
-        """Keep the choices that go on with `token`."""
+        """Keep the choices that continue with `token`."""
         if token != self._stop:
             self._left = [rest[1:] for rest in self._left if rest and rest[0] == token]
         return token
 
 
 class FormConstraint:
-    """An answer in one form: ids, JSON if there is a schema, ids."""
+    """An answer in one form: leading ids, JSON if there is a schema, trailing ids."""
 
     def __init__(self, form: AnswerForm, grammars: Grammars, max_tokens: int, stop: int) -> None:
         self.lead, self._trail, self._stop = list(form.lead), list(form.trail), stop
@@ -124,7 +125,7 @@ class FormConstraint:
 
     @property
     def _fixed(self) -> int | None:
-        """The one id that may come next, where that is none of the JSON's."""
+        """The one id that may come next outside the JSON, or None inside it."""
         if self.lead:
             return self.lead[0]
         if self._json is not None and not self._json.done:
@@ -141,13 +142,13 @@ class FormConstraint:
 
     @property
     def only(self) -> int | None:
-        """The one id that may come next."""
+        """The one id that may come next, or None."""
         fixed = self._fixed
         return fixed if fixed is not None or self._json is None else self._json.only
 
     @property
     def done(self) -> bool:
-        """Whether all of it is said."""
+        """Whether the answer is complete."""
         return not self.lead and not self._trail and (self._json is None or self._json.done)
 
     def admits(self, token: int) -> bool:
@@ -162,7 +163,7 @@ class FormConstraint:
         return other
 
     def follow(self, token: int) -> None:
-        """Note a token of this form."""
+        """Advance by a token of this form."""
         if self.lead:
             self.lead.pop(0)
         elif self._json is not None and not self._json.done:
@@ -171,7 +172,7 @@ class FormConstraint:
             self._trail.pop(0)
 
     def take(self, token: int, left: int) -> int:
-        """Follow `token`, or say another, as `JsonConstraint` does."""
+        """Follow `token`, or replace it as `JsonConstraint` does; return the token taken."""
         if self.lead:
             return self.lead.pop(0)
         if self._json is not None and not self._json.done:
@@ -180,7 +181,7 @@ class FormConstraint:
 
 
 class FormsConstraint:
-    """An answer in one of several forms, of which those are left that go on with what was said."""
+    """An answer in one of several forms. Forms that do not match the tokens so far are dropped."""
 
     def __init__(self, forms: list[FormConstraint]) -> None:
         self._left = forms
@@ -192,12 +193,12 @@ class FormsConstraint:
 
     @property
     def only(self) -> int | None:
-        """The one id that all possible forms go on with."""
+        """The next id, if all possible forms agree on it; else None."""
         return self._left[0].only if len(self._left) == 1 else self.allowed.only
 
     @property
     def done(self) -> bool:
-        """Whether all of one form is said, and no other goes on."""
+        """Whether one form is complete, and no other continues."""
         return all(form.done for form in self._left)
 
     def ahead(self) -> FormsConstraint:
@@ -205,7 +206,7 @@ class FormsConstraint:
         return FormsConstraint([form.ahead() for form in self._left])
 
     def follow(self, token: int) -> None:
-        """Keep the forms that go on with `token`."""
+        """Keep the forms that continue with `token`."""
         self._keep(token)
         for form in self._left:
             form.follow(token)
@@ -215,7 +216,8 @@ class FormsConstraint:
             self._left = [form for form in self._left if form.admits(token)]
 
     def take(self, token: int, left: int) -> int:
-        """Keep the forms that go on with `token`; one that has to end with another one now is not kept beside these."""
+        """Keep the forms that continue with `token`. A form that must replace it to end in time is dropped, unless all
+        must; then those that agree with the first are kept. Returns the token taken."""
         self._keep(token)
         said = [(form, form.take(token, left)) for form in self._left]
         told = token if any(each == token for _, each in said) else said[0][1]
@@ -231,8 +233,7 @@ class CompiledGrammar:
         self._whole, self._more = list[bytes | None](), endings.document().endings()
 
     def whole(self) -> Iterator[bytes | None]:
-        """Whole documents, as `DocumentEnding.endings` gives them where nothing is said yet. Each is searched for
-        once."""
+        """Whole documents, as `DocumentEnding.endings` yields them for an empty document. Each is searched for once."""
         yield from self._whole
         for path in self._more:
             self._whole.append(path)
@@ -240,7 +241,7 @@ class CompiledGrammar:
 
 
 class Grammars:
-    """Makes JSON constraints for one tokenizer; its tables are built at the first use."""
+    """Makes JSON constraints for one tokenizer; its tables are built on first use."""
 
     def __init__(self, tokenizer: Any, vocabulary: int, stop: int) -> None:
         self.vocabulary = vocabulary
@@ -249,8 +250,9 @@ class Grammars:
         self._compiled: dict[tuple[str, bool], CompiledGrammar] = {}
 
     def json(self, schema: dict[str, Any], max_tokens: int, around: int = 0, lenient: bool = False) -> JsonConstraint:
-        """A constraint for a schema, of whose tokens so many stand around the JSON. `lenient`: what a grammar cannot
-        hold an answer to is left out of the schema. `RequestError`: the schema cannot be used, or needs more tokens."""
+        """A constraint for a schema; `around` of the tokens surround the JSON. `lenient`: parts of the schema that a
+        grammar cannot enforce are left out. Raises `RequestError` if the schema cannot be used, or needs more
+        tokens."""
         if self._spelling is None:
             self._spelling = TokenBytes(self._tokenizer, self.vocabulary, self._stop)
         return JsonConstraint(self._grammar(schema, lenient, self._spelling), self._spelling, max_tokens, around)
@@ -271,8 +273,8 @@ class Grammars:
 
 
 class JsonConstraint:
-    """JSON of one schema. `ending` is the shortest known way to end the document, in tokens; None: none is known, since
-    the search for one has a bound (`endings.STEPS`). While one is known, it fits into the tokens that are left."""
+    """JSON of one schema. `ending` is the shortest known ending of the document, in tokens, or None if none is known,
+    since the search is bounded (`endings.STEPS`). A known ending always fits into the remaining tokens."""
 
     def __init__(self, compiled: CompiledGrammar, spelling: TokenBytes, max_tokens: int, around: int) -> None:
         self._compiled, self._spelling = compiled, spelling
@@ -304,12 +306,12 @@ class JsonConstraint:
 
     @property
     def only(self) -> int | None:
-        """The one id after which the document can still become valid JSON."""
+        """The one id after which the document can still become valid JSON, or None."""
         return self.allowed.only
 
     @property
     def done(self) -> bool:
-        """Whether the document is whole, and nothing can follow."""
+        """Whether the document is complete, and nothing can follow."""
         return self._matcher.is_stopped() or self.allowed.only == self._spelling.stop
 
     def ahead(self) -> JsonConstraint:
@@ -325,9 +327,8 @@ class JsonConstraint:
             self._note(token)
 
     def take(self, token: int, left: int) -> int:
-        """Follow `token` unless it leaves no room: unless every known way to end the document behind it takes more than
-        `left` - 1 tokens. Then the document goes on with the ending that is known. Where none is found behind the
-        token, it stands too."""
+        """Follow `token`. If no ending exists after it, or the shortest one found takes more than `left` - 1 tokens,
+        continue with the previously known ending instead, if there is one. Returns the token taken."""
         if token == self._spelling.stop:
             return token
         known = self.ending
@@ -356,7 +357,7 @@ class JsonConstraint:
             self._document.follow(said)
 
     def _after(self, token: int, room: int) -> tuple[tuple[int, ...] | None, bool]:
-        """A way to end the document behind a token that the matcher has followed, the known one if it still does."""
+        """An ending of the document after a token that the matcher has followed: the known one if it still applies."""
         for drop in range(DROPPED if self.ending is not None else 0):
             rest = (self.ending or ())[drop:]
             ended = self._matcher.validate_tokens([*rest, self._spelling.stop])
@@ -369,8 +370,8 @@ class JsonConstraint:
         return found, hopeless
 
     def _search(self, behind: bytes, room: int, thorough: bool) -> tuple[tuple[int, ...] | None, bool]:
-        """The shortest way that is found to end the document behind these bytes, and whether there is none; no shorter
-        one is looked for than what fits."""
+        """The shortest ending found after these bytes, and whether there is none; the search stops at the first that
+        fits."""
         if self._document is None:
             self._document = self._compiled.endings.document()
             self._document.follow(self._said)

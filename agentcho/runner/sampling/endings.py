@@ -1,12 +1,12 @@
-"""Short ways to end a JSON document of a grammar, searched for byte by byte.
+"""Finds short endings of a JSON document of a grammar, searching byte by byte.
 
-llguidance tells of a state whether the document may end there and which bytes may come next, and no more. So states
-are tried. First straight ahead: the nearest mark that ends a text or a value, then the next, and so on, where a text
-may end as the schema's patterns suggest (`pattern_hints`): behind `foo|bar` all states allow all bytes. Then
-breadth first over whole endings: states after equally many bytes that allow the same next bytes count as one, and where
-that finds nothing short enough, several of them are kept. One search tries `STEPS` states at most.
+llguidance tells only whether a document may end in a state and which bytes may come next. So states are tried. First
+straight ahead: the nearest mark that ends a string or a value, then the next, and so on; a string may end as the
+schema's patterns suggest (`pattern_hints`), since after `foo|bar` all states allow all bytes. Then breadth-first over
+whole endings: states after the same number of bytes that allow the same next bytes count as one; if that finds nothing
+short enough, several of them are kept. One search tries at most `STEPS` states.
 
-Does not know: tokens, budgets.
+Independent of tokens and token budgets.
 """
 
 from __future__ import annotations
@@ -20,26 +20,28 @@ from typing import NamedTuple
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
 END = 256
-"""Stands for the end of a document in a vocabulary that has one token for each byte."""
+"""The end of a document in a vocabulary that has one token for each byte."""
 PLAIN = bytes(byte for byte in range(0x20, 0x7F) if byte != ord("\\"))
-"""Bytes that most endings need no others than."""
+"""Most endings need only these bytes."""
 EVERY = bytes(range(256))
 OPENING, ENDING = b"{[", b"}],"
-"""Marks that begin an object or a list, and marks that a value ends before, where they stand outside of a text."""
+"""Marks that begin an object or a list, and marks before which a value ends, outside of strings."""
 GLANCE, RUN = 1024, 4096
-"""States that are tried straight ahead, at first and later."""
+"""The numbers of states that are tried straight ahead, at first and later."""
 BROAD, APART, WHOLE = 1500, 500, 1000
-"""States that are tried breadth first: over plain bytes, over these with `SEVERAL` alike, and over all bytes."""
+"""The numbers of states that are tried breadth-first: over plain bytes, over these with `SEVERAL` alike, and over all
+bytes."""
 SEVERAL = 8
-"""So many states after equally many bytes are kept that allow the same next bytes, where one does not do."""
+"""The number of states kept that are reached after the same number of bytes and allow the same next bytes, where one is
+not enough."""
 BROKEN, MIDDLE = 9, 64
-"""In the middle of a letter or an escape no more bytes than `MIDDLE` may come next; it ends before so many others."""
+"""Inside a character or an escape at most `MIDDLE` bytes may come next, and it ends within `BROKEN` bytes."""
 DIGITS = 12
-"""Longer numbers may be so only because states that allow the same next digits were taken for one."""
+"""Numbers longer than this may be an artifact of merging states that allow the same next digits."""
 STEPS = GLANCE + BROAD + APART + RUN + WHOLE
 """The most states that one search tries. A state takes 1 to 50 microseconds."""
 OUTSIDE, INSIDE, ESCAPED = range(3)
-"""Where in a document one is: outside of any text, inside of one, or in one behind a backslash."""
+"""Where in a document a path ends: outside of any string, inside one, or inside one after a backslash."""
 _ENDINGS = [bytes([mark]) for mark in ENDING]
 _FIRST = {OUTSIDE: b'}],:"1234567890ntf.-', INSIDE: b'"abcdefghijklmnopqrstuvwxyz1234567890', ESCAPED: b'n"'}
 _ORDER = {
@@ -49,7 +51,7 @@ _ORDER = {
 
 
 class _Octets:
-    """A vocabulary of one token for each byte, as llguidance wants it."""
+    """A vocabulary of one token for each byte, in the form that llguidance expects."""
 
     eos_token_id, bos_token_id = END, None
     tokens = (*(bytes([byte]) for byte in range(256)), b"<end>")
@@ -61,7 +63,7 @@ class _Octets:
 
 @cache
 def byte_vocabulary() -> LLTokenizer:
-    """That vocabulary."""
+    """The vocabulary of `_Octets`."""
     return LLTokenizer(TokenizerWrapper(_Octets()), END + 1, END, slices=[])
 
 
@@ -70,16 +72,17 @@ class SearchExhausted(Exception):
 
 
 class LearnedStates(NamedTuple):
-    """What was learned of states, which are told by the bytes that they allow. `kinds`: of the bytes that a search may
-    try, one for each state behind. `ways`: how the text or value ended in which one was, by where that was."""
+    """What was learned about states, which are identified by the bytes that they allow. `kinds`: of the bytes that a
+    search may try, one for each distinct next state. `ways`: how a string or value ended, by state and by where the
+    path ended."""
 
     kinds: dict[tuple[bytes, bytes], bytes]
     ways: dict[tuple[bytes, int], bytes]
 
 
 class DocumentEndings:
-    """Endings of documents of one `grammar`, of `letters` alone. What is learned of the grammar's states in one
-    document is used in all. `hints` are ways in which texts of the grammar may end, the best first."""
+    """Endings of documents of one `grammar`, using only bytes in `letters`. What is learned about the grammar's states
+    in one document is used in all. `hints` are possible endings of strings of the grammar, best first."""
 
     def __init__(self, grammar: str, letters: bytes = EVERY, hints: Sequence[bytes] = ()) -> None:
         self._start, self._letters = LLMatcher(byte_vocabulary(), grammar), letters
@@ -87,12 +90,12 @@ class DocumentEndings:
         self._learned = LearnedStates({}, {})
 
     def document(self) -> DocumentEnding:
-        """A document of which nothing is said yet."""
+        """An empty document."""
         return DocumentEnding(self._start.deep_copy(), self._letters, self._learned, self._hints)
 
 
 class DocumentEnding:
-    """One that is being said. `steps` are the states that were tried for it so far."""
+    """Endings of one document as it grows. `steps`: the number of states tried for it so far."""
 
     def __init__(self, matcher: LLMatcher, letters: bytes, learned: LearnedStates, hints: Sequence[bytes] = ()) -> None:
         self._matcher, self._letters, self._learned, self._hints = matcher, letters, learned, hints
@@ -103,17 +106,17 @@ class DocumentEnding:
 
     @property
     def broken(self) -> bool:
-        """Whether the grammar has met with a limit of the compiler's and is of no use any more."""
+        """Whether the grammar has hit a limit of the compiler and can no longer be used."""
         return bool(self._matcher.is_error())
 
     def follow(self, said: bytes | bytearray) -> None:
-        """Note what is said."""
+        """Append these bytes to the document."""
         self._said += said
 
     def endings(self, behind: bytes = b"", thorough: bool = True) -> Iterator[bytes | None]:
-        """Ways to end the document behind these bytes, to be taken one by one until one is short enough: later ones are
-        found by a more thorough search, which is made where there is no other, or it is asked for. A last None: there
-        is no way at all."""
+        """Yield endings of the document after the bytes `behind`, until the caller finds one short enough. Each comes
+        from a more thorough search than the one before; the most thorough ones run only if nothing was found or with
+        `thorough`. A final None means that there is no ending at all."""
         for byte in self._said:
             self._matcher.consume_token(byte)
         self._mask, self._place = None, _place(self._said, self._place)
@@ -156,15 +159,15 @@ class DocumentEnding:
         return self._breadth(behind, EVERY)
 
     def _straight(self, behind: bytes) -> bytes | None:
-        """The ending that closes whatever can be closed, and else goes on as simply as it can. None: it leads into a
-        state in which nothing can follow."""
+        """The ending that closes whatever can be closed, and otherwise continues as simply as possible. None if it
+        leads into a state in which nothing can follow."""
         path: bytes | None = behind
         while path is not None and not self._go(path).is_accepting():
             path = self._near(path)
         return path
 
     def _near(self, path: bytes) -> bytes | None:
-        """A path to the end of the text, or else of the value, in which a path ends."""
+        """A path to the end of the string, or else of the value, in which a path ends."""
         where = self._next(path), self._within(path)
         way = self._learned.ways.get(where, b"")
         for known in [way[:-1] + bytes([mark]) for mark in ENDING] if way[-1:] in _ENDINGS else [way]:
@@ -177,8 +180,8 @@ class DocumentEnding:
         return found
 
     def _hinted(self, path: bytes) -> bytes | None:
-        """To the end of the text in which a path ends, as a hint has it: behind the letter or the escape that the path
-        breaks off in, if it does."""
+        """A path to the end of the string in which a path ends, by a hint: after the character or escape in which the
+        path breaks off, if it does."""
         for _ in range(BROKEN if self._hints else 0):
             for hint in self._hints:
                 self._step()
@@ -194,7 +197,7 @@ class DocumentEnding:
         return self._breadth(path, PLAIN, to=b'"')
 
     def _value(self, path: bytes) -> bytes | None:
-        """To the end of a value that opens no other object or list, where there is such a one."""
+        """A path to the end of a value, preferably one that opens no other object or list."""
         flat = PLAIN.translate(None, OPENING)
         found = self._breadth(path, flat, to=ENDING)
         if found is None:
@@ -204,9 +207,9 @@ class DocumentEnding:
         return found
 
     def _breadth(self, start: bytes, letters: bytes, alike: int = 1, to: bytes = b"") -> bytes | None:
-        """The shortest ending that begins with `start`, over these bytes where one of them may follow, else over all;
-        or the shortest way from `start` to one of the marks `to`. Of states after equally many bytes that allow the
-        same bytes next, so many `alike` are gone on from. None: there is no way."""
+        """The shortest ending that begins with `start`, over `letters` where one of them may follow, else over all
+        bytes; or the shortest path from `start` to one of the marks `to`. Of the states after the same number of bytes
+        that allow the same next bytes, `alike` are expanded. None if there is no path."""
         if self._go(start).is_accepting():
             return start
         known = Counter[tuple[int, bytes]]()
@@ -223,15 +226,15 @@ class DocumentEnding:
         return None
 
     def _is_mark(self, path: bytes, marks: bytes) -> bool:
-        """Whether the last byte of a path is one of these marks, and no part of a text."""
+        """Whether the last byte of a path is one of these marks, and not part of a string."""
         if path[-1] not in marks:
             return False
         place = self._within(path[:-1])
         return place == OUTSIDE or (place == INSIDE and path[-1:] == b'"')
 
     def _after(self, path: bytes, letters: bytes, learn: bool) -> Iterator[bytes]:
-        """What a path goes on with, each an attempt. Who may `learn` tries, of bytes after which the same bytes may
-        follow, only the first, once this was seen."""
+        """The continuations of a path, each counted as an attempt. With `learn`, of bytes that lead to the same set of
+        next bytes only the first is tried, once this is known."""
         mask = self._next(path)
         known = self._learned.kinds.get((mask, letters)) if learn else None
         allowed = self._allowed(mask, self._within(path)) if known is None else known
@@ -248,7 +251,7 @@ class DocumentEnding:
             self._learned.kinds[mask, letters] = bytes(found.values())
 
     def _within(self, path: bytes) -> int:
-        """Where in the document one is behind a path."""
+        """Where in the document a path ends."""
         before, place = self._last
         if not path.startswith(before):
             before, place = b"", self._place
@@ -261,7 +264,7 @@ class DocumentEnding:
         self.steps += 1
 
     def _allowed(self, mask: bytes, place: int) -> bytes:
-        """The bytes of a mask that can be said, in the order in which they are tried."""
+        """The bytes of a mask that `letters` has, in the order in which they are tried."""
         return bytes(b for b in _ORDER[place] if mask[b >> 3] >> (b & 7) & 1 and b in self._letters)
 
     def _next(self, path: bytes) -> bytes:
@@ -272,7 +275,7 @@ class DocumentEnding:
         return self._mask
 
     def _go(self, path: bytes) -> LLMatcher:
-        """The matcher behind a path from where the document is."""
+        """The matcher after a path from the end of the document."""
         if path == self._at:
             return self._matcher
         same = self._common(path)
@@ -284,10 +287,10 @@ class DocumentEnding:
         return self._matcher
 
     def _common(self, path: bytes) -> int:
-        """How many bytes the path has in common with the one before."""
+        """The number of bytes that a path has in common with the previous one."""
         if path.startswith(self._at):
             return len(self._at)
-        if path.startswith(self._at[:-1]):  # as most are: another byte in the last one's place
+        if path.startswith(self._at[:-1]):  # the most frequent case: only the last byte differs
             return len(self._at) - 1
         low, high = 0, min(len(path), len(self._at))
         while low < high:
@@ -297,7 +300,7 @@ class DocumentEnding:
 
 
 def _place(path: bytes | bytearray, place: int) -> int:
-    """Where one is after a path that begins at such a place."""
+    """Where a path ends that begins at `place`."""
     for byte in path:
         if place == ESCAPED:
             place = INSIDE

@@ -1,7 +1,7 @@
-"""JSON schemas as grammars of llguidance: what of a schema a grammar can hold, and where it cannot.
+"""Compiles JSON schemas into llguidance grammars, and reports which part of a schema a grammar cannot enforce.
 
-A `format` that the compiler does not know says nothing of the grammar: in JSON Schema 2020-12 it is an annotation.
-Parts of a schema that have endless documents alone are taken out. Does not know: tokens, tools, who is to answer.
+A `format` that the compiler does not know does not affect the grammar: in JSON Schema 2020-12 it is an annotation.
+Parts of a schema that have only infinite documents are removed. Independent of tokens and tools.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agentcho.errors import RequestError
 from agentcho.protocol.json_schema import LISTS, MAPS, ONES
 
 FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"})
-"""The formats that a grammar holds a text to."""
+"""The formats that a grammar enforces on strings."""
 VERSIONS = {
     f"uuid{version}": f"^[0-9a-f]{{8}}-[0-9a-f]{{4}}-{version}[0-9a-f]{{3}}-[89ab][0-9a-f]{{3}}-[0-9a-f]{{12}}$"
     for version in range(1, 9)
@@ -27,18 +27,18 @@ VERSIONS = {
 """Patterns of UUIDs of one version, by the formats that pydantic gives them."""
 _KNOWN = [None, *FORMATS]
 LOOKED_AT, LETTERS = 400, 1 << 20
-"""So many parts of a schema are looked at for the one that is at fault, of at most so many letters if each is as long
-as the whole."""
+"""The most parts of a schema that are searched for the one at fault, and the most characters compiled for that if each
+part is as long as the whole."""
 SAID = 240
-"""Letters of what the compiler says that are passed on."""
+"""The most characters that are passed on of a compiler message."""
 PLACES = ("$defs", "definitions")
 Schema = Mapping[str, Any]
 _UNMET = re.compile(r"required property '(.*)' is unsatisfiable")
 
 
 class SchemaFault(NamedTuple):
-    """What makes a schema unusable: the JSON pointer of the part that is at fault, as a reference has it ("#": the
-    whole), and why. `hopeless`: no JSON fits the schema; else a grammar cannot hold an answer to that part."""
+    """What makes a schema unusable: the JSON pointer of the part at fault, in the form of a reference ("#" for the
+    whole), and the reason. `hopeless`: no JSON fits the schema; else a grammar cannot enforce that part."""
 
     pointer: str
     why: str
@@ -49,7 +49,7 @@ class SchemaFault(NamedTuple):
 
 
 class UnusableSchema(RequestError):
-    """A schema of which no grammar can be made."""
+    """A schema that cannot be made into a grammar."""
 
     def __init__(self, fault: SchemaFault) -> None:
         remedy = "mend the schema" if fault.hopeless else "leave this out of the schema, and check it in the answer"
@@ -58,8 +58,8 @@ class UnusableSchema(RequestError):
 
 
 def grammar(schema: Schema, lenient: bool = False) -> str:
-    """The grammar of compact JSON that fits a schema. `lenient`: what a grammar cannot hold an answer to is left out of
-    the schema. `UnusableSchema`: there is none."""
+    """The grammar of compact JSON that fits a schema. `lenient`: what a grammar cannot enforce is left out of the
+    schema. Raises `UnusableSchema` if there is none."""
     try:
         finite = _Finite(schema)
         if not finite(schema):
@@ -78,7 +78,7 @@ def grammar(schema: Schema, lenient: bool = False) -> str:
 
 
 def fault(schema: Schema, lenient: bool = False) -> SchemaFault | None:
-    """What makes a schema unusable; None: nothing."""
+    """What makes a schema unusable, or None."""
     return _fault(json.dumps(schema), lenient)
 
 
@@ -97,13 +97,13 @@ def _compiled(schema: Schema, lenient: bool) -> str:
 
 
 def _complaint(grammar: str) -> str:
-    """What the compiler has against a grammar; empty: nothing."""
+    """The compiler's error for a grammar, or an empty string."""
     is_error, told = LLMatcher.validate_grammar_with_warnings(grammar)
     return told[0] if is_error else ""
 
 
 def _brief(told: str) -> str:
-    """What the compiler says, in one line."""
+    """A compiler message in one line."""
     found = " ".join(
         _bare(told).replace("Unimplemented keys:", "a grammar cannot hold an answer to the keywords").split()
     )
@@ -111,12 +111,12 @@ def _brief(told: str) -> str:
 
 
 def _bare(told: str) -> str:
-    """What the compiler says, without the reference that it followed."""
+    """A compiler message without the reference that it followed."""
     return told.partition("while processing")[0].strip()
 
 
 def _prepared(schema: Schema, finite: _Finite, lenient: bool) -> dict[str, Any]:
-    """A schema as the compiler is given it."""
+    """A schema in the form given to the compiler."""
     made = dict(schema)
     if (named := made.get("format")) not in _KNOWN:
         del made["format"]
@@ -149,8 +149,7 @@ def _compiles(pattern: str) -> bool:
 
 
 class _Finite:
-    """Says of the parts of a schema whether they have a document that comes to an end, as far as references and what
-    must be there tell."""
+    """Tells of the parts of a schema whether they have a finite document, judging by references and required parts."""
 
     def __init__(self, schema: Schema) -> None:
         self._named: dict[str, Any] = {"#": schema}
@@ -162,7 +161,7 @@ class _Finite:
             self._endless -= ending
 
     def __call__(self, schema: Any) -> bool:
-        """Whether a part has such a document."""
+        """Whether a part has a finite document."""
         if not isinstance(schema, dict):
             return schema is not False
         if schema.get("$ref") in self._endless:
@@ -178,7 +177,7 @@ class _Finite:
 
 
 def _needed(schema: Schema) -> Iterator[Any]:
-    """The schemas of which every document of a schema has one inside."""
+    """The schemas that every document of a schema contains an instance of."""
     fields, needed = schema.get("properties"), schema.get("required")
     if schema.get("type") == "object" and isinstance(fields, dict) and isinstance(needed, list):
         yield from (fields[name] for name in needed if isinstance(name, str) and name in fields)
@@ -192,8 +191,8 @@ def _needed(schema: Schema) -> Iterator[Any]:
 
 
 def _located(schema: Schema, why: str, lenient: bool) -> tuple[str, str]:
-    """The smallest part of a schema of which the compiler says the same as of the whole ("#": the whole), and what it
-    says of that part."""
+    """The smallest part of a schema for which the compiler reports the same as for the whole ("#" for the whole), and
+    what it reports for that part."""
     named = {place: schema[place] for place in PLACES if place in schema}
 
     def told(part: Schema) -> str:
@@ -221,7 +220,7 @@ def _without(schema: Schema, key: str) -> Schema:
 
 
 def _parts(schema: Schema, pointer: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The schemas inside of a schema with their pointers, each before those inside of it."""
+    """The subschemas of a schema with their pointers, outer ones first."""
     for key in (*MAPS, *LISTS, *ONES):
         value = schema.get(key)
         inside: list[tuple[str, Any]] = []

@@ -1,6 +1,6 @@
-"""How texts of a JSON schema may end, by its patterns: the ends of the shortest texts that match.
+"""Finds how strings of a JSON schema may end, by its patterns: the ends of the shortest strings that match.
 
-They are hints: whoever follows one sees for itself whether the text may end that way. Does not know: grammars, tokens.
+They are hints: a caller must check whether the string may end that way. Independent of grammars and tokens.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 from agentcho.protocol.regex_cardinality import RegexAutomaton, Uncountable
 
 MOST = 256
-"""So many hints are given, and none that is longer than so many bytes."""
+"""The most hints that are given, and the most bytes in one."""
 
 
 def hints(schema: Mapping[str, Any]) -> Sequence[bytes]:
-    """What may stand before the closing quotation mark of a text, in JSON, shortest first; nothing where the schema has
-    no pattern."""
+    """What may precede the closing quotation mark of a string, in JSON, shortest first; empty if the schema has no
+    pattern."""
     found = set[bytes]()
     for pattern, least in _patterns(schema):
         if (text := _shortest(pattern)) is not None:
@@ -27,7 +27,8 @@ def hints(schema: Mapping[str, Any]) -> Sequence[bytes]:
 
 
 def _shortest(pattern: str) -> str | None:
-    """None: there is no such text, or the pattern says what only a grammar can read."""
+    """The shortest string that matches, or None if there is none, or if the pattern has a construct that only a grammar
+    supports."""
     try:
         return RegexAutomaton(pattern).shortest()
     except (Uncountable, RecursionError):
@@ -35,7 +36,7 @@ def _shortest(pattern: str) -> str | None:
 
 
 def _patterns(part: Any) -> Iterator[tuple[str, int]]:
-    """All patterns in a part of a schema, each with the least letters of its texts."""
+    """All patterns in a part of a schema, each with the minimum length of its strings."""
     if isinstance(part, Mapping):
         pattern, least = part.get("pattern"), part.get("minLength")
         if isinstance(pattern, str):

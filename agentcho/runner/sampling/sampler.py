@@ -1,10 +1,10 @@
-"""Draws the tokens of all rows of a step at once, each by its own options and its own random number, and says how
-likely they were.
+"""Draws the tokens of all rows of a step at once, each by its own options and its own random number, and computes log
+probabilities.
 
-Random numbers are counter-based: they depend on a call's seed and a token's index, and there is no state (Philox is the
-well-known example). The choice for a row depends on its logits, its options and its number, and never on other rows.
-All tokens of a row are sorted only where the likeliest ones do not say which one its number draws; only then does the
-host wait for the device a second time. Does not know: what a token means, when a message ends.
+Random numbers are counter-based: they depend on a call's seed and a token's index, and there is no state (as in
+Philox). The choice for a row depends on its logits, options and number, and never on other rows. All tokens of a row
+are sorted only if the likeliest ones do not determine which one its number draws; only then does the host wait for the
+device a second time. Independent of what a token means and of when a message ends.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from agentcho.runner.sampling.token_mask import Banned, RowMasks, row_masks
 
 FEW = 256
 BEYOND = -2
-"""In place of a token that the `FEW` likeliest do not tell."""
+"""Stands for a token that the `FEW` likeliest do not determine."""
 MOST = 3e38
-"""The largest logit that penalties make."""
+"""The largest logit that penalties produce."""
 MASK, HOT = 5, 6
-"""Columns of the table of a step behind those of its options."""
+"""Columns of the table of a step, after those of its options."""
 
 
 def uniform(seed: int, index: int) -> float:
@@ -39,9 +39,9 @@ def uniform(seed: int, index: int) -> float:
 def sample_tokens(logits: Tensor, draws: Sequence[SamplingDraw], banned: Banned) -> list[int | None]:
     """One token for each row of `logits` `[rows, vocab]`; None where a row has no token that can be drawn.
 
-    The `allowed` ids of a draw, a `TokenMask` or integers, are those that its constraint leaves; they win over
-    `banned`, and over the `limits` of a text that has no constraint. Logits must be finite where allowed: a NaN fails
-    its row.
+    The `allowed` ids of a draw, a `TokenMask` or integers, are those that its constraint permits; they override
+    `banned`, and the `limits` of a text that has no constraint. Logits must be finite where allowed: a NaN fails its
+    row.
     """
     hot, ruled = [draw.sampling.temperature > 0 for draw in draws], False
     for draw in draws:
@@ -53,7 +53,7 @@ def sample_tokens(logits: Tensor, draws: Sequence[SamplingDraw], banned: Banned)
         scores = own.masked_fill(banned.flags, float("-inf"))
     else:
         scores = torch.where(masks.on(_sent(masks.table, own.device), table[:, MASK].long()), own, float("-inf"))
-    good = torch.isfinite(scores.max(-1).values)  # which is no number where one of them is none
+    good = torch.isfinite(scores.max(-1).values)  # the maximum is NaN if any score is
     scores = torch.where(good.unsqueeze(1), scores, 0.0)
     if table is None or not any(hot):
         return _told(torch.where(good, scores.argmax(-1), -1).tolist())
@@ -62,7 +62,7 @@ def sample_tokens(logits: Tensor, draws: Sequence[SamplingDraw], banned: Banned)
     tokens = _draw(probs, options)
     if not all(hot):
         tokens = torch.where(table[:, HOT] > 0, tokens, scores.argmax(-1))
-    found: list[int] = torch.where(good, tokens, -1).tolist()  # the one time that the host waits
+    found: list[int] = torch.where(good, tokens, -1).tolist()  # the only wait of the host in the common case
     if beyond := [row for row, token in enumerate(found) if token == BEYOND]:
         for row, token in zip(beyond, _whole(probs[beyond], options[beyond]), strict=True):
             found[row] = token
@@ -70,8 +70,8 @@ def sample_tokens(logits: Tensor, draws: Sequence[SamplingDraw], banned: Banned)
 
 
 def _sent(values: Tensor, device: torch.device) -> Tensor:
-    """A tensor of the processor, copied to a device. On CUDA Python does not wait until that is done: the copy is taken
-    from page-locked memory, which torch gives to nobody else before."""
+    """A tensor in host memory, copied to a device. On CUDA Python does not wait for the copy: it is made from
+    page-locked memory, which torch does not reuse before the copy is done."""
     if device.type != "cuda":
         return values.to(device)
     locked = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
@@ -84,11 +84,11 @@ def _told(tokens: list[int]) -> list[int | None]:
 
 def top_logprobs(logits: Tensor, asked: Sequence[tuple[int, int]]) -> list[Logprobs]:
     """For each row of `logits` `[rows, vocab]`, and a token and a number: the natural logarithms of the probabilities,
-    computed in float32, of this token, and then of so many of the likeliest ones, the likeliest first."""
+    computed in float32, of this token, and then of that number of the likeliest tokens, likeliest first."""
     logs = logits.float().log_softmax(-1)
     said = logs.gather(-1, _sent(torch.tensor([[token] for token, _ in asked]), logs.device))
     best = logs.topk(min(max(most for _, most in asked), logs.shape[-1]))
-    copied = torch.cat([said.double(), best.values.double(), best.indices.double()], -1).tolist()  # in one transfer
+    copied = torch.cat([said.double(), best.values.double(), best.indices.double()], -1).tolist()  # one transfer
     found, width = list[Logprobs](), best.values.shape[-1]
     for (token, most), (own, *others) in zip(asked, copied, strict=True):
         pairs = zip(map(int, others[width:]), others[:width], strict=True)
@@ -97,7 +97,7 @@ def top_logprobs(logits: Tensor, asked: Sequence[tuple[int, int]]) -> list[Logpr
 
 
 def _all_bent(logits: Tensor, draws: Sequence[SamplingDraw]) -> Tensor:
-    """Logits `[rows, vocab]` with the penalties and biases of the rows that have some."""
+    """Logits `[rows, vocab]`, with penalties and biases applied to the rows that have some."""
     bent = [row for row, draw in enumerate(draws) if draw.bent]
     found = logits.clone() if bent else logits
     for row in bent:
@@ -106,8 +106,8 @@ def _all_bent(logits: Tensor, draws: Sequence[SamplingDraw]) -> Tensor:
 
 
 def _bent(row: Tensor, draw: SamplingDraw) -> Tensor:
-    """A row of logits `[vocab]` with the bias of chosen tokens, and then the penalties of those that were read or said
-    before, in the order of vLLM. Computed in float32; what would be infinite stays finite."""
+    """A row of logits `[vocab]` with its logit biases, and then the penalties of tokens in the prompt or the answer so
+    far, in vLLM's order. Computed in float32; infinite results are clamped."""
     options, bent = draw.sampling, row.float().clone()
     if known := {token: bias for token, bias in options.logit_bias.items() if token < len(bent)}:
         bent[_sent(torch.tensor([*known]), bent.device)] += _sent(torch.tensor([*known.values()]), bent.device)
@@ -126,7 +126,7 @@ def _bent(row: Tensor, draw: SamplingDraw) -> Tensor:
 
 def _row_table(draws: Sequence[SamplingDraw], masks: RowMasks | None, device: torch.device) -> Tensor:
     """`[rows, 7]`, float64: temperature (1 where greedy), top_k, top_p, min_p, and the random number of the token; then
-    the number of the row's mask, and 1 where it is not greedy."""
+    the index of the row's mask, and 1 where it is not greedy."""
     rows = list[tuple[float, ...]]()
     for row, draw in enumerate(draws):
         options = draw.sampling
@@ -137,22 +137,22 @@ def _row_table(draws: Sequence[SamplingDraw], masks: RowMasks | None, device: to
 
 
 def _draw(probs: Tensor, options: Tensor) -> Tensor:
-    """Inverse transform sampling over the kept tokens, the likeliest first: -1 where none can be drawn, `BEYOND` where
-    the `FEW` likeliest do not say which token it is. Whether they do depends on each row alone."""
+    """Inverse transform sampling over the kept tokens, likeliest first: -1 where none can be drawn, `BEYOND` where the
+    `FEW` likeliest do not determine the token. Whether they do depends on each row only."""
     few = probs.topk(min(FEW, probs.shape[-1]))
     tokens = _pick(few.values, few.indices, options)
     if probs.shape[-1] <= FEW:
         return tokens
     _, top_k, top_p, _, _ = options.unbind(1)
     ranked = (top_k > 0) & (top_k <= FEW)
-    enough = ranked | ((top_k == 0) & (few.values.sum(-1).double() > top_p))  # else top_p is a share of more
+    enough = ranked | ((top_k == 0) & (few.values.sum(-1).double() > top_p))  # a large top_k needs more than these
     return torch.where(enough, tokens, _among(probs, few.values, few.indices, options))
 
 
 def _among(probs: Tensor, likeliest: Tensor, ids: Tensor, options: Tensor) -> Tensor:
     """For rows without top_k and top_p, whose kept tokens are known without their order: the token, if it is one of the
-    likeliest, more likely than the last of them; else `BEYOND`. Equally likely tokens stand in the order of their
-    ids, as in `_whole`."""
+    likeliest and more likely than the last of them; else `BEYOND`. Equally likely tokens are in the order of their ids,
+    as in `_whole`."""
     ids, by_id = ids.sort(-1)
     values, place = likeliest.gather(-1, by_id).sort(dim=-1, descending=True, stable=True)
     ids = ids.gather(-1, place)
@@ -167,7 +167,7 @@ def _among(probs: Tensor, likeliest: Tensor, ids: Tensor, options: Tensor) -> Te
 
 
 def _whole(probs: Tensor, options: Tensor) -> list[int]:
-    """Rows whose tokens must all be sorted."""
+    """Draw the tokens of rows that must be sorted completely."""
     whole = probs.sort(dim=-1, descending=True, stable=True)
     found: list[int] = _pick(whole.values, whole.indices, options).tolist()
     return found

@@ -1,7 +1,4 @@
-"""The bytes that the tokens of a vocabulary stand for, and tokens that spell given bytes.
-
-Does not know: grammars, logits.
-"""
+"""The bytes of the tokens of a vocabulary, and tokenizations of given bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from llguidance import LLTokenizer
 
 class TokenBytes:
     """The vocabulary of a Hugging Face tokenizer, of `size` ids, in which `stop` ends a document. `table` is the same
-    for llguidance. Making one takes up to a second for a large vocabulary."""
+    in llguidance's form. Construction takes up to a second for a large vocabulary."""
 
     def __init__(self, tokenizer: Any, size: int, stop: int) -> None:
         self.size, self.stop = size, stop
@@ -34,12 +31,11 @@ class TokenBytes:
         return b"" if id == self.stop or self.table.is_special_token(id) else self.table.decode_bytes([id])
 
     def of(self, token: int) -> bytes:
-        """The bytes of a token; none for a special one."""
+        """The bytes of a token; empty for a special one."""
         return self._bytes[token]
 
     def tokens(self, spelt: bytes) -> tuple[int, ...] | None:
-        """Tokens that stand for these bytes: those that the tokenizer itself gives, where they do; None: there are no
-        such tokens."""
+        """Tokens that spell these bytes: the tokenizer's own if they do, or None if there are no such tokens."""
         found = self.table.tokenize_bytes(spelt)
         return tuple(found) if self._spells(found, spelt) else self._longest_first(spelt)
 

@@ -1,7 +1,7 @@
-"""Sets of token ids as bits, in the words that llguidance fills, and as rows of a table on a device.
+"""Sets of token ids as bits: as the words that llguidance fills, and as rows of a table on a device.
 
-The ids that a row may draw are never a list in Python: of a vocabulary of 128,000 tokens a mask has 16 KB, which are
-copied to the device for all rows of a step at once and unpacked there. Does not know: logits, grammars.
+The ids that a row may draw are never a Python list: for a vocabulary of 128,000 tokens a mask has 16 KB; the masks of
+all rows of a step are copied to the device at once and unpacked there. Independent of logits and grammars.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from torch import Tensor
 from agentcho.engine.generation import SamplingDraw, TokenLimits
 
 WORD = 32
-"""Ids of one word."""
+"""The number of ids in a word."""
 Words = NDArray[np.int32]
 
 
 class TokenMask:
-    """A set of ids of a vocabulary. It does not change."""
+    """A set of ids of a vocabulary. Immutable."""
 
     def __init__(self, words: Words, size: int) -> None:
         """
         Args:
             words: Bit i % 32 of word i // 32 says whether id i is in the set.
-            size: The ids of the vocabulary. Bits behind them are cleared.
+            size: The number of ids in the vocabulary. Bits beyond it are cleared.
         """
         self.words, self.size = words, size
         if rest := size % WORD:
@@ -46,7 +46,7 @@ class TokenMask:
 
     @classmethod
     def where(cls, flags: NDArray[np.bool_]) -> TokenMask:
-        """The ids that are flagged, of a vocabulary of as many ids."""
+        """The flagged ids, of a vocabulary as large as the array."""
         whole = np.zeros(_words(len(flags)) * WORD, dtype=bool)
         whole[: len(flags)] = flags
         return cls(np.packbits(whole, bitorder="little").view(np.int32), len(flags))
@@ -65,7 +65,7 @@ class TokenMask:
         return TokenMask(self.words | other.words, self.size)
 
     def also(self, id: int) -> TokenMask:
-        """The set with one id more."""
+        """The set with one more id."""
         return self | TokenMask.of([id], self.size)
 
     def __and__(self, other: TokenMask) -> TokenMask:
@@ -73,7 +73,7 @@ class TokenMask:
 
     @property
     def only(self) -> int | None:
-        """The one id in the set; None: it has none, or several."""
+        """The one id in the set, or None if it has none or several."""
         places = self.words.nonzero()[0]
         if len(places) != 1:
             return None
@@ -92,9 +92,9 @@ class Banned:
     def __init__(self, ids: Sequence[int], size: int, device: torch.device) -> None:
         """
         Args:
-            ids: The banned ones.
-            size: The ids of the vocabulary.
-            device: Where logits are.
+            ids: The banned ids.
+            size: The number of ids in the vocabulary.
+            device: The device of the logits.
         """
         flags = np.zeros(size, dtype=bool)
         flags[[*ids]] = True
@@ -109,8 +109,8 @@ class RowMasks(NamedTuple):
 
     Attributes:
         table: The bytes of each mask, `[masks, bytes]`, in host memory.
-        rows: The mask of each row.
-        size: The ids of the vocabulary.
+        rows: The index of each row's mask.
+        size: The number of ids in the vocabulary.
     """
 
     table: Tensor
@@ -118,14 +118,14 @@ class RowMasks(NamedTuple):
     size: int
 
     def on(self, table: Tensor, which: Tensor) -> Tensor:
-        """The tokens that each row may draw, bool `[rows, vocab]`. `table` and `which`: these and `rows`, on the
-        device."""
+        """The tokens that each row may draw, bool `[rows, vocab]`. `table` and `which` are the `table` and `rows` of
+        this object, on the device."""
         found = _unpacked(table)[:, : self.size]
         return found if self.rows == range(len(found)) else found.index_select(0, which)
 
 
 def _unpacked(table: Tensor) -> Tensor:
-    """The bits of bytes `[rows, bytes]`, bool `[rows, 8 * bytes]`, where these are."""
+    """The bits of bytes `[rows, bytes]`, as bool `[rows, 8 * bytes]` on the same device."""
     if table.device.type == "cpu":
         return torch.from_numpy(np.unpackbits(table.numpy(), axis=1, bitorder="little")).view(torch.bool)
     places = 1 << torch.arange(8, dtype=torch.uint8, device=table.device)
@@ -133,7 +133,7 @@ def _unpacked(table: Tensor) -> Tensor:
 
 
 def row_masks(draws: Sequence[SamplingDraw], banned: Banned) -> RowMasks:
-    """The masks of a step's rows. Rows without a constraint or a limit have one together."""
+    """The masks of a step's rows. Rows without a constraint or a limit share one."""
     masks, rows, size = list[TokenMask](), list[int](), banned.others.size
     free: int | None = None
     for draw in draws:
@@ -159,7 +159,7 @@ def _mask(allowed: Any, size: int) -> TokenMask:
 
 
 def _limited(limits: TokenLimits, others: TokenMask) -> TokenMask:
-    """What a text within limits may go on with. `others`: the ids that are not banned."""
+    """The ids with which a text within limits may continue. `others`: the ids that are not banned."""
     flags = np.full(others.size, limits.among is None)
     if limits.among is not None:
         flags[np.asarray(limits.among, dtype=np.int64)] = True
