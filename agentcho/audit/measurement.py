@@ -1,6 +1,6 @@
 """The results of an audit's measurements: the size of a leak, never whether there is one.
 
-Frozen values that reports contain. Does not know: how they were measured.
+Frozen values that reports contain. Independent of how they are measured.
 """
 
 from __future__ import annotations
