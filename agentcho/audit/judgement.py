@@ -1,8 +1,7 @@
-"""Computes the conclusion of an audit and its reasons, compares a report with an earlier one, and applies suppressions:
-findings that somebody accepts, for a reason and until a date.
+"""Computes the conclusion of an audit and its reasons, compares it with an earlier report, and applies suppressions.
 
-The conclusion is recomputed whenever something is added to a report. Suppressions are read from TOML and marked in the
-report; no finding is removed:
+The conclusion is recomputed whenever something is added to a report. A suppression accepts findings, for a reason and
+until a date. Suppressions are read from TOML and marked in the report; no finding is removed:
 
     [[suppress]]
     rule = "AC…"                     # its code, or a fingerprint alone

@@ -1,5 +1,4 @@
-"""Recomputes the word ledger of a run that had a rule for words: how much the words of agents can reveal of what they
-had read, about whose secrets, and to whom.
+"""Recomputes the word ledger of a run: how much the words of agents can reveal, about whose secrets, and to whom.
 
 Uses the transcript alone: receipts give the sources of each message, audiences the readers of these, and its line the
 number of its possible values. The recorded charge and the text are checked against this: a line that does not account
