@@ -1,7 +1,7 @@
-"""Audits: who read what through which encodings, from transcripts alone.
+"""Audits: which agent read what through which encodings, computed from transcripts alone.
 
-The verdict imports no engine; `audit_traces`, which plays traces on a symbolic one, is imported when it is asked
-for. Does not know: the terminal.
+Importing this package imports no engine: `audit_traces`, which replays traces on a symbolic engine, is imported on
+first use. Must not depend on the terminal.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,6 +1,6 @@
-"""The verdict of an audit: from transcripts to a report, by receipts and audiences alone, without engine or model.
+"""Builds the report of an audit from transcripts, using receipts and audiences only, without an engine or a model.
 
-Does not know: how games were played, what a leak does, how a report is drawn.
+Independent of how games are played, how leaks are measured and how a report is rendered.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from agentcho.records.record import SavedRun
 from agentcho.records.transcript import TranscriptEntry, by_attempt
 
 BegunLines = Mapping[tuple[int, int], Sequence[CallLine]]
-"""The lines of calls of tools before they were made, by game and attempt."""
+"""The lines written before tool calls were made, by game and attempt."""
 
 
 class RefusedGame(NamedTuple):
-    """A game that ended because a reading was not allowed to happen; `said` are its messages, to be drawn."""
+    """A game that ended because a reading was refused; `said` are its messages, for the drawing."""
 
     reading: Reading
     said: tuple[Said, ...]
 
 
 class PlannedGames(NamedTuple):
-    """Facts about games that were planned and not played: the line of the file of each, for messages without a place,
-    and the games that ended in a refusal."""
+    """Facts about games that were planned and not played: the line of each in its file, for messages without a place of
+    their own, and the games that ended in a refusal."""
 
     places: Mapping[int, Place] = MappingProxyType({})
     refused: Mapping[int, RefusedGame] = MappingProxyType({})
 
 
 PLAYED = PlannedGames()
-"""Games that were played have neither."""
+"""The value for games that were played: no places, no refusals."""
 
 
 def audit_run(run: SavedRun, reveal: bool = False, key: bytes | None = None) -> AuditReport:
@@ -77,8 +77,8 @@ def audit_run(run: SavedRun, reveal: bool = False, key: bytes | None = None) -> 
 
 
 def _side_by_side(run: SavedRun, games: Collection[int]) -> frozenset[int]:
-    """The games in which messages were said side by side in one place, or of which it is not known. Of a society on a
-    server it is not asked: who asks for what and when, its clients decide."""
+    """The games in which the order of messages depended on which act ended first, or for which this is unknown. Empty
+    for a society on a server, whose clients decide what is requested when."""
     overs = {} if run.info.clients else run.finished()
     told = {game for game, over in overs.items() if not over.raced and not over.failed}
     return frozenset() if run.info.clients else frozenset(games) - told
@@ -102,7 +102,7 @@ def audit_entries(
         planned: Facts about games that were planned and not played.
         models: The models of the run.
         begun: Records of tool calls before they were made, by game and attempt.
-        side_by_side: Games in which messages were said side by side in one place, or of which this is not known.
+        side_by_side: Games in which message order depended on which act ended first, or for which this is unknown.
 
     Returns:
         The report.
@@ -141,7 +141,7 @@ def audit_entries(
 
 
 def new_key() -> bytes:
-    """A key for digests that nobody else has."""
+    """A new random key for digests."""
     return secrets.token_bytes(32)
 
 

@@ -1,9 +1,9 @@
-"""The calls of tools of one game: what their arguments were made from, held against what each tool declares.
+"""Judges the tool calls of one game: compares the sources of their arguments with what each tool declares.
 
-The line of a result says which call it came of and what its tool declares, and the receipt of that call what its
-arguments were made from. A result is the proof that its call ran: a refused call has none. One that was begun and
-cancelled has none either; its line in `calls.jsonl` says what its tool declares, and it counts as one that ran. Does
-not know: how a game refuses a call, how findings are made.
+The line of a result names its call and what its tool declares, and the receipt of that call gives the sources of its
+arguments. A result proves that its call ran: a refused call has none. A call that was begun and cancelled has none
+either; its line in `calls.jsonl` says what its tool declares, and it counts as one that ran. Independent of how a game
+refuses calls and of how findings are made.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from agentcho.records.transcript import TranscriptEntry
 
 
 class JudgedCall(NamedTuple):
-    """One call that ran, or that nobody can account for. `cone` is all that its arguments were made from; None: it
-    cannot be told, and `fault` says why. `secret` are the messages of it that not all who learned of the arguments may
-    know, `untrusted` those in which words of untrusted results may stand, where the tool changes something outside, and
-    `wide` those that not all readers of the result may know. `release`: it was let run whatever it was made from."""
+    """One call that ran, or that the record does not explain. `cone` holds all messages that its arguments were made
+    from; None: unknown, and `fault` says why. Of these, `secret` are the messages that some of those who learned the
+    arguments may not know, `untrusted` (for a tool with an outside effect) those that may contain words of untrusted
+    results, and `wide` those that some readers of the result may not know. `release`: allowed whatever its sources."""
 
     game: int
     call: str
@@ -43,7 +43,7 @@ class JudgedCall(NamedTuple):
 
     @property
     def verdict(self) -> CallVerdict:
-        """The worst that holds of it."""
+        """The worst verdict that applies."""
         if self.cone is None:
             return "unlabelled"
         if self.release:
@@ -52,11 +52,11 @@ class JudgedCall(NamedTuple):
 
 
 class Unknown(Exception):
-    """It cannot be told what a call was made from; the text says why."""
+    """The sources of a call are unknown; the text says why."""
 
 
 class RecordedCall(NamedTuple):
-    """A call as it is on record: by the line of its `result`, or, without one, by its line before it was made."""
+    """A call as recorded: by the line of its `result`, or, without one, by the line written before it was made."""
 
     call: str | None
     use: ToolUse | None
@@ -65,12 +65,12 @@ class RecordedCall(NamedTuple):
 
     @property
     def named(self) -> str:
-        """What is on record of it, in words."""
+        """The recorded line, in words."""
         return f"the call {self.call}" if self.result is None else f"the result {self.result.message.id}"
 
 
 class GameCalls:
-    """Those of one attempt at a game, in the order of their results; then those in `begun` that have none."""
+    """The calls of one attempt at a game, in the order of their results; then the calls in `begun` without a result."""
 
     def __init__(self, verdict: GameVerdict, begun: Iterable[CallLine] = ()) -> None:
         self._verdict = verdict
@@ -81,20 +81,20 @@ class GameCalls:
         self.calls = tuple(map(self._judged, made))
 
     def known_to(self, id: str) -> Audience:
-        """Who may know what a message says: who may read it, and of a call that ran who learned of its arguments."""
+        """Who may know what a message says: its readers and, for a call that ran, those who learned its arguments."""
         return _either(self._entries[id].message.audience, self._told.get(id, NOBODY))
 
     def behind(self, call: JudgedCall) -> list[str]:
-        """What its arguments were made from, as far as that is known, in the order in which it was said."""
+        """The known sources of its arguments, in transcript order."""
         return [id for id in self._entries if call.cone is not None and id in call.cone and id != call.call]
 
     def whose(self, id: str) -> str:
-        """Whose words a message has: its author's, or those of the tool that gave it."""
+        """The owner of a message's words: its author, or the tool that returned it."""
         entry = self._entries[id]
         return entry.message.author or (SCENARIO if entry.act.use is None else f"tool {entry.act.use.name}")
 
     def reported(self) -> Iterator[Call]:
-        """As a report lists them."""
+        """The calls as a report lists them."""
         for call in self.calls:
             use = call.use or ToolUse("a tool", Audience(frozenset()), effect=True, trusted=False)
             yield Call(
@@ -111,8 +111,8 @@ class GameCalls:
             )
 
     def releases(self, seal: Seal) -> Iterator[Release]:
-        """Calls that were let pass before an audience that may not know all that they were made from, and results whose
-        readers may not."""
+        """Calls released to an audience that may not know all their sources, and results some of whose readers may not
+        know them."""
         messages = self._verdict.cones.messages
         for call in self.calls:
             told = None if call.use is None or not call.release else (call.call, call.use.audience, call.secret)
@@ -143,7 +143,7 @@ class GameCalls:
             return found._replace(fault=str(why))
 
     def _held(self, found: JudgedCall, cone: Set[str], use: ToolUse) -> JudgedCall:
-        """A call with what is wrong with it."""
+        """A call with the messages that make it a finding or a release."""
         behind = self.behind(found._replace(cone=cone))
         trusted = {self._trust[id] for id in behind}
         if use.effect and None in trusted:
@@ -156,7 +156,7 @@ class GameCalls:
         )
 
     def _accounted(self, made: RecordedCall, call: TranscriptEntry | None) -> tuple[Set[str], ToolUse]:
-        """All that the arguments of a call were made from, and what its tool declares. `Unknown`: the record does not
+        """All sources of the arguments of a call, and what its tool declares. Raises `Unknown` if the record does not
         say."""
         if made.use is None:
             raise Unknown(f"{made.named} does not say what its tool declares")
@@ -178,13 +178,13 @@ class GameCalls:
 
 
 def _is_result(entry: TranscriptEntry) -> bool:
-    """Whether a message came of a tool, or says so in one way and not in the others."""
+    """Whether a message is the result of a tool. One of the signs is enough, even if the others are missing."""
     known = entry.message.kind == "prefill" and entry.origin == "tool"
     return known or entry.act.call is not None or entry.act.use is not None
 
 
 def _made(entries: Iterable[TranscriptEntry], begun: Iterable[CallLine]) -> list[RecordedCall]:
-    """The calls with a result, and then those that were begun, that say what their tool declares, and have none."""
+    """The calls with a result, then the calls that were begun without one and say what their tool declares."""
     found = [RecordedCall(one.act.call, one.act.use, one.act.release, one) for one in entries if _is_result(one)]
     ended = {made.call for made in found}
     cut = {line.call: line for line in begun if line.call not in ended}
@@ -194,7 +194,7 @@ def _made(entries: Iterable[TranscriptEntry], begun: Iterable[CallLine]) -> list
 
 
 def _told(calls: Iterable[RecordedCall]) -> dict[str, Audience]:
-    """Who learned of the arguments of each call."""
+    """Who learned the arguments of each call."""
     found: dict[str, Audience] = {}
     for made in calls:
         if made.call is not None and made.use is not None:
@@ -203,15 +203,15 @@ def _told(calls: Iterable[RecordedCall]) -> dict[str, Audience]:
 
 
 def _either(one: Audience, other: Audience) -> Audience:
-    """All who are in the one or in the other."""
+    """The union of two audiences."""
     if one.members is None or other.members is None:
         return Audience(None)
     return Audience(one.members | other.members)
 
 
 def _trust(entries: Mapping[str, TranscriptEntry]) -> dict[str, bool | None]:
-    """Of each message whether no word of it can come from an untrusted result; None: it cannot be told, for something
-    that it was said over does not stand before it. See `provenance.tool_sinks.TrustLabels`."""
+    """Whether no word of each message can come from an untrusted result. None: unknown, because one of its sources does
+    not stand before it. See `provenance.tool_sinks.TrustLabels`."""
     found: dict[str, bool | None] = {}
     for id, entry in entries.items():
         sources = [found.get(source) for source in _sources(entry)]

@@ -1,6 +1,6 @@
-"""The cones of one game, computed again from its receipts, and contradictions in its transcript.
+"""Recomputes the cones of one game from its receipts and finds contradictions in its transcript.
 
-Stored cones are not trusted: they are compared with the computed ones. Does not know: who may read what.
+Stored cones are not trusted: they are compared with the computed ones.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from agentcho.records.transcript import TranscriptEntry
 
 
 class Walk(NamedTuple):
-    """An encoding and all encodings that it was made over, directly or not, nearest first. `before` leads back to the
-    first."""
+    """An encoding and all encodings that it attended to, directly or transitively, nearest first. `before` maps each
+    encoding to its predecessor on the way from the first."""
 
     order: tuple[int, ...]
     before: dict[int, int]
@@ -33,9 +33,9 @@ class Walk(NamedTuple):
 class Cones:
     """The encodings of one game.
 
-    `messages` and `entries` are by message id, `records` by encoding id, `order` is each message's place. `faults`
-    tells for an encoding id why nothing can be said of it; `roots` are those whose fault is their own, not that of
-    what they were made over; below zero stand lines that name no encoding and should.
+    `messages` and `entries` are by message id, `records` by encoding id; `order` is each message's index. `faults`
+    says by encoding id why its cone is unknown. `roots` has those whose fault is their own, not inherited from an
+    encoding that they attended to; its negative keys are lines that should name an encoding and do not.
     """
 
     def __init__(self, entries: Sequence[TranscriptEntry], models: RecordedModels = LOCAL) -> None:
@@ -58,11 +58,11 @@ class Cones:
         self._hidden: dict[str, Set[str]] = {}
 
     def fault(self, id: int) -> str | None:
-        """Why the cone of an encoding is unknown; None where it is known."""
+        """Why the cone of an encoding is unknown, or None if it is known."""
         return self.faults.get(id) if id in self.records else "there is no record of it"
 
     def hidden(self, reader: str) -> Set[str]:
-        """The messages that an agent may not read, so that little work finds those of them that are in a cone."""
+        """The messages that an agent may not read, as a set that is cheap to intersect with cones."""
         if reader not in self._hidden:
             self._hidden[reader] = self._roll.of({id for id, each in self.messages.items() if hidden(each, reader)})
         return self._hidden[reader]
@@ -88,7 +88,7 @@ class Cones:
         return tuple(self.records[id].message for id in self.walk(start).trail(end))
 
     def paths(self, start: int, wanted: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        """A shortest path to each of these messages that is in the cone, the nearest first."""
+        """A shortest path to each of these messages that is in the cone, nearest first."""
         left = set(wanted)
         found = dict[str, tuple[str, ...]]()
         for id in self.walk(start).order:
@@ -106,8 +106,7 @@ class Cones:
         return cones
 
     def _judge(self, entries: Sequence[TranscriptEntry], made: Sequence[EncodingRecord]) -> None:
-        """Fill `faults` and `roots`. An encoding that was made over one with an unknown cone has an unknown cone
-        too."""
+        """Fill `faults` and `roots`. An encoding that attended to one with an unknown cone has an unknown cone too."""
         ids = Counter(record.id for record in made)
         for entry in entries:
             own = entry.encoding, entry.message.id
@@ -128,8 +127,8 @@ class Cones:
                 self.roots[id] = self.faults[id] = fault
 
     def _silent(self, entry: TranscriptEntry) -> str | None:
-        """Why it is unknown what a message was said over; None: it is known, or there is nothing. A prefill may have no
-        encoding, and a message from another source (a person, a tool, a model behind an API) has none."""
+        """Why the context of a message is unknown; None: it is known, or there is none. A prefill may have no encoding,
+        and a message from another source (a person, a tool, a model behind an API) has none."""
         if entry.engine not in self._models.names:
             return f"message {entry.message.id} is of the model {entry.engine!r}, which the record does not list"
         if self._models.texts(entry):
@@ -141,8 +140,8 @@ class Cones:
         return f"message {entry.message.id} has no record of what it was said over"
 
     def said_in(self, entry: TranscriptEntry) -> EncodingRecord | None:
-        """The encoding in which a message was said: its own, or that of its author's thought before it; None: there is
-        no such record."""
+        """The encoding in which a message was generated: its own, or that of its author's thought before it. None if
+        there is no such record."""
         thought = self.entries.get(entry.act.thought or "")
         if entry.own is not None or thought is None:
             return entry.own
@@ -150,7 +149,7 @@ class Cones:
         return thought.own if fits and thought.message.words.thought is not None else None
 
     def _misfit(self, record: EncodingRecord, records: int) -> str | None:
-        """What is wrong with a record by itself, apart from its stored cone."""
+        """The fault of a record itself, apart from its stored cone."""
         known = self._over[record.id]
         over = attended_encodings(record.receipt)
         lost = [] if len(known) == len(over) else [each for each in over if each not in self.records]
@@ -181,7 +180,8 @@ def hidden(message: Message, reader: str) -> bool:
 
 
 def _text_fault(entry: TranscriptEntry, lines: int) -> str | None:
-    """Why a message cannot be what was said elsewhere than in an engine: that has a line and no more."""
+    """Why a line contradicts a message generated outside an engine, which has one line, no token ids and no
+    encoding."""
     id = entry.message.id
     if lines != 1:
         return f"message {id} has {lines} lines"
@@ -191,14 +191,14 @@ def _text_fault(entry: TranscriptEntry, lines: int) -> str | None:
 
 
 def _over(records: dict[int, EncodingRecord]) -> dict[int, tuple[int, ...]]:
-    """By encoding: those of which there is a record that it attended to, in the order of its prompt."""
+    """The encodings with a record that each encoding attended to, in prompt order."""
     found = {id: attended_encodings(record.receipt) for id, record in records.items()}
     lost = set[int]().union(*found.values()) - records.keys()
     return {id: tuple(each for each in over if each not in lost) for id, over in found.items()} if lost else found
 
 
 def _in_order(over: dict[int, tuple[int, ...]]) -> list[int]:
-    """Ids in topological order. Encodings on a cycle, and all that were made over them, are left out."""
+    """Ids in topological order, without encodings on a cycle and all that attended to them."""
     users: dict[int, list[int]] = {}
     left: dict[int, int] = {}
     for id, each in over.items():

@@ -1,4 +1,4 @@
-"""What an audit works out of transcripts before it looks for findings. Does not know: rules, reports."""
+"""Facts that an audit derives from transcripts before it looks for findings. Independent of rules."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from agentcho.records.transcript import TranscriptEntry
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """All games of a run, and what follows from their transcripts.
+    """All games of a run, and the facts derived from their transcripts.
 
     Args:
         subject: What is audited.
         games: The lines of each game, all attempts at it.
-        side_by_side: The games in which messages were said side by side in one place, or of which that is not known.
+        side_by_side: The games in which message order depended on which act ended first, or for which this is unknown.
         verdicts: The verdicts on the attempts at games.
         readings: Every reading, with its verdict.
-        blockages: Messages that stand in a prompt and were not attended to by a later one.
-        releases: Messages and calls before a wider audience than their author had read for.
+        blockages: Messages in a prompt that a later message of the prompt did not attend to.
+        releases: Messages and calls to a wider audience than that of what their author had read.
         unfinished: Messages that were streamed in part and never ended.
-        calls: The calls of tools of each attempt.
-        words: What words can have told, of each attempt.
+        calls: The tool calls of each attempt.
+        words: How much the words of each attempt can have revealed.
     """
 
     subject: Subject
@@ -51,10 +51,10 @@ class Facts:
 
     @cached_property
     def ledger(self) -> WordsLedger | None:
-        """What words can have told in all games; None: the run has no rule for words."""
+        """How much words can have revealed in all games; None: the run has no rule for words."""
         return ledger(self.subject, self.words)
 
     @property
     def encoded(self) -> bool:
-        """Whether anything was encoded: not where models behind APIs alone have spoken."""
+        """Whether anything was encoded: False if only models behind APIs have spoken."""
         return any(verdict.cones.records or not verdict.texts for verdict in self.verdicts)

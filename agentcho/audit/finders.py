@@ -1,8 +1,8 @@
-"""Where each rule is found broken: readings, releases, blockages and acts of all games, grouped by what a user would
-fix.
+"""Finds violations of each rule in the readings, releases, blockages and acts of all games, grouped by what a user
+would fix.
 
-A new rule is its record in `rules` and a finder here, a generator of evidence that `finder` enters into the list.
-Does not know: how a verdict was found, earlier reports, suppressions.
+A new rule needs a record in `rules` and a finder here: a generator of evidence, registered with `@finder`.
+Independent of earlier reports and suppressions.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ LEAKS: dict[Verdict, str] = {"direct": "AC001", "transitive": "AC002", "position
 
 @dataclass(frozen=True, slots=True)
 class FindingKey:
-    """What one finding is about: its rule, who is concerned, and the file. Lines of a file have findings of their own,
-    of the same fingerprint, which edits must not change."""
+    """What one finding is about: its rule, the agents concerned, and the file. Lines of a file have separate findings
+    with the same fingerprint, because edits must not change a fingerprint."""
 
     rule: str
     reader: str | None = None
@@ -46,14 +46,14 @@ class Evidence:
     """One case of a finding. The finding describes the case with the lowest `rank`.
 
     Args:
-        game: The game that it was seen in.
-        rank: How far it is from the worst case; the game alone, where all are alike.
-        secrets: The messages that were not for whom the finding is about.
-        path: The way from the reader to the nearest of them.
-        place: The line of code that asked for it.
-        detail: What the rule's sentence has as `detail`.
-        of_run: Whether it holds of every game by the options of the run.
-        messages: The messages of that game by which it was done.
+        game: The game in which it occurred.
+        rank: The sort key, worst case lowest; the game alone if all cases are alike.
+        secrets: The messages that the agent concerned may not read.
+        path: The path from the reader to the nearest of them.
+        place: The line of code that requested it.
+        detail: The value of `detail` in the rule's sentence.
+        of_run: Whether it holds for every game because of the options of the run.
+        messages: The messages of that game that caused it.
     """
 
     game: int
@@ -69,11 +69,11 @@ class Evidence:
 Cases = Iterator[tuple[FindingKey, Evidence]]
 Finder = Callable[[Facts], Cases]
 FINDERS: list[Finder] = []
-"""All of them, in the order of this file."""
+"""All finders, in the order of this file."""
 
 
 class AttemptEncoding(NamedTuple):
-    """An encoding: ids of different attempts are different encodings."""
+    """Identifies an encoding across attempts, whose ids overlap."""
 
     game: int
     attempt: int
@@ -81,7 +81,7 @@ class AttemptEncoding(NamedTuple):
 
 
 def findings(facts: Facts) -> list[Finding]:
-    """All findings, in the order of a report."""
+    """All findings, in report order."""
     cases: dict[FindingKey, list[Evidence]] = {}
     for find in FINDERS:
         for key, evidence in find(facts):
@@ -90,7 +90,7 @@ def findings(facts: Facts) -> list[Finding]:
 
 
 def finder(find: Finder) -> Finder:
-    """Enter a function into the list of finders."""
+    """Register a function as a finder."""
     FINDERS.append(find)
     return find
 
@@ -134,7 +134,7 @@ def _order(finding: Finding) -> tuple[int, tuple[str, ...]]:
 
 @finder
 def leaks(facts: Facts) -> Cases:
-    """AC001 to AC004, and AC009: one a rule, reader, owner of the secret and author of what carried it."""
+    """AC001 to AC004, and AC009: one finding per rule, reader, owner of the secret and author of the carrier."""
     seen = set[AttemptEncoding]()
     for reading in facts.readings:
         edge = reading.edge
@@ -164,7 +164,7 @@ def _leaked(reading: Reading, share: RevealedSecrets) -> Evidence:
 
 
 def _unread(verdict: GameVerdict, seen: set[AttemptEncoding]) -> Cases:
-    """Encodings with unknown cones that no reading shows: nobody reads them, and they read nothing."""
+    """Encodings with unknown cones that appear in no reading, neither as reader nor as read."""
     for id, fault in verdict.cones.roots.items():
         record = verdict.cones.records.get(id)
         shown = AttemptEncoding(verdict.game, verdict.attempt, id) in seen
@@ -178,17 +178,17 @@ def _unread(verdict: GameVerdict, seen: set[AttemptEncoding]) -> Cases:
 
 
 def _reported(verdict: GameVerdict, record: EncodingRecord) -> bool:
-    """Whether readings by the call of this encoding are unlabelled already."""
+    """Whether a reading by the call of this encoding is already reported as unlabelled."""
     return verdict.reader(record) is not None and any(verdict.cones.fault(piece.id) for piece in record.receipt.context)
 
 
 @finder
 def limits_and_profile(facts: Facts) -> Cases:
-    """What holds of every game, by how the run was played.
+    """Findings that hold for every game because of the options of the run.
 
-    AC005: enforcement was claimed, in a profile whose batches it does not cover. AC006: a bound on the whole game
-    counts what some of those whom it ends may not read. AC010: whoever writes can write a message's end and another's
-    beginning. AC011: what passes between agents of one client is not the server's to see.
+    AC005: enforcement was requested in a profile whose batches it does not cover. AC006: a limit on the whole game
+    counts messages that some of the agents it stops may not read. AC010: any author can write the end of one message
+    and the beginning of another. AC011: the server cannot see what passes between agents of one client.
     """
     subject = facts.subject
     reused = subject.mode == "choreographed"
@@ -209,8 +209,8 @@ def limits_and_profile(facts: Facts) -> Cases:
 
 @finder
 def acts(facts: Facts) -> Cases:
-    """AC006 and AC021: messages that were requested after the code had read words which some of their readers may not
-    read, by whose words these were, and by line. What the rules of a game tell is among the releases instead."""
+    """AC006 and AC021: messages requested after the code had read words that some of their readers may not read, by
+    owner of these words and by line. Messages that the rules of a game call for are listed as releases instead."""
     found: dict[FindingKey, dict[int, list[Evidence]]] = {}
     for game, entries in facts.games.items():
         authors = {entry.message.id: entry.message.author or SCENARIO for entry in entries}
@@ -227,10 +227,10 @@ def acts(facts: Facts) -> Cases:
 
 
 def _acted(game: int, entry: TranscriptEntry, authors: Mapping[str, str]) -> Cases:
-    """What the code did by one message, by the owner of what it had looked at."""
+    """The evidence of one message, by owner of the words that the code had looked at."""
     act = entry.act
     place = line_of(act.where)
-    # a message that was cancelled before its first word is on no line: its id has its author
+    # a message cancelled before its first word has no line; its id names its author
     owners = {id: authors.get(id) or id.rpartition(".")[0] or SCENARIO for id in act.tainted_by}
     for owner in sorted(set(owners.values())):
         own = [id for id in act.tainted_by if owners[id] == owner]
@@ -273,9 +273,9 @@ def unread_choices(facts: Facts) -> Cases:
 
 @finder
 def user_messages(facts: Facts) -> Cases:
-    """AC020: user messages in a society of several agents that only one of them has brought. What an agent has said
-    something over stood in the prompt that it sent: so the lines of answers say who brought what, in records of every
-    version. The same words in another game of the society are the same message."""
+    """AC020: user messages in a society of several agents that only one of them sent. The parents of an answer stood in
+    the prompt that its agent sent, so the lines of answers show who sent what, in records of every version. The same
+    words in another game of the society count as the same message."""
     if SOCIETY not in facts.subject.environment:
         return
     messages = {(game, entry.message.id): entry.message for game, entries in facts.games.items() for entry in entries}
@@ -300,14 +300,14 @@ def user_messages(facts: Facts) -> Cases:
 
 
 def _of_a_user(role: str) -> bool:
-    """Whether a message of no agent is what a user said, or a part of that."""
+    """Whether a role is that of a user message or of a part of one."""
     return role in ("user", "user-begin", "part", "user-end")
 
 
 @finder
 def races(facts: Facts) -> Cases:
-    """AC019: what the order of messages tells agents. Of games that do not say what was awaited it is said where
-    messages were said side by side there."""
+    """AC019: what the order of messages reveals to agents. A game that does not record what was awaited is reported if
+    messages were generated concurrently in it."""
     for game, entries in facts.games.items():
         for said in by_attempt(entries):
             if not order.known(said):
@@ -331,8 +331,8 @@ def races(facts: Facts) -> Cases:
 
 @finder
 def releases(facts: Facts) -> Cases:
-    """AC007: authors that spoke before a wider audience after reading private messages. What the rules of a game tell
-    is the code's, and listed without a finding."""
+    """AC007: authors that spoke to a wider audience after reading private messages. Releases by the rules of a game are
+    acts of the code, and are listed without a finding."""
     authors = {(game, e.message.id): e.message.author or SCENARIO for game, said in facts.games.items() for e in said}
     cases: dict[FindingKey, list[Evidence]] = {}
     strange: Counter[FindingKey] = Counter()
@@ -360,7 +360,7 @@ def releases(facts: Facts) -> Cases:
 
 @finder
 def blockages(facts: Facts) -> Cases:
-    """AC008: one a reader."""
+    """AC008: one finding per reader."""
     for blockage in facts.blockages:
         evidence = Evidence(
             game=blockage.game,
@@ -373,7 +373,7 @@ def blockages(facts: Facts) -> Cases:
 
 @finder
 def tool_calls(facts: Facts) -> Cases:
-    """AC012 to AC016: calls of tools, by tool, whose words were behind them, and who called."""
+    """AC012 to AC016: tool calls, by tool, owner of the words in their cones, and caller."""
     for game in facts.calls:
         for call in game.calls:
             yield from _call(call, game)
@@ -381,7 +381,7 @@ def tool_calls(facts: Facts) -> Cases:
 
 
 def _call(call: JudgedCall, game: GameCalls) -> Cases:
-    """What is found of one call: one piece of evidence for each of those whose words are in the way."""
+    """The evidence of one call: one piece per owner of the secret or untrusted words."""
     tool = "a tool" if call.use is None else call.use.name
     if call.cone is None or call.use is None:
         unknown = Evidence(game=call.game, rank=(call.game,), place=call.place, detail=call.fault)
@@ -406,8 +406,8 @@ def _call(call: JudgedCall, game: GameCalls) -> Cases:
 
 
 def _shared_servers(game: GameCalls) -> Cases:
-    """AC015: what one agent told a server of tools, and another one that called over the same connection may not know,
-    now or before: nobody knows what a server keeps, or when it says it."""
+    """AC015: what one agent told a tool server, and another agent that called over the same connection, earlier or
+    later, may not know: what a server keeps, and when it returns it, is unknown."""
     servers: dict[str, list[JudgedCall]] = {}
     for call in game.calls:
         if call.use is not None and call.use.client is not None:
@@ -430,7 +430,7 @@ def _shared_servers(game: GameCalls) -> Cases:
 
 @finder
 def budgets(facts: Facts) -> Cases:
-    """AC017: rows of the ledger of words above the budget."""
+    """AC017: rows of the word ledger above the budget."""
     for row in () if facts.ledger is None else facts.ledger.rows:
         if row.over:
             detail = f"{row.bits:.4g} bits in a game, of {facts.subject.leak_budget:g} given"

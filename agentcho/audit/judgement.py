@@ -1,8 +1,7 @@
-"""The conclusion of an audit in one word, with its reasons in short sentences; an earlier report to compare with; and
-suppressions: findings that somebody accepts, for a reason and until a date.
+"""Computes the conclusion of an audit and its reasons, compares it with an earlier report, and applies suppressions.
 
-A conclusion is computed again whenever something is added to a report. Suppressions are read from TOML and marked in a
-report; no finding is removed:
+The conclusion is recomputed whenever something is added to a report. A suppression accepts findings, for a reason and
+until a date. Suppressions are read from TOML and marked in the report; no finding is removed:
 
     [[suppress]]
     rule = "AC…"                     # its code, or a fingerprint alone
@@ -13,8 +12,7 @@ report; no finding is removed:
     reason = "the paper's own setting, wanted here"
     expires = 2027-01-31             # the last day on which it counts
 
-A field that is left out must be missing in the finding too: nothing matches more than it says. Does not know: how
-findings are found, how anything was measured.
+A field that is left out must be missing in the finding too, so that no entry matches more than it says.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ from agentcho.errors import ConfigError, RecordBroken
 REPORT = "give a file that `agentcho audit --json` wrote (agentcho-audit/1)"
 Text = Annotated[str, Field(min_length=1)]
 FEW = 3
-"""At most so many incomplete games are named one by one."""
+"""The maximum number of incomplete games that are named individually."""
 
 
 def _known(rule: str) -> str:
@@ -50,7 +48,7 @@ RuleId = Annotated[str, AfterValidator(_known)]
 
 
 def concluded(report: AuditReport, before: AuditReport | None = None, more: Iterable[str] = ()) -> AuditReport:
-    """The report with its conclusion and reasons. Reasons of `before` that do not follow from its parts are kept;
+    """The report with its conclusion and reasons. Reasons of `before` that do not follow from its contents are kept;
     `more` are new ones."""
     kept = [] if before is None else [r for r in before.reasons if r not in set(_reasons(before))]
     reasons = tuple(dict.fromkeys([*_reasons(report), *kept, *more]))
@@ -58,15 +56,15 @@ def concluded(report: AuditReport, before: AuditReport | None = None, more: Iter
 
 
 def measured(report: AuditReport, measurement: Measurement | None, controls: Sequence[Control] = ()) -> AuditReport:
-    """The report with its measurement. A measurement clears no finding; a control that did not fire makes the report
-    inconclusive."""
+    """The report with a measurement. A measurement never removes a finding; a control that did not fire makes the
+    report inconclusive."""
     more = {"measurement": measurement, "controls": (*report.controls, *controls)}
     return concluded(report.model_copy(update=more), report)
 
 
 def _word(report: AuditReport) -> Conclusion:
-    """Findings where an error is not suppressed; else inconclusive where there is doubt; else findings where all errors
-    are suppressed; else clean of what was seen: of texts alone, where a model behind an API has spoken."""
+    """The conclusion: findings if an error is not suppressed; else inconclusive if there is doubt; else findings if
+    there are suppressed errors; else clean, of texts only if a model behind an API has spoken."""
     errors = [f for f in report.findings if f.level == "error" and f.status != "gone"]
     if not all(finding.suppressed for finding in errors):
         return "findings"
@@ -137,7 +135,7 @@ def _plural(word: str, n: int) -> str:
 
 
 def read_report(path: Path) -> AuditReport:
-    """An audit's JSON. `RecordBroken` where the file is none."""
+    """Read the JSON of an audit. Raises `RecordBroken` if the file is not one."""
     try:
         report = AuditReport.model_validate_json(path.read_bytes())
     except OSError as error:
@@ -151,7 +149,8 @@ def read_report(path: Path) -> AuditReport:
 
 
 def against(report: AuditReport, earlier: AuditReport) -> AuditReport:
-    """The report with a status for each finding. Findings that are gone are listed too, and do not count."""
+    """The report with the status of each finding against an earlier report. Findings that are gone are listed too, but
+    do not count."""
     there = [finding for finding in earlier.findings if finding.status != "gone"]
     before = {finding.fingerprint for finding in there}
     now = {finding.fingerprint for finding in report.findings}
@@ -168,7 +167,7 @@ def against(report: AuditReport, earlier: AuditReport) -> AuditReport:
 
 
 class Suppression(BaseModel):
-    """One entry. `owner` answers for it; `secret_of` is the finding's owner."""
+    """One suppression. `owner` is responsible for it; `secret_of` is the finding's owner."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
 
@@ -191,7 +190,7 @@ class Suppression(BaseModel):
         return self
 
     def covers(self, finding: Finding) -> bool:
-        """Whether it speaks of this finding."""
+        """Whether it applies to a finding."""
         if self.fingerprint is not None:
             return self.fingerprint == finding.fingerprint
         mine = (self.rule, self.reader, self.secret_of, self.carrier)
@@ -202,7 +201,7 @@ class Suppression(BaseModel):
 
 
 def read_suppressions(path: Path) -> tuple[Suppression, ...]:
-    """The entries of a file. `ConfigError` names the file, the entry and the fault."""
+    """Read the entries of a file. Raises `ConfigError`, which names the file, the entry and the fault."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
@@ -225,14 +224,14 @@ def _suppression(path: Path, number: int, entry: Any) -> Suppression:
 
 
 def _fault(error: ValidationError) -> str:
-    """The first fault, and where it is."""
+    """The first fault and its location."""
     first = error.errors(include_input=False, include_url=False)[0]
     return f"{'.'.join(map(str, first['loc']))} {first['msg'].removeprefix('Value error, ')}".strip()
 
 
 def suppress(report: AuditReport, suppressions: Sequence[Suppression], today: date) -> AuditReport:
-    """The report with its findings marked. An expired suppression covers nothing; one that covers nothing is a
-    reason."""
+    """The report with suppressed findings marked. An expired suppression covers nothing, and each suppression that
+    covers nothing is added to the reasons."""
     live = [each for each in suppressions if each.expires >= today]
     marked = tuple(_marked(finding, live) for finding in report.findings)
     return concluded(report.model_copy(update={"findings": marked}), report, _idle(report, suppressions, today))
@@ -246,7 +245,7 @@ def _marked(finding: Finding, live: Sequence[Suppression]) -> Finding:
 
 
 def _idle(report: AuditReport, suppressions: Sequence[Suppression], today: date) -> Iterator[str]:
-    """The entries that cover nothing."""
+    """Reasons for the entries that cover nothing."""
     there = [finding for finding in report.findings if finding.status != "gone"]
     for number, each in enumerate(suppressions, start=1):
         if not any(map(each.covers, there)):

@@ -1,6 +1,6 @@
 """The results of an audit's measurements: the size of a leak, never whether there is one.
 
-Frozen values that reports contain. Does not know: how they were measured.
+Frozen values that reports contain. Independent of how they are measured.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ProbeSource = Literal["author", "audience", "text"]
 
 
 class Interval(Frozen):
-    """A two-sided interval at `level`; `method` names how ("clopper-pearson", "bootstrap clustered by game")."""
+    """A two-sided interval at `level`; `method` names its method ("clopper-pearson", "bootstrap clustered by game")."""
 
     low: float
     high: float
@@ -25,19 +25,19 @@ class Interval(Frozen):
     method: str
 
     def shown(self, say: Callable[[float], str]) -> str:
-        """Both ends in words, each as `say` has it."""
+        """Return both ends in words, each formatted by `say`."""
         return f"{say(self.low)} to {say(self.high)}"
 
 
 class Effect(Frozen):
-    """What swapping `owner`'s secrets did to the next-token distributions of `reader`, in one arm.
+    """The effect of swapping `owner`'s secrets on the next-token distributions of `reader`, in one arm.
 
-    Arms: "reuse" through reused encodings; "floor" the same secret twice; "enforce" through audience encodings;
-    "plain" the secret in the reader's own prompt (ceiling); "stale" public words encoded again without the
-    secret, against with it unswapped (not leakage). Total variation in [0, 1], KL in nats, both the largest over
-    all rows and games, with the mean's interval beside. `flips` of `decisions` changed their greedy choice:
-    McNemar's exact p over discordant directions, Holm-adjusted over pairs. `carried`: in the graph of messages the
-    secrets are behind what the reader reads, so that reuse ought to move it; where not, nothing may.
+    Arms: "reuse": through reused encodings; "floor": the same secret twice; "enforce": through audience encodings;
+    "plain": the secret in the reader's own prompt (ceiling); "stale": public words encoded again without the secret,
+    compared with the secret unswapped (not leakage). Total variation in [0, 1], KL in nats, both the largest over all
+    rows and games, and the mean with its interval. `flips` of `decisions` changed their greedy choice: McNemar's exact
+    p over discordant directions, Holm-adjusted over pairs. `carried`: in the graph of messages, the secrets are in the
+    cones of what the reader reads, so that reuse should have an effect; otherwise it must not.
     """
 
     reader: str
@@ -61,15 +61,15 @@ class Effect(Frozen):
 
     @property
     def flip_rate(self) -> float:
-        """The share of decisions that changed; 0 where there were none."""
+        """The share of decisions that changed; 0 if there were none."""
         return self.flips / max(self.decisions, 1)
 
 
 class Probe(Frozen):
-    """How well a linear reader tells which secret lay behind a public utterance, from one layer of one source.
+    """How well a linear reader tells which secret was in the cone of a public utterance, from one layer of one source.
 
-    `layer` None: the text alone. Held-out games and secrets. A lower bound on the channel. `control` is the same
-    with permuted labels. `bits` is the mutual information that the accuracy proves, at the interval's low end.
+    `layer` None: the text alone. Tested on held-out games and secrets. A lower bound on the channel. `control` is the
+    same with permuted labels. `bits` is the mutual information that the accuracy proves, at the interval's low end.
     """
 
     owner: str
@@ -86,10 +86,11 @@ class Probe(Frozen):
 
 
 class Ablation(Frozen):
-    """The paper's Figure 8 and Table 7: public words encoded again to see less, and what readers then do.
+    """The paper's Figure 8 and Table 7: what readers do if public words are encoded again so that they see less.
 
     `seen` is what the owner's public words could see: "all" (reused), "system" alone, "plan" alone, or "public"
-    (enforced). `outcome` is "decision" or "prediction"; `rate` the share of games with `choice` as the greedy one.
+    (enforced). `outcome` is "decision" or "prediction"; `rate` is the share of games in which `choice` was the greedy
+    choice.
     """
 
     reader: str
@@ -107,7 +108,8 @@ class Ablation(Frozen):
 
 
 class Measurement(Frozen):
-    """All of them. `deterministic` tells the profile of the arms; `noise` is the floor's largest total variation."""
+    """All measurements of an audit. `deterministic` is the profile of the arms; `noise` is the floor's largest total
+    variation."""
 
     deterministic: bool
     model: str

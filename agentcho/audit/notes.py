@@ -1,7 +1,4 @@
-"""What an audit lists beside leaks: blockages, releases, and incomplete messages of which words were read.
-
-Does not know: verdicts, findings.
-"""
+"""What an audit lists beside leaks: blockages, releases, and incomplete messages that were streamed in part."""
 
 from __future__ import annotations
 
@@ -16,31 +13,31 @@ from agentcho.message import SCENARIO, Message
 
 
 class Seal(NamedTuple):
-    """How a report shows words: by a keyed digest, and with `reveal` by the words themselves."""
+    """How a report shows the words of messages: as keyed digests, and with `reveal` also as text."""
 
     key: bytes
     reveal: bool = False
 
     def data(self, data: bytes) -> str:
-        """The first 16 hex digits of an HMAC of bytes. Without the key, a guess cannot be checked against it."""
+        """The first 16 hex digits of the HMAC-SHA256 of bytes. Guesses cannot be checked against it without the key."""
         return hmac.new(self.key, data, hashlib.sha256).hexdigest()[:16]
 
     def tokens(self, tokens: Sequence[int]) -> str:
-        """The same for token ids."""
+        """The digest of token ids."""
         return self.data(f"{len(tokens)}:{','.join(map(str, tokens))}".encode())
 
     def message(self, message: Message) -> str:
-        """The same for the token ids of a message, or for its words where it has no ids."""
+        """The digest of the token ids of a message, or of its words if it has no ids."""
         words = f"text:{message.header}{message.text}".encode("utf-8", "surrogatepass")
         return self.tokens(message.tokens) if message.tokens else self.data(words)
 
     def words(self, message: Message) -> str | None:
-        """Header and text, if they are to be revealed."""
+        """Header and text if texts are revealed, else None."""
         return message.header + message.text if self.reveal else None
 
 
 def said(message: Message, seal: Seal, place: Place | None = None) -> Said:
-    """A message as a report has it. `place` is the line of code that asked for it."""
+    """A message as it appears in a report. `place` is the line of code that requested it."""
     about = message.metadata._asdict() | {"audience": message.audience.to_json()}
     tokens = len(message.tokens)
     digest = seal.message(message)
@@ -66,8 +63,8 @@ def unfinished(verdict: GameVerdict, seal: Seal) -> Iterator[Unfinished]:
 
 
 def blockages(verdict: GameVerdict) -> Iterator[Blockage]:
-    """Messages that stand in an agent's prompt before another one whose encoding did not attend to them. In baseline
-    mode there are none: each message attends to all before it."""
+    """Messages in an agent's prompt that the encoding of a later message in it did not attend to. Baseline mode has
+    none, because each message attends to all messages before it."""
     cones = verdict.cones
     for call in cones.records.values():
         reader = verdict.reader(call)
@@ -88,7 +85,7 @@ def blockages(verdict: GameVerdict) -> Iterator[Blockage]:
 
 
 def releases(verdict: GameVerdict, seal: Seal) -> Iterator[Release]:
-    """Messages of agents to an audience that may not read all that their author had read."""
+    """Messages of agents to an audience that may not read everything their author had read."""
     attended = _attended(verdict)
     entries = verdict.cones.entries
     messages = verdict.cones.messages
@@ -112,8 +109,8 @@ def releases(verdict: GameVerdict, seal: Seal) -> Iterator[Release]:
 
 
 def released_by_rules(verdict: GameVerdict, seal: Seal) -> Iterator[Release]:
-    """Messages of the playing code that it says the rules of the game tell, after it had looked at what their readers
-    may not read."""
+    """Messages that the playing code declared as told by the rules of the game, after it had looked at messages that
+    their readers may not read."""
     for entry in verdict.cones.entries.values():
         message = entry.message
         if entry.act.by_rules and entry.act.tainted_by:
@@ -130,7 +127,7 @@ def released_by_rules(verdict: GameVerdict, seal: Seal) -> Iterator[Release]:
 
 
 def _attended(verdict: GameVerdict) -> dict[str, set[str]]:
-    """The messages that the author's own encodings of a message attended to, by message."""
+    """By message: the messages that its author's own encodings of it attended to."""
     records = verdict.cones.records
     messages = verdict.cones.messages
     found: dict[str, set[str]] = {}

@@ -1,11 +1,11 @@
-"""Who can tell from the order of messages how long others' private messages were.
+"""Finds readers that can infer from the order of messages how long others' private messages were.
 
-Two messages that a reader may read race if their order is not the same in every play of the same code: nothing that was
-awaited has one of them end before the other is asked for. Then their order follows from how long everything took that
-came before either. A reader who sees it is told of those messages among these that it may not read.
+Two messages that a reader may read race if nothing awaited makes one of them end before the other is requested, so that
+their order may differ between plays of the same code. Their order then depends on how long all messages before either
+took, and reveals something about those among them that the reader may not read.
 
-This follows from what an act says was awaited, and from rounds: moves of one round come out in a fixed order. What does
-not say so (a record of an earlier version, a trace) cannot be judged. Does not know: encodings, what was read, clocks.
+The input is what each act awaited, and rounds, whose moves come out in a fixed order. Records without this information
+(of earlier versions, traces) cannot be judged. Independent of encodings and of what was read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agentcho.records.transcript import TranscriptEntry
 
 
 class Raced(NamedTuple):
-    """A reader can tell from where `message` stands among others how long `secrets` of `owner` were."""
+    """A reader can infer from the place of `message` among others how long `secrets` of `owner` were."""
 
     reader: str
     owner: str
@@ -29,8 +29,8 @@ class Raced(NamedTuple):
 
 
 class _Unit(NamedTuple):
-    """What comes out at one moment: a message, or all of a round. Sets are bits, by the place of a message among those
-    that are compared: `own` are its messages, `behind` those that they came after, and they themselves."""
+    """What comes out at one moment: a message, or all messages of a round. Sets are bit masks by index among the
+    compared messages: `own` are its messages, `behind` these and all that precede them."""
 
     entries: tuple[int, ...]
     own: int
@@ -38,24 +38,25 @@ class _Unit(NamedTuple):
 
 
 def known(entries: Iterable[TranscriptEntry]) -> bool:
-    """Whether it is known of each message what was awaited before it."""
+    """Whether each message records what was awaited before it."""
     return all(entry.act.after is not None for entry in entries)
 
 
 def overlapped(entries: Iterable[TranscriptEntry]) -> bool:
-    """Whether some message was asked for before another one, asked for earlier, had ended; or it is not known."""
+    """Whether a decode was requested before an earlier one had ended, or whether this is unknown."""
     spoken = [entry.usage for entry in entries if entry.message.kind == "decode"]
     times = sorted((usage.at, usage.at + usage.seconds) for usage in spoken if usage.at is not None)
     return len(times) < len(spoken) or any(one[1] > other[0] for one, other in pairwise(times))
 
 
 def raced(entries: Sequence[TranscriptEntry], readers: Iterable[str]) -> Iterator[Raced]:
-    """Of one attempt at a game, by the messages whose places tell something. `entries` are all of it."""
+    """The races of one attempt at a game, by the messages whose place reveals something. `entries` are all its
+    entries."""
     yield from _Level(entries, list(range(len(entries))), 0).raced(sorted(readers))
 
 
 class _Level:
-    """Messages that come out in one place, such as one move of a round; `depth` is in how many rounds that is."""
+    """The messages of one level, such as one move of a round; `depth` is the number of rounds around it."""
 
     def __init__(self, entries: Sequence[TranscriptEntry], places: Sequence[int], depth: int) -> None:
         self._entries = [entries[place] for place in places]
@@ -70,7 +71,7 @@ class _Level:
             self._groups.setdefault(key, []).append(place)
 
     def raced(self, readers: Sequence[str]) -> Iterator[Raced]:
-        """What races here, and within each move of the rounds here."""
+        """The races at this level, and within each move of its rounds."""
         if not self._one_by_one():
             yield from self._compared(readers)
         for key, places in self._groups.items():
@@ -84,14 +85,14 @@ class _Level:
                 yield from _Level(self._entries, own, self._depth + 1).raced(readers)
 
     def _one_by_one(self) -> bool:
-        """Whether each unit came after the one before it, which nearly always is so: then nothing needs comparing."""
+        """Whether each unit waited for the one before it. This is the usual case, in which nothing is compared."""
         for (before, _), (_, places) in pairwise(self._groups.items()):
             acts = (self._entries[place].act for place in places)
             if not any(before in _waited_for(act) for act in acts):
                 return False
         return True
 
-    # -- messages that are not one by one ------------------------------------------------------------------
+    # -- concurrent messages -------------------------------------------------------------------------------
 
     def _compared(self, readers: Sequence[str]) -> Iterator[Raced]:
         places = {entry.message.id: place for place, entry in enumerate(self._entries)}
@@ -104,7 +105,7 @@ class _Level:
             yield from self._of(reader, units)
 
     def _before(self, entry: TranscriptEntry, places: dict[str, int]) -> int:
-        """All that came before a message was asked for, of what is compared; those lines stand before its own."""
+        """The compared messages that ended before a message was requested; their lines stand before its own."""
         act = entry.act
         found = 0
         for one in (*_waited_for(act), *(entry.message.parents if act.named else ())):
@@ -138,8 +139,8 @@ class _Level:
         return any(_reads(self._entries[place], reader) for place in unit.entries)
 
     def _fixed(self, one: _Unit, other: _Unit) -> bool:
-        """Whether one of the two was out when something of the other was asked for, or had nothing to wait for but what
-        the other waited for too."""
+        """Whether the order of two units is fixed: one was out before a message of the other was requested, or every
+        decode that one waited for, its own included, the other waited for too."""
         for first, second in ((one, other), (other, one)):
             if any(not first.own & ~self._past[place] for place in second.entries):
                 return True
@@ -148,8 +149,8 @@ class _Level:
         return False
 
     def _told(self, unit: _Unit, other: _Unit, wanted: int) -> int:
-        """Of the wanted messages, those that their order depends on: not those that all came after that only one of the
-        two waited for, for they moved both alike."""
+        """The wanted messages that the order of two units depends on. A message that precedes everything that only one
+        of the two waited for is left out, because it delays both alike."""
         both = wanted & other.behind
         if both:
             common = both
@@ -170,11 +171,11 @@ class _Level:
         for owner, ids in owners.items():
             yield Raced(reader, owner, self._entries[place].message.id, tuple(ids))
 
-    # -- races that the code runs --------------------------------------------------------------------------
+    # -- races started by the code -------------------------------------------------------------------------
 
     def _race(self, places: Sequence[int], readers: Sequence[str]) -> Iterator[Raced]:
-        """A race of moves is over when one has ended: that a message of it came out whole tells how long the others'
-        were."""
+        """The races among the moves of a `Game.first`. It ends with its first finished move, so a complete message in
+        it reveals how long the others' messages were."""
         if not any(self._entries[place].act.moves[self._depth].race for place in places):
             return
         for reader in readers:
@@ -186,13 +187,13 @@ class _Level:
 
 
 def _reads(entry: TranscriptEntry, reader: str) -> bool:
-    """Whether a message came out, before that reader among others."""
+    """Whether a message came out and the reader may read it."""
     audience: Audience = entry.message.audience
     return entry.ended is None and audience.includes(reader)
 
 
 def _waited_for(act: Act) -> tuple[str | int, ...]:
-    """What had ended when the first word of a message came: what was awaited, and the thought before it."""
+    """What had ended before the first token of a message: what was awaited, and the thought before it."""
     return (*(act.after or ()), *(() if act.thought is None else (act.thought,)))
 
 

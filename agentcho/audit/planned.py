@@ -1,8 +1,7 @@
-"""The verdict on traces without receipts: the real resolver, run on an engine that computes sets instead of numbers.
+"""Audits traces without receipts by running the real resolver on an engine that computes sets instead of numbers.
 The value of an encoding is the set of messages that influenced it.
 
-It finds what a run with that mode and leakage would do, so it is called planned. Does not know: models, what a leak
-does.
+The result is what a run with the same options would do, so it is called planned. Must not depend on models.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ from agentcho.reuse.method import ByAnchors
 from agentcho.reuse.registry import DEFAULT
 
 Influence = frozenset[tuple[int, ...]]
-"""The token ids of every message whose words went into an encoding, one tuple a message."""
+"""The token ids of all messages that influenced an encoding, one tuple per message."""
 
 
 class SetRunner(VirtualRunner):
-    """Unites the influences of what is gathered. `values` has the influence of every entry that was ever made."""
+    """Unites the influences of the gathered entries. `values` has the influence of every entry ever made."""
 
     origin = "sets"
 
@@ -48,7 +47,7 @@ class SetRunner(VirtualRunner):
         self.values: dict[KVEntry, Influence] = {}
 
     def feed(self, segment: Segment) -> None:
-        """The influences gathered for a segment, with its own tokens where it is a whole message."""
+        """Store the influences gathered for a segment, with its own tokens if it is a whole message."""
         base = () if segment.base is None else (segment.base,)
         value = self._gathered((*segment.pieces, *base))
         if (slot := virtual(segment)) is not None:
@@ -57,18 +56,18 @@ class SetRunner(VirtualRunner):
             self.values[segment.entry] = value | _words(segment.entry)
 
     def keep_fed(self, slot: VirtualSlot, entry: KVEntry) -> None:
-        """The influences that a row has gathered, with its own tokens."""
+        """Store the influences that a slot has gathered, with the tokens of the entry."""
         self.values[entry] = slot.value | _words(entry)
 
     def of(self, entry: KVEntry) -> Influence:
-        """The influence on an entry, also on one that is still to be made."""
+        """The influence on an entry, which may not be made yet."""
         if entry in self.values:
             return self.values[entry]
         assert entry.recipe is not None
         return self._gathered(entry.recipe.context.pieces) | _words(entry)
 
     def _gathered(self, pieces: Iterable[ContextPiece]) -> Influence:
-        """The union of the influences on these; the BOS has none."""
+        """The union of the influences on these pieces; the BOS has none."""
         return frozenset[tuple[int, ...]]().union(*(self.of(piece.entry) for piece in pieces if piece.id is not None))
 
 
@@ -78,9 +77,9 @@ def _words(entry: KVEntry) -> Influence:
 
 
 class SymbolicEngine(EngineCore):
-    """A core over sets. It has a BOS and no limit of context.
+    """An engine core over sets, with a BOS and a practically unlimited context.
 
-    Influences are kept after `release`, to be compared with what was written down.
+    Influences are kept after `release`, to be compared with the recorded cones.
     """
 
     _runner: SetRunner
@@ -91,11 +90,11 @@ class SymbolicEngine(EngineCore):
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """What a run record says of it."""
+        """The engine's entry in a run record."""
         return {"model": "symbolic", "model_type": "symbolic", "tokenizer": "words", "dtype": "none", "device": "none"}
 
     def influence(self, id: EncodingId) -> Influence:
-        """Whose words reached an encoding that was finished, released or not. KeyError: it never was."""
+        """The influence on a finished encoding, released or not. Raises KeyError if it was never finished."""
         return self._runner.of(self._made[id])
 
     def _finished(self, encoding: Encoding) -> None:
@@ -120,9 +119,9 @@ def audit_traces(
     repair: str | None = None,
     reuse: str = DEFAULT,
 ) -> AuditReport:
-    """Audit every workflow of a file of `agentcho-trace/1`, as `mode`, `leakage`, `repair` (such as "first-k:4") and
-    `reuse` (such as "in-place") would play it; a game is a line, numbered from 0. `RecordBroken`, `RecordNotFound`: the
-    file is none. `ConfigError`: these do not go together, or what that repair does, only a model knows."""
+    """Audit every workflow of an `agentcho-trace/1` file as `mode`, `leakage`, `repair` (such as "first-k:4") and
+    `reuse` (such as "in-place") would play it; each line is a game, numbered from 0. Raises `RecordBroken` or
+    `RecordNotFound` for a bad or missing file, `ConfigError` if options conflict or the repair needs a model."""
     traces = read_traces(path)
     seal = Seal(key or new_key(), reveal)
     config = RunConfig(mode=mode, leakage=leakage, deterministic=deterministic, repair=repair, reuse=reuse)
@@ -142,14 +141,14 @@ def audit_traces(
 def plan(
     trace: Workflow, mode: Mode, leakage: Leakage, deterministic: bool = False, repair: RepairBy | None = None
 ) -> PlannedGame:
-    """Play one workflow on sets; its entries in the order of the trace. In baseline mode direct leaks are recorded
-    where `leakage` is audit, as ever."""
+    """Play one workflow on sets. The entries are in trace order. In baseline mode too, direct leaks are recorded if
+    `leakage` is audit."""
     return planned(trace, ReusePolicy(mode, leakage, deterministic=deterministic, repair=repair))
 
 
 def planned(trace: Workflow, reuse: ReusePolicy) -> PlannedGame:
-    """`plan` under a policy that is there already. By which positions and weights messages are read changes no
-    influence, but may change which encodings are made and which are shared."""
+    """Like `plan`, with a given policy. The positions and weights used for reading change no influence, but may change
+    which encodings are made and shared."""
     engine = SymbolicEngine()
     try:
         played = replay(trace, engine, reuse, logits=False)
@@ -162,7 +161,7 @@ def planned(trace: Workflow, reuse: ReusePolicy) -> PlannedGame:
 
 
 def _refusal(error: Exception) -> LeakageError:
-    """The refusal that ended a game, taken out of a group of refusals where there are several."""
+    """The refusal that ended a game, the first of a group if there are several."""
     if isinstance(error, LeakageError):
         return error
     assert isinstance(error, ExceptionGroup)
@@ -173,8 +172,8 @@ def _refusal(error: Exception) -> LeakageError:
 
 
 def _believed(entry: TranscriptEntry, engine: SymbolicEngine, tokens: Mapping[str, tuple[int, ...]]) -> TranscriptEntry:
-    """The entry with the cone removed from each record whose cone is not what reached the encoding, so that the verdict
-    finds it unlabelled."""
+    """The entry with the cone emptied in each record whose cone differs from the computed influence, so that the
+    verdict finds it unlabelled."""
     made = tuple(
         record if _holds(record, engine, tokens) else record._replace(cone=frozenset()) for record in entry.made
     )
@@ -186,14 +185,14 @@ def _holds(record: EncodingRecord, engine: SymbolicEngine, tokens: Mapping[str, 
 
 
 def _lines(path: Path) -> Iterator[Place]:
-    """The place of each workflow of a file."""
+    """The line of each workflow of a file."""
     for number, raw in enumerate(path.read_bytes().splitlines(), start=1):
         if raw.strip():
             yield Place(file=str(path), line=number)
 
 
 def _refused(game: int, trace: Workflow, refusal: LeakageError, place: Place, seal: Seal) -> RefusedGame:
-    """The reading that was refused, as if it had happened. Its encoding was never made."""
+    """The refused reading as if it had happened. Its encoding was never made."""
     messages = {message.id: message for message in trace.messages}
     path = refusal.path
     reader = refusal.reader

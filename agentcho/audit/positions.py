@@ -1,7 +1,4 @@
-"""Compares the positions in receipts with those that were asked for: a position must not reveal hidden messages.
-
-Does not know: who attends to what, which leaks there are otherwise.
-"""
+"""Compares the positions in receipts with the requested ones: a position must not reveal hidden messages."""
 
 from __future__ import annotations
 
@@ -15,9 +12,9 @@ from agentcho.records.transcript import TranscriptEntry
 
 
 class RevealingPosition(NamedTuple):
-    """A position that reveals something. `piece` is the index in the record's context, None: the record's own start.
+    """A position that reveals something. `piece` is the index in the record's context; None: the record's own start.
 
-    `after` is the message it counts from; None: the position is unexplained, so it is odd for every reader.
+    `after` is the message that it counts from; None: the position is unexplained, so it reveals something to everyone.
     """
 
     piece: int | None
@@ -25,7 +22,7 @@ class RevealingPosition(NamedTuple):
 
 
 class Positions:
-    """The odd positions of one game, by encoding."""
+    """The revealing positions of one game, by encoding."""
 
     def __init__(self, cones: Cones) -> None:
         self._cones = cones
@@ -33,8 +30,8 @@ class Positions:
         self._odd = {id: odd for id, record in cones.records.items() if (odd := self._of(record))}
 
     def at(self, id: int, reader: str, piece: int | None = None) -> RevealingPosition | None:
-        """The first position of encoding `id` that reveals something to `reader`; with `piece`, of that piece and the
-        start alone."""
+        """The first position of encoding `id` that reveals something to `reader`; with `piece`, only that piece and the
+        start are considered."""
         for odd in self._odd.get(id, ()):
             if piece is not None and odd.piece not in (piece, None):
                 continue
@@ -43,8 +40,8 @@ class Positions:
         return None
 
     def within(self, id: int, reader: str) -> tuple[int, RevealingPosition] | None:
-        """The nearest encoding that `id` was made over, itself first, with a position that reveals something to
-        `reader`."""
+        """The nearest encoding among `id` and those it attended to, directly or transitively, with a position that
+        reveals something to `reader`."""
         if not self._odd:
             return None
         felt = ((each, self.at(each, reader)) for each in self._cones.walk(id).order if each in self._odd)
@@ -55,14 +52,14 @@ class Positions:
         return known is not None and known.audience.includes(reader)
 
     def _of(self, record: EncodingRecord) -> tuple[RevealingPosition, ...]:
-        """The odd positions of a record; where several calls may have asked for it, by the one that leaves the fewest
-        unexplained."""
+        """The revealing positions of a record. If several calls may have requested it, those under the call that leaves
+        the fewest unexplained."""
         tries = (tuple(self._against(record, asked)) for asked in self._asked(record))
         return min(tries, key=lambda odds: sum(odd.after is None for odd in odds))
 
     def _asked(self, record: EncodingRecord) -> Iterator[Sequence[Place] | None]:
-        """The places that may have been asked for, one a piece of the context and then the start: those of the
-        message's own entry, or, of what was repaired, those of each call in whose prompt it can stand."""
+        """The places that may have been requested, one per piece of the context and then the start: those of the
+        message's own entry, or, for a repaired encoding, those of each call whose prompt may contain it."""
         entry = self._cones.entries.get(record.message)
         yield _own(record, entry, self._cones) if record.recipe == "author" and entry else None
         if record.recipe == "repaired":
@@ -76,7 +73,8 @@ class Positions:
         return self._placed(record, asked)
 
     def _unasked(self, record: EncodingRecord) -> Iterator[RevealingPosition]:
-        """As `_placed` where no place was asked for, which long contexts mostly are: each is a usual one, or odd."""
+        """Like `_placed` for a record without requested places, the common case: all but usual positions are
+        unexplained."""
         end = rightmost = record.receipt.bos
         for index, (id, offset, length) in enumerate(record.receipt.context):
             if offset != end and offset != self._starts.get(id):
@@ -103,9 +101,9 @@ class Positions:
 def _odd(
     index: int | None, offset: int, *, usual: tuple[int | None, ...], place: Place, ends: dict[str, int]
 ) -> Iterator[RevealingPosition]:
-    """One position: it counts from a message, or else must be a `usual` one or the constant that was asked for. Usual
-    are those that depend on nothing but what is attended to there: right after the one before, where the piece was
-    made, after the rightmost of all."""
+    """Judge one position: it counts from a message, or must be a `usual` one or the requested constant. Usual positions
+    depend only on what is attended to there: right after the previous piece, where the piece was made, or after the
+    rightmost piece."""
     wanted: int | None
     match place:
         case After(id, plus):
@@ -125,16 +123,16 @@ def _attended(record: EncodingRecord, cones: Cones) -> tuple[str, ...]:
 
 
 def _within(record: EncodingRecord, entry: TranscriptEntry, cones: Cones) -> Sequence[Place]:
-    """The places that a call asked for, up to a message of its prompt; empty where it asked for none, or where its
-    prompt does not begin with what the record was made over."""
+    """The places that a call requested, up to a message of its prompt; empty if it requested none, or if its prompt
+    does not begin with what the record attended to."""
     path = (*_attended(record, cones), record.message)
     whole = len(path) == len(record.receipt.context) + 1 and entry.message.parents[: len(path)] == path
     return places_of(entry)[: len(path)] if whole else ()
 
 
 def _own(record: EncodingRecord, entry: TranscriptEntry, cones: Cones) -> Sequence[Place] | None:
-    """The places asked for, one a piece of the context and then the start; None where none was, or where the
-    context is not what the message's parents say."""
+    """The requested places, one per piece of the context and then the start; None if there are none, or if the context
+    does not match the message's parents."""
     attended = _attended(record, cones)
     places = places_of(entry)
     fits = attended == entry.message.parents and len(places) == len(attended) + 1
@@ -142,7 +140,7 @@ def _own(record: EncodingRecord, entry: TranscriptEntry, cones: Cones) -> Sequen
 
 
 def places_of(entry: TranscriptEntry) -> tuple[Place, ...]:
-    """The places that were asked for: those of the act, or else those that the message kept. Empty: none was."""
+    """The requested places: those of the act, or else those stored with the message. Empty if there are none."""
     message = entry.message
     if entry.act.places:
         return entry.act.places
@@ -152,5 +150,5 @@ def places_of(entry: TranscriptEntry) -> tuple[Place, ...]:
 
 
 def raw_offsets(entries: Sequence[TranscriptEntry]) -> int:
-    """How many positions are plain numbers: constants of the scenario, which the audit takes at their word."""
+    """The number of positions given as plain numbers: constants of the scenario, which the audit trusts."""
     return sum(isinstance(place, int) for entry in entries for place in places_of(entry))

@@ -1,7 +1,7 @@
-"""What reached each agent of one game: what it attended to, and what came with that although it is not for it.
+"""Computes what reached each agent of one game: the messages it attended to, and those it may not read that came along.
 
-The same facts as the verdict's readings, message by message instead of reading by reading, and found with little work
-where a long game has millions of readings. Does not know: texts, engines, how it is shown.
+The same facts as the verdict's readings, but per message instead of per reading, and cheap to compute for a long game
+with millions of readings. Independent of texts and of how the result is shown.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from agentcho.records.transcript import TranscriptEntry
 
 
 class Brought(NamedTuple):
-    """What one encoding brings an agent that attends to it: the verdict on that, and the messages in it that are not
-    for the agent. `encoding` 0: there is none, for a model behind an API read the text of `message`. `also`: other
-    messages that the encoding is of."""
+    """What one encoding brings to an agent that attends to it: the verdict, and the messages that reach the agent
+    although it may not read them. `encoding` 0: there is none, because a model behind an API read the text of
+    `message`. `also`: other messages that the encoding covers."""
 
     encoding: int
     message: str
@@ -30,8 +30,8 @@ class Brought(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """A message that is not for an agent and reached it: how, and for the first time by which message of its own
-    (`call`), through the encoding of which message (`through`)."""
+    """How a message that an agent may not read reached it: the worst verdict, and the agent's first message (`call`)
+    and the encoded message (`through`) by which it did so."""
 
     verdict: Verdict
     call: str
@@ -39,9 +39,9 @@ class Reached(NamedTuple):
 
 
 class Reach:
-    """What reached one agent. `read` are the messages that it attended to, `reached` those that are not for it,
-    `brought` what each encoding brought that was not clean, `felt` the calls in whose prompt a place told something.
-    `readings` counts all readings, `unclean` those that were not clean, and `worst` is the worst verdict of all."""
+    """What reached one agent. `read` are the messages that it attended to, `reached` those that it may not read,
+    `brought` what each encoding that was not clean brought, `felt` the calls in whose prompt a position revealed
+    something. `readings` counts all readings, `unclean` those that were not clean; `worst` is the worst verdict."""
 
     def __init__(self) -> None:
         self.read = set[str]()
@@ -53,8 +53,8 @@ class Reach:
         self.worst: Verdict = "clean"
 
     def take(self, call: str, brought: Brought, placed: Brought, first: bool) -> None:
-        """Count one reading: what its encoding brings anywhere, and what in its place; `first`: the agent has not
-        attended to it before."""
+        """Count one reading: `brought` is what its encoding brings at any position, `placed` what it brings at its
+        actual position; `first`: the agent has not attended to it before."""
         self.readings += 1
         if placed.verdict != "clean":
             self.unclean += 1
@@ -70,7 +70,7 @@ class Reach:
 
     def _enter(self, call: str, brought: Brought) -> None:
         fresh = brought.secrets
-        if brought.verdict == "transitive":  # mostly a few more than the one before
+        if brought.verdict == "transitive":  # usually those of the reading before and a few more
             fresh = brought.secrets - self._last
             self._last = brought.secrets
         for secret in fresh:
@@ -82,12 +82,12 @@ class Reach:
 
 
 def _behind(verdict: Verdict) -> Verdict:
-    """How what is behind a message comes with it: what a secret was made over comes as every other cone does."""
+    """The verdict on the other messages that an encoding brings: those in the cone of a direct leak are transitive."""
     return "transitive" if verdict == "direct" else verdict
 
 
 def reach(verdict: GameVerdict) -> dict[str, Reach]:
-    """What reached each agent that read something, by its name."""
+    """What reached each agent that read something, by name."""
     found: dict[str, Reach] = {}
     for entry in verdict.texts:
         own = found.setdefault(entry.message.author or SCENARIO, Reach())
@@ -106,8 +106,8 @@ def reach(verdict: GameVerdict) -> dict[str, Reach]:
 def _attended(
     verdict: GameVerdict, reader: str, record: EncodingRecord, known: dict[int, Brought]
 ) -> Iterator[tuple[int, Brought, bool]]:
-    """Each piece of a context with what it brings, and whether the agent attends to it for the first time; `known` is
-    what it attended to before."""
+    """Each piece of a context with what it brings, and whether the agent attends to it for the first time. `known` has
+    what the agent attended to before, and is updated."""
     for piece, (id, _, _) in enumerate(record.receipt.context):
         brought = known.get(id)
         if brought is None:
@@ -118,7 +118,7 @@ def _attended(
 
 
 def _brings(verdict: GameVerdict, reader: str, id: int) -> Brought:
-    """What an encoding brings whoever attends to it, wherever it stands in the prompt."""
+    """What an encoding brings to an agent that attends to it, at any position in the prompt."""
     cones = verdict.cones
     record = cones.records.get(id)
     if cones.fault(id) is not None or record is None:
@@ -137,19 +137,19 @@ def _brings(verdict: GameVerdict, reader: str, id: int) -> Brought:
 
 
 def _placed(verdict: GameVerdict, reader: str, record: EncodingRecord, *, piece: int, brought: Brought) -> Brought:
-    """The same in its place in the prompt of one call, which may tell something too."""
+    """The same at its position in the prompt of one call, which may reveal something too."""
     if brought.verdict != "clean" or (odd := verdict.positions.at(record.id, reader, piece)) is None:
         return brought
     return brought._replace(verdict="positional", secrets=_after(verdict, odd.after))
 
 
 def _after(verdict: GameVerdict, message: str | None) -> frozenset[str]:
-    """The message that a position counts from, where that is known."""
+    """The message that a position counts from, if it is known."""
     return frozenset() if message is None or message not in verdict.cones.messages else frozenset({message})
 
 
 def _prompted(verdict: GameVerdict, entry: TranscriptEntry) -> Iterator[Brought]:
-    """What the prompt of a model behind an API had in it."""
+    """What each message in the prompt of a model behind an API brings."""
     for parent in entry.message.parents:
         read = verdict.cones.messages.get(parent)
         lines = verdict.cones.lines[parent]

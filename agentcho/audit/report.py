@@ -1,7 +1,7 @@
-"""The report of an audit: frozen values and their JSON of a versioned schema. Every output format is made from it.
+"""The report of an audit: frozen values, and their JSON in a versioned schema. Every output format is made from it.
 
-Does not know: how a verdict is found, how it is drawn. Texts of messages are in it only if they were asked for;
-otherwise `Said.digest` stands for them.
+The docstrings of its classes are the descriptions in `docs/audit.schema.json`. It contains texts of messages only on
+request; otherwise `Said.digest` stands for them. Independent of how verdicts are found and shown.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 FailOn = Literal["error", "warning", "note", "never"]
 Status = Literal["new", "unchanged", "gone"]
 Conclusion = Literal["clean", "texts-clean", "findings", "inconclusive"]
-"""texts-clean: no view had what is not for its reader, and of what models behind APIs computed nothing was seen."""
+"""texts-clean: no view had a message that its reader may not read, and the caches of models behind APIs were not
+seen."""
 
 
 class Said(Frozen):
-    """One message of the game that is drawn: what a graph needs, not its words.
+    """One message of the drawn game: what a graph needs, without its words.
 
-    `digest` is an HMAC of its token ids under the run's key; `text` is there with `--reveal` alone. `place` is the
-    line of code that asked for it, where that is known.
+    `digest` is an HMAC of its token ids, or of its words if it has none, under the run's key; `text` is set with
+    `--reveal` only. `place` is the line of code that requested it, if known.
     """
 
     id: str
@@ -41,15 +42,15 @@ class Said(Frozen):
 
 
 class Edge(Frozen):
-    """One agent's reading of one encoding: `reader`, speaking `call`, attended to `encoding` of `message`.
+    """One reading: the agent `reader` attended to `encoding` of `message` while generating `call`.
 
-    `secrets` are the messages in its cone that the reader may not read. `path` leads from `message` to the
-    nearest of them, through the messages that were attended to on the way; `hops` is its length in steps, 0 for
-    a direct leak. `recipe` tells which kind of encoding it was. positional: `path` leads to the message whose place
-    tells something, and on to what it counts from, where that is known. unlabelled: a `message` that is not known
-    is "#" and the encoding's id. `anchors` are the messages by whose encodings it was corrected (KVCOMM): they are
-    behind it as what it attended to is. `encoding` 0: there is none, for the reading was refused, or was of a text, in
-    the prompt of a model behind an API (`recipe` "prompt").
+    `secrets` are the messages in its cone that the reader may not read. `path` leads from `message` to the nearest of
+    them, through the messages that were attended to on the way; `hops` is its number of steps, 0 for a direct leak.
+    `recipe` is the kind of encoding. If the verdict is positional, `path` leads to the message whose position reveals
+    something, and on to the message that it counts from, if known. If it is unlabelled, an unknown `message` is "#" and
+    the encoding's id. `anchors` are the messages whose encodings corrected it (KVCOMM); they are in its cone too.
+    `encoding` is 0 if there is none: the reading was refused, or was of text in the prompt of a model behind an API
+    (`recipe` "prompt").
     """
 
     game: int
@@ -66,7 +67,7 @@ class Edge(Frozen):
 
 
 class Blockage(Frozen):
-    """In the prompt of `call` stand `missing` before `message`; the encoding that was read did not attend to them."""
+    """In the prompt of `call`, `missing` precede `message`, but the encoding that was read did not attend to them."""
 
     game: int
     reader: str
@@ -76,11 +77,11 @@ class Blockage(Frozen):
 
 
 class Release(Frozen):
-    """`author` put `message` before `audience` after reading `sources`, which that audience may not read.
+    """`author` sent `message` to `audience` after reading `sources`, which not all of that audience may read.
 
-    `by` "rules": the playing code said it (`author` is "scenario", or the agent in whose name), had looked at
-    `sources`, and says that the rules of the game tell it.
-    `canonical` False: its token ids are not those of its text, so they say more than one sees.
+    `by` "rules": the playing code sent it (`author` is "scenario", or the agent in whose name), had looked at
+    `sources`, and declared that the rules of the game tell it.
+    `canonical` False: its token ids are not those of its text, so they can tell more than the text.
     """
 
     game: int
@@ -94,12 +95,12 @@ class Release(Frozen):
 
 
 class Call(Frozen):
-    """`caller` called a tool by `message`, and `result` came of it (None: it was cancelled). The tool told the
-    arguments to `audience` (everyone: the world); with `effect` it changed something outside.
+    """`caller` called a tool by `message`, and `result` is the message with its result (None: it was cancelled). The
+    tool told the arguments to `audience` (everyone: the world); with `effect` it changed something outside.
 
-    told: not all of that audience may know `secrets`, of which the arguments were made. untrusted: the call had an
-    effect, and in `untrusted` words of results may stand that nobody vouches for. released: that was let pass.
-    unlabelled: it cannot be told.
+    Verdicts: told: not all of that audience may know `secrets`, from which the arguments were made. untrusted: the call
+    had an effect, and the `untrusted` messages may contain words of untrusted results. released: one of these, which
+    was allowed. unlabelled: unknown.
     """
 
     game: int
@@ -115,9 +116,9 @@ class Call(Frozen):
 
 
 class Unfinished(Frozen):
-    """A message of which `tokens` tokens were streamed to the code or a person, and whose call was then cancelled or
-    failed, or whose process died. Nobody reads it; what its author read for it is judged like any reading. Of a model
-    behind an API nobody knows the tokens of a part: there they are its bytes."""
+    """A message of which `tokens` tokens were streamed to the code or a person before its call was cancelled or failed,
+    or its process died. Nobody reads it; what its author read for it is judged like any reading. For a model behind an
+    API `tokens` counts bytes, because the tokens of a part are unknown."""
 
     game: int
     message: str
@@ -137,13 +138,13 @@ class Place(Frozen):
 
 
 class Finding(Frozen):
-    """One thing to fix, over all games: a rule, who is concerned, and where it comes from.
+    """One thing to fix, over all games: a rule, the agents concerned, and the place.
 
     `secrets` and `path` are those of the worst edge (most direct, then most secrets); `games` counts games and
-    `edges` readings that show it. `messages` are those of the worst game by which the code acted on what it had looked
-    at. `fingerprint` depends on rule, scenario, reader, secret's author and carrier, and of acts of the code on the
-    file, not on lines or texts: findings of several lines of a file have the same. `status` is against a baseline,
-    `suppressed` the reason of a suppression.
+    `edges` readings that show it. `messages` are the messages in the worst game by which the code acted after it had
+    looked at secrets. `fingerprint` depends on rule, scenario, reader, author of the secret and carrier, and for acts
+    of the code on the file, but not on lines or texts: findings of several lines of a file share it. `status` is
+    relative to a baseline report, `suppressed` the reason of a suppression.
     """
 
     rule: str
@@ -165,7 +166,7 @@ class Finding(Frozen):
 
 
 class ReaderVerdict(Frozen):
-    """One agent: the worst verdict of all its readings, how many there were, and whose secrets they carried."""
+    """One agent: the worst verdict of its readings, their number, and the owners of the secrets that they carried."""
 
     reader: str
     verdict: Verdict
@@ -175,7 +176,7 @@ class ReaderVerdict(Frozen):
 
 
 class Cell(Frozen):
-    """Reader against author: the worst verdict of `readings`, over all games; `leaking` of them leak."""
+    """One reader and one author: the worst verdict of their `readings` over all games; `leaking` are not clean."""
 
     reader: str
     author: str
@@ -185,11 +186,11 @@ class Cell(Frozen):
 
 
 class Told(Frozen):
-    """What one reader may have been told of the secrets of one owner, over all games: at most `bits` by typed releases
-    in game `game`, where it was the most (`over`: more than the budget). `typed` counts these releases.
+    """How much one reader may have learned about the secrets of one owner, over all games: at most `bits` by typed
+    releases in game `game`, the worst one (`over`: more than the budget). `typed` counts these releases.
 
-    Beside them, and in no number of bits: `free` messages whose words could be anything, `passed` ones that the code
-    let pass or released itself, and `acts` of the code after it had looked at such secrets.
+    Not counted in bits: `free` messages with unrestricted words, `passed` messages that the code let pass or released
+    itself, and `acts` of the code after it had looked at such secrets.
     """
 
     owner: str
@@ -205,13 +206,13 @@ class Told(Frozen):
 
     @property
     def bounded(self) -> bool:
-        """Whether the bits are all that its agents' words can have told."""
+        """Whether the bits bound everything that words of agents can have told."""
         return not (self.free or self.passed)
 
 
 class WordsLedger(Frozen):
-    """The rule of a run for words, its budget in bits, and what was told. `unaccounted` counts messages of which it is
-    not known how much they tell."""
+    """The rule of a run for words, its budget in bits, and what was told. `unaccounted` counts messages for which it is
+    unknown how much they tell."""
 
     rule: Literal["track", "refuse"]
     budget: float | None
@@ -230,8 +231,8 @@ class Control(Frozen):
 class Subject(Frozen):
     """What was audited, and the command that audits it again.
 
-    `planned`: there were no receipts; the real resolver was run on a symbolic engine. `lost` are games whose
-    transcript is not whole. `environment` has versions and keyed digests. `words` and `leak_budget`: see `RunConfig`.
+    `planned`: there were no receipts; the real resolver was run on a symbolic engine. `lost` says what is missing from
+    the record. `environment` has versions and keyed digests. `words` and `leak_budget`: see `RunConfig`.
     """
 
     scenario: str
@@ -250,10 +251,10 @@ class Subject(Frozen):
 
 
 class AuditReport(Frozen):
-    """The whole. `edges` holds every reading that is not clean; `clean_edges` counts the others.
+    """The report of one audit. `edges` has every reading that is not clean; `clean_edges` counts the others.
 
-    `drawn` is the game with the worst findings, `drawn_game` its number. `texts` counts the messages that were said by
-    models behind APIs, `calls` lists the calls of tools. Schema: `agentcho-audit/1`.
+    `drawn` has the messages of the game with the worst readings, `drawn_game` is its number. `texts` counts the
+    messages generated by models behind APIs, `calls` lists the tool calls. Schema: `agentcho-audit/1`.
     """
 
     format: Literal["agentcho-audit/1"] = "agentcho-audit/1"
@@ -277,8 +278,8 @@ class AuditReport(Frozen):
     calls: tuple[Call, ...] = ()
 
     def exit_code(self, fail_on: FailOn) -> int:
-        """0 clean, 1 findings at or above `fail_on` that no suppression covers, 3 inconclusive. Findings win:
-        what was found is found. Never 0 where the audit is inconclusive."""
+        """Return 0 if clean, 1 for findings at or above `fail_on` that no suppression covers, 3 if inconclusive.
+        Findings take precedence; an inconclusive audit never returns 0."""
         counted = () if fail_on == "never" else LEVELS[: LEVELS.index(fail_on) + 1]
         if any(f.level in counted and not f.suppressed and f.status != "gone" for f in self.findings):
             return 1

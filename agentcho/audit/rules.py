@@ -1,6 +1,6 @@
-"""The rules of an audit, one record each: all that any format says of a rule is in its record.
+"""The rules of an audit, one record per rule, with everything that any report format says about it.
 
-A new rule is one record here and a finder in `finders`. Does not know: how violations are found.
+A new rule needs a record here and a finder in `finders`. Independent of how violations are found.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LedgerName = Literal["releases", "blockages"]
 
 
 class Occurrences(int):
-    """How often something was; `{times:reading}` is "1 reading", or "2 readings"."""
+    """A count that formats with a noun: `{times:reading}` is "1 reading" or "2 readings"."""
 
     def __format__(self, noun: str) -> str:
         return f"{int(self)} {noun}{'' if self == 1 else 's'}"
@@ -28,13 +28,13 @@ class Occurrences(int):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PathWording:
-    """What a rule says of each message on the path of a finding, as templates of `str.format`. Their fields are the
-    message's `id` and those of `Rule.sentence`.
+    """What a rule says about each message on the path of a finding, as `str.format` templates. Their fields are the
+    message's `id`, and `reader`, `owner` and `carrier`.
 
     Args:
-        first: Of the message at the beginning, mostly what was kept private.
-        step: Of each message after it.
-        end: Of the last message and whoever the finding is about.
+        first: For the first message, usually the private one.
+        step: For each message after it.
+        end: For the last message and the reader that the finding is about.
     """
 
     first: str = "{id} is what {owner} kept private"
@@ -46,26 +46,26 @@ class PathWording:
 class Rule:
     """One rule.
 
-    `sentence` and `of_run` are templates of `str.format` with the fields `reader`, `owner`, `carrier`, `detail` and
-    `times` (`{times:reading}`: "2 readings"); `doubt` has `times` and `count`, its number alone.
+    `sentence` and `of_run` are `str.format` templates with the fields `reader`, `owner`, `carrier`, `detail` and
+    `times` (`{times:reading}`: "2 readings"); `doubt` has `times` and `count`, the number alone.
 
     Args:
-        code: The name of the rule. It is never used again for another rule.
-        level: How grave a finding is: `--fail-on` counts from a level upwards.
+        code: The id of the rule, never reused for another rule.
+        level: The severity of a finding: `--fail-on` counts from a level upwards.
         title: The rule in a few words.
-        subject: What the `reader` of a finding names: an agent that reads, a tool that was called, or nobody, where the
+        subject: What the `reader` of a finding names: an agent that reads, a tool that was called, or nothing if the
             finding is about the run.
-        meaning: What a finding of the rule tells, in a sentence for every run.
+        meaning: What a finding of the rule means, in a sentence that fits every run.
         sentence: What one finding says.
-        of_run: What a finding says that holds of every game by the options of the run. Empty: `sentence`.
+        of_run: What a finding says that holds for every game because of the run's options. Empty: `sentence`.
         advice: What to do.
-        in_code: Whether a line of code mends it, each line on its own. Else what to do is said once, with all lines.
-        headline: The word of a report in which a finding of this rule stands. Errors have one, and no others.
-        learner: Who can learn the owner's secret, as a headline of leaks says it.
-        doubt: The reason why an audit with such a finding is inconclusive where no error stands. Empty: it is none.
-        beside: What a headline adds that says CLEAN, where such a finding stands. Empty: nothing.
-        way: What is said of the messages on a finding's path.
-        ledger: The list of a report that has each case; a terminal shows the list's counts in place of the findings.
+        in_code: Whether each line of code is fixed on its own. Otherwise the advice is given once, with all lines.
+        headline: The headline of a report with a standing finding of this rule. Set for errors only.
+        learner: Who can learn the owner's secret, as worded in the headline of leaks.
+        doubt: The reason why an audit with such a finding is inconclusive if no error stands. Empty: it is not.
+        beside: What a CLEAN headline adds if such a finding stands. Empty: nothing.
+        way: What is said about the messages on a finding's path.
+        ledger: The list of a report that has each case; a terminal shows its counts in place of the findings.
     """
 
     code: str
@@ -414,6 +414,6 @@ RULES: Mapping[str, Rule] = MappingProxyType({rule.code: rule for rule in _ALL})
 def fingerprint(
     rule: str, scenario: str, reader: str | None, owner: str | None, carrier: str | None, file: str | None = None
 ) -> str:
-    """32 hex digits that name a finding. They depend on no lines, texts or counts, so that edits do not change them."""
+    """32 hex digits that identify a finding. They depend on no lines, texts or counts, so edits do not change them."""
     framed = json.dumps([rule, scenario, reader, owner, carrier, *([] if file is None else [file])])
     return hashlib.sha256(framed.encode()).hexdigest()[:32]

@@ -1,7 +1,4 @@
-"""The subject of an audit: a recorded run or a file of traces, and the command that audits it again.
-
-Does not know: verdicts.
-"""
+"""The subject of an audit: a recorded run or a file of traces, and the command that audits it again."""
 
 from __future__ import annotations
 
@@ -25,11 +22,11 @@ LIMITS = "limits"
 MARKERS = "engine markers"
 CLIENTS = "one client for"
 SOCIETY = "society of"
-"""There in runs that are societies of a server."""
+"""Environment key of runs that are societies of a server."""
 
 
 def of_run(run: SavedRun, games: Mapping[int, Sequence[TranscriptEntry]], seal: Seal) -> Subject:
-    """A recorded run. Its options may hold what is secret: a keyed digest stands for them."""
+    """The subject for a recorded run. A keyed digest stands for its options, which may contain secrets."""
     info = run.info
     config = run.info.config
     options = json.dumps([info.options, config.model_dump(mode="json")], sort_keys=True).encode()
@@ -57,8 +54,8 @@ def of_run(run: SavedRun, games: Mapping[int, Sequence[TranscriptEntry]], seal: 
 
 
 def _engines(info: RunInfo) -> dict[str, str]:
-    """What is known of the run's models, of each of those beside its own by its name. Plain markers of one are those of
-    the run: whom it lets speak for another may be anybody."""
+    """The properties of the run's models, with the model's name except for the run's own. If one model has plain role
+    markers, the run has: through such a model, text of any author can imitate another's message."""
     found = {f"engine {name}": value for name, value in info.engine.items()}
     found |= {f"engine {model} {name}": value for model, each in info.engines.items() for name, value in each.items()}
     plain = any(each.get("markers") == "plain" for each in info.engines.values())
@@ -80,7 +77,7 @@ def _subject(config: RunConfig, environment: dict[str, str], **more: Any) -> Sub
 
 
 def _lost(run: SavedRun, games: Mapping[int, Sequence[TranscriptEntry]]) -> Iterator[str]:
-    """Games without an outcome, and signs that the run was interrupted."""
+    """Games without an outcome, and other signs that the record is incomplete."""
     finished = run.finished()
     for game in sorted({*games, *run.info.config.numbers} - finished.keys()):
         yield f"game {game} has no outcome"
@@ -100,7 +97,7 @@ def _lost(run: SavedRun, games: Mapping[int, Sequence[TranscriptEntry]]) -> Iter
 
 
 def of_traces(path: Path, traces: Sequence[Workflow], config: RunConfig, seal: Seal) -> Subject:
-    """A file of traces, whose games are planned by the resolver as a run of these options would have them."""
+    """The subject for a file of traces, whose games the resolver plans as a run with these options would play them."""
     audit = "agentcho", "audit", str(path), "--mode", config.mode, "--leakage", config.leakage
     return _subject(
         config,
@@ -116,7 +113,7 @@ def of_traces(path: Path, traces: Sequence[Workflow], config: RunConfig, seal: S
 
 
 def named(entries: Iterable[TranscriptEntry]) -> set[str]:
-    """Every agent that speaks or is spoken to by name."""
+    """All agents that speak or are addressed by name."""
     found: set[str] = set()
     for entry in entries:
         message = entry.message

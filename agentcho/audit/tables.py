@@ -1,6 +1,6 @@
-"""Tables of readings over all games: a verdict for each agent, and reader against author. Always the worst verdict.
+"""Tables of readings over all games: the worst verdict of each agent, and of each pair of reader and author.
 
-Does not know: findings, rules.
+Independent of findings and rules.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from agentcho.audit.verdict import WORST, Reading, worst
 
 
 def by_reader(agents: Iterable[str], readings: Sequence[Reading]) -> tuple[ReaderVerdict, ...]:
-    """One row an agent, the worst first; agents that read nothing have one too."""
+    """One row per agent, the worst first, including agents that read nothing."""
     found: dict[str, list[Reading]] = {agent: [] for agent in agents}
     for reading in readings:
         found.setdefault(reading.edge.reader, []).append(reading)
@@ -31,7 +31,7 @@ def _counted(own: Sequence[Reading]) -> dict[str, Any]:
 
 
 def matrix(readings: Iterable[Reading]) -> tuple[Cell, ...]:
-    """One cell for each reader and each author that it read, by name."""
+    """One cell per pair of reader and author, sorted by name."""
     found: dict[tuple[str, str], list[Reading]] = {}
     for reading in readings:
         found.setdefault((reading.edge.reader, reading.author), []).append(reading)
@@ -39,20 +39,20 @@ def matrix(readings: Iterable[Reading]) -> tuple[Cell, ...]:
 
 
 def worst_game(games: Iterable[int], readings: Iterable[Reading]) -> int | None:
-    """The game with the most readings of the worst verdict, then of the next; the first of several."""
+    """The game with the most readings of the worst verdict, then of the next worst; of ties, the first."""
     counts = _counts(games, ((reading.edge.game, reading.edge.verdict) for reading in readings))
     return max(counts, key=lambda game: (counts[game], -game), default=None)
 
 
 def worst_attempt(attempts: Iterable[int], game: int, readings: Iterable[Reading]) -> int | None:
-    """Of the attempts at a game the one with the most, in the same way; the last of several."""
+    """The attempt at a game with the most such readings, in the same order; of ties, the last."""
     own = ((reading.attempt, reading.edge.verdict) for reading in readings if reading.edge.game == game)
     counts = _counts(attempts, own)
     return max(counts, key=lambda attempt: (counts[attempt], attempt), default=None)
 
 
 def _counts(keys: Iterable[int], found: Iterable[tuple[int, Verdict]]) -> Mapping[int, list[int]]:
-    """How many readings there are of each verdict, worst first, that is not clean."""
+    """The number of readings of each verdict, worst first; clean readings are not counted."""
     counts = {key: [0] * len(WORST) for key in keys}
     for key, verdict in found:
         if key in counts and verdict != "clean":

@@ -1,6 +1,6 @@
-"""The sentences of a report: its headline and the meaning of verdicts and arms. Shared by all formats.
+"""The sentences of a report, shared by all formats: its headline, and the meanings of verdicts and arms.
 
-Does not know: the terminal, HTML, which format it is for.
+Must not depend on any one format, such as HTML or the terminal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MEANING: dict[Verdict, str] = {
 
 
 class ArmName(NamedTuple):
-    """What an arm of the differential test is called, and what it means."""
+    """The name and meaning of an arm of the differential test."""
 
     name: str
     meaning: str
@@ -46,16 +46,16 @@ SOURCES: dict[ProbeSource, str] = {
     "audience": "audience encodings",
     "text": "the text alone",
 }
-"""What a probe reads."""
+"""The sources that a probe can read."""
 
 
 EACH = 3
-"""Of so many readers a headline says what each can learn; of more, how many they are."""
+"""The most readers for which a headline says what each can learn; for more it gives their number."""
 
 
 class Headline(NamedTuple):
-    """The conclusion of an audit: one word, one sentence, and what the word is `of`, where that is not all that could
-    be meant by it. `released` says how often words were released; empty: never, or it is not told."""
+    """The conclusion of an audit: one word, one sentence, and what the word is limited to (`of`), if anything.
+    `released` says how many messages were released; empty: none, or not shown."""
 
     word: str
     sentence: str
@@ -64,7 +64,7 @@ class Headline(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """The word with what it is of: "CLEAN (encodings)"."""
+        """The word with its scope: "CLEAN (encodings)"."""
         return f"{self.word} ({self.of})" if self.of else self.word
 
     @property
@@ -82,7 +82,7 @@ class Headline(NamedTuple):
 
 
 def headline(report: AuditReport) -> Headline:
-    """The headline of a report: proven leaks first, then unknown readings, then doubt, then texts alone, then clean."""
+    """The headline of a report: the first that applies of proven leaks, unknown readings, doubt, clean texts, clean."""
     standing = [f for f in report.findings if f.level == "error" and stands(f)]
     if report.conclusion == "findings" and not standing:
         return Headline("SUPPRESSED", "every leak found is suppressed")
@@ -101,7 +101,7 @@ def headline(report: AuditReport) -> Headline:
 
 
 def released(report: AuditReport) -> str:
-    """How many messages put words before more than may read what stands behind them: "words: 2 releases"."""
+    """The number of releases in words: "words: 2 releases"; empty if there are none."""
     by_rules = sum(release.by == "rules" for release in report.releases)
     told = f", {by_rules:,} by the rules of the game" if by_rules else ""
     return f"words: {many(len(report.releases), 'release')}{told}" if report.releases else ""
@@ -129,7 +129,7 @@ def _leaks(findings: Sequence[Finding], agents: Collection[str]) -> Headline:
 
 
 def _counted(learns: Mapping[str, Sequence[str]], agents: Collection[str]) -> str:
-    """How many can learn what, where there are too many to say it of each: those who read it most directly by name."""
+    """How many readers can learn what, if there are too many to list each; names those with the most direct leaks."""
     owners = sorted({owner for own in learns.values() for owner in own}, key=natural)
     most = max(map(len, learns.values()))
     many_keep = f"up to {most:,} others keep" if most > 1 else "another keeps"
@@ -148,12 +148,12 @@ def _keeps(owners: Sequence[str]) -> str:
 
 
 def owner(name: str | None) -> str:
-    """Whose secret a finding is about, as a sentence says it."""
+    """The owner of a finding's secret, as worded in a sentence."""
     return "no one" if name is None else "the scenario" if name == SCENARIO else name
 
 
 def listed(words: Sequence[str], most: int = 6) -> str:
-    """ "a", "a and b", "a, b and 3 more"."""
+    """Join words: "a", "a and b", "a, b and 3 more"."""
     if len(words) > most:
         words = [*words[: most - 1], f"{len(words) - most + 1} more"]
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
@@ -163,11 +163,11 @@ UNCHARGED = (
     "In no number of bits: whether and when an agent speaks and how long that takes, to whom, and which branch the "
     "scenario takes; what the code says or does itself after it had looked at secrets is counted as acts."
 )
-"""What a ledger of words does not charge."""
+"""What a word ledger does not charge."""
 
 
 def words(ledger: WordsLedger) -> str:
-    """A ledger in one sentence."""
+    """A word ledger in one sentence."""
     if not ledger.rows:
         return f"words={ledger.rule}: no words were said before who may not read what was read for them"
     most = max(row.bits for row in ledger.rows)
@@ -177,7 +177,7 @@ def words(ledger: WordsLedger) -> str:
 
 
 def stands(finding: Finding) -> bool:
-    """Whether a finding is not gone and not suppressed."""
+    """Whether a finding is neither gone nor suppressed."""
     return finding.status != "gone" and not finding.suppressed
 
 
@@ -190,33 +190,33 @@ def played(report: AuditReport) -> str:
 
 
 def cut_short(ids: Sequence[str], of: int) -> str:
-    """The sentence about workflows that were interrupted; empty where none was."""
+    """The sentence about interrupted workflows; empty if there are none."""
     if not ids:
         return ""
     return f"{len(ids):,} of {many(of, 'workflow')} without an end, taken as far as played: {listed(ids)}"
 
 
 def many(count: int, word: str) -> str:
-    """ "1 game", "2 games", "1,024 games"."""
+    """A count with its noun: "1 game", "2 games", "1,024 games"."""
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
 def number(value: float) -> str:
-    """A size of any order: 0, 0.41, 4.1e-08."""
+    """Format a number of any magnitude: 0, 0.41, 4.1e-08."""
     if value == 0:
         return "0"
     return f"{value:.2g}" if abs(value) < 0.0995 else f"{value:.2f}"
 
 
 def legal(text: str) -> str:
-    """The text with characters escaped that XML and HTML forbid or that change the direction of writing."""
+    """Escape the characters of a text that XML and HTML forbid or that change the writing direction."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char in "\n\t" else _legal(char) for char in text)
 
 
 def safe(value: Any) -> Any:
-    """A value for a page: strings are made legal, markup stays as it is."""
+    """Prepare a value for a page: strings are made legal, markup stays unchanged."""
     return legal(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

@@ -1,9 +1,8 @@
-"""What the words of agents could tell of what they had read, of whose secrets, and whom: the ledger of a run that had a
-rule for words, worked out again.
+"""Recomputes the word ledger of a run: how much the words of agents can reveal, about whose secrets, and to whom.
 
-From the transcript alone: receipts say what each message was said over, audiences who may read that, its line how many
-things it could be. What the run had charged is held against it, and so is what was said: a line that does not account
-for its words is a fault, and never 0 bits. Does not know: how a game refuses to say something, findings.
+Uses the transcript alone: receipts give the sources of each message, audiences the readers of these, and its line the
+number of its possible values. The recorded charge and the text are checked against this: a line that does not account
+for its words is a fault, never 0 bits. Independent of how a game refuses a message.
 """
 
 from __future__ import annotations
@@ -43,12 +42,13 @@ class Doubt(NamedTuple):
 
 
 class Unaccounted(Exception):
-    """It cannot be told how much a message tells; the text says why."""
+    """It is unknown how much a message can reveal; the text says why."""
 
 
 class WordTotals(NamedTuple):
-    """What one reader was told of one owner's secrets in one game: `bits` by `typed` releases, and by how many messages
-    more: `free` words, and those that the code let pass; `acts`: of the code itself, after it had looked."""
+    """What one reader was told about one owner's secrets in one game: `bits` by `typed` releases; in addition the
+    numbers of messages of `free` words, of messages `passed` by the code, and of `acts` of the code itself after it had
+    looked at secrets."""
 
     bits: float = 0.0
     typed: int = 0
@@ -57,18 +57,18 @@ class WordTotals(NamedTuple):
     acts: int = 0
 
     def plus(self, other: WordTotals) -> WordTotals:
-        """Both together."""
+        """The sum of both."""
         counts = self.typed + other.typed, self.free + other.free, self.passed + other.passed, self.acts + other.acts
         return WordTotals(self.bits + other.bits, *counts)
 
     def most(self, other: WordTotals) -> WordTotals:
-        """The greater of each: of two attempts at one game, in which the same is said again."""
+        """The maximum of each field, for two attempts at one game, which say the same things again."""
         pairs = (self.typed, other.typed), (self.free, other.free), (self.passed, other.passed), (self.acts, other.acts)
         return WordTotals(max(self.bits, other.bits), *map(max, pairs))
 
 
 class GameWords:
-    """Those of one attempt at a game. `agents`: all that the run had."""
+    """The word totals of one attempt at a game, and the messages that do not account for their words."""
 
     def __init__(self, verdict: GameVerdict, subject: Subject) -> None:
         self._verdict = verdict
@@ -106,7 +106,7 @@ class GameWords:
             )
 
     def _sayer(self, entry: TranscriptEntry) -> str | None:
-        """Who let a message be said: its author, and of the result of a tool who called that."""
+        """The agent responsible for a message: its author or, for the result of a tool, the caller."""
         call = self._entries.get(entry.act.call or "")
         return entry.message.author if call is None else call.message.author
 
@@ -115,10 +115,10 @@ class GameWords:
             for reader in readers:
                 self.sums[owner, reader] = self.sums.get((owner, reader), WordTotals()).plus(sum)
 
-    # -- whose secrets, and whom -------------------------------------------------------------------------
+    # -- owners and readers ------------------------------------------------------------------------------
 
     def _owed(self, entry: TranscriptEntry) -> Owed:
-        """Of each owner of secrets, to whom the words of a message may tell of them."""
+        """By owner of secrets, the readers to whom the words of a message may reveal them."""
         released = entry.act.released
         charge = entry.act.charge
         first = entry
@@ -147,7 +147,7 @@ class GameWords:
         return self._sources(self._entries[id])
 
     def _sources(self, entry: TranscriptEntry) -> list[str]:
-        """What the words of a message may repeat. `Unaccounted`: the transcript does not say."""
+        """The messages that the words of a message may repeat. Raises `Unaccounted` if the transcript does not say."""
         more = [each for each in (entry.act.released, entry.act.call) if each is not None]
         found = [*(self._cone(entry) if entry.message.kind == "decode" else ()), *more]
         for id in found:
@@ -159,7 +159,7 @@ class GameWords:
         id = entry.message.id
         if entry in self._verdict.texts:
             return list(entry.message.parents)
-        own = cones.said_in(entry)  # a thought is made of what its author had read, and of nothing else
+        own = cones.said_in(entry)  # a thought depends only on what its author had read
         if own is None:
             raise Unaccounted(f"message {id} has no record of what it was said over")
         if (fault := cones.fault(own.id)) is not None:
@@ -167,14 +167,14 @@ class GameWords:
         return [each for each in cones.cones[own.id] if each not in (id, entry.act.thought)]
 
     def _known(self, id: str, by: TranscriptEntry) -> TranscriptEntry:
-        """A message that stands before the one that was said over it."""
+        """A source of a message, which must stand before it. Raises `Unaccounted` otherwise."""
         here = self._order.get(id)
         if here is None or here >= self._order[by.message.id] or self._verdict.cones.lines[id] != 1:
             raise Unaccounted(f"message {by.message.id} was said over {id}, which does not come before it")
         return self._entries[id]
 
     def _acted_on(self, entry: TranscriptEntry) -> Owed:
-        """Whose words the code had looked at before this message, of those that its readers may not read."""
+        """By owner, the readers of this message who may not read words that the code had looked at before it."""
         found: dict[str, set[str]] = {}
         for id in entry.act.tainted_by:
             if (looked := self._entries.get(id)) is None:
@@ -184,10 +184,10 @@ class GameWords:
                     found.setdefault(owner_of(looked.message.metadata), set()).add(reader)
         return tuple((owner, tuple(sorted(readers))) for owner, readers in found.items())
 
-    # -- how much ----------------------------------------------------------------------------------------
+    # -- amounts -----------------------------------------------------------------------------------------
 
     def _sum(self, entry: TranscriptEntry, owed: Owed) -> WordTotals:
-        """What a message tells. `Unaccounted`: its line does not say, or what it says is not so."""
+        """How much a message reveals. Raises `Unaccounted` if its line does not say so, or says it wrongly."""
         charge = entry.act.charge
         id = entry.message.id
         if charge is None:
@@ -209,7 +209,8 @@ class GameWords:
         return WordTotals(bits=bits, typed=1)
 
     def _covered(self, entry: TranscriptEntry, charge: Charge, owed: Owed) -> None:
-        """Whether all whom it tells of a secret were charged for. Who comes later is, with everyone."""
+        """Raise `Unaccounted` unless every reader to whom it reveals a secret was charged for. A charge for everybody
+        covers agents that join later."""
         charged = {owner: set(readers) for owner, readers in charge.owed}
         for owner, readers in owed:
             for reader in readers:
@@ -217,7 +218,7 @@ class GameWords:
                     raise Unaccounted(f"message {entry.message.id} was not charged for what it tells {reader}")
 
     def _bits(self, entry: TranscriptEntry, charge: Charge) -> float:
-        """log2 of what it could be, counted again. `Unaccounted`: what it says is none of that."""
+        """Recompute log2 of the number of its possible values. Raises `Unaccounted` if its text is none of them."""
         message = entry.message
         choices = set(entry.act.choices)
         if charge.by == "choices":
@@ -239,7 +240,7 @@ class GameWords:
 
 
 def ledger(subject: Subject, games: Iterable[GameWords]) -> WordsLedger | None:
-    """The ledger of a run; None: it had no rule for words. Attempts at one game told the same again."""
+    """The ledger of a run; None if it had no rule for words. Attempts at one game count once, by their maxima."""
     if subject.words is None:
         return None
     sums: dict[OwnerAndReader, dict[int, WordTotals]] = {}
@@ -265,10 +266,10 @@ def _told(pair: OwnerAndReader, games: Mapping[int, WordTotals], budget: float |
 
 
 def _first(row: Told) -> tuple[bool, bool, float, str, str]:
-    """The rows that somebody should look at stand first."""
+    """Sort key: rows over the budget first, then unbounded ones, then by bits."""
     return (not row.over, row.bounded, -row.bits, row.owner, row.reader)
 
 
 def attempts(verdicts: Sequence[GameVerdict], subject: Subject) -> tuple[GameWords, ...]:
-    """The words of all games, attempt by attempt; none: the run had no rule for them."""
+    """The words of each attempt at each game; empty if the run had no rule for words."""
     return () if subject.words is None else tuple(GameWords(verdict, subject) for verdict in verdicts)

@@ -1,6 +1,6 @@
 """The command line. Importing it does not import torch, and a model is loaded only after everything else was checked.
 
-Each command calls the package and shows what it returns. Does not know: how anything is done.
+Each command calls the package and shows what it returns.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ __all__ = ["main"]
 def main() -> None:
     """The `agentcho` command.
 
-    Errors raised on purpose: a line on stderr and exit code 2, or 1 where something failed
-    that was begun. Ctrl-C: 130; SIGTERM and SIGHUP end it in the same way, as 143 and 129.
+    An `AgentchoError` prints a line on stderr and exits with code 2, or 1 if something failed
+    after it began. Ctrl-C exits with 130, SIGTERM with 143 and SIGHUP with 129.
     """
     from agentcho.extras import importing
 
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def run(command: Callable[..., object]) -> None:
-    """Any typer application, in the same way."""
+    """Run any typer application in the same way."""
     from agentcho.cli.signals import TerminationAsInterrupt
 
     _open()
@@ -60,7 +60,7 @@ def _ended(command: Callable[..., object]) -> Any:
 
 
 def _tell(words: str) -> None:
-    """Print an error, where there is still somebody to read it: a terminal may have gone."""
+    """Print an error. A failure to print is ignored, because the terminal may be gone."""
     with suppress(OSError):
         print(words, file=sys.stderr)
 
@@ -73,8 +73,8 @@ def _open() -> None:
 
 
 def _printed(out: TextIO, code: Any) -> Any:
-    """Flush what was printed; the exit code after that. Where the reader has closed the pipe, as `head` does, nothing
-    is said; typer has then put another stream in the place of standard output."""
+    """Flush standard output, and return the exit code after that. If the reader has closed the pipe, as `head` does,
+    nothing is printed; typer has then replaced standard output by another stream."""
     from agentcho.cli.outputs import UNREAD
     from agentcho.display.playing import silence
 
@@ -92,7 +92,7 @@ def _printed(out: TextIO, code: Any) -> Any:
 
 
 def _tolerate(*streams: object) -> None:
-    """Never fail to print what the terminal's encoding lacks."""
+    """Escape characters that the terminal's encoding lacks, so that printing them does not fail."""
     for stream in streams:
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="backslashreplace")

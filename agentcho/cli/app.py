@@ -1,7 +1,4 @@
-"""The commands: what each takes, and which part of the package does it.
-
-Does not know: how a run is played or shown.
-"""
+"""Declares the commands and their options, and calls the part of the package that does the work."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`agentcho audit`: find what to audit, play it if necessary, assemble the report, write it and show it.
 
-Exit codes: 0 clean, 1 findings at or above --fail-on, 2 usage, 3 inconclusive, 4 an internal error. Does not know: how
-a verdict is found, how a report is drawn.
+Exit codes: 0 clean, 1 findings at or above --fail-on, 2 usage, 3 inconclusive, 4 an internal error. Independent of how
+a verdict is found.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ TAKES: dict[Nature, frozenset[str]] = {
     "trace": frozenset({"mode", "leakage", "deterministic", "repair", "reuse", "model", "adapter", "seed"}),
     "run": frozenset({"seed"}),
 }
-"""The options that each kind of target takes. A run was played already: nothing can be said about how."""
+"""The options that each kind of target takes. A run was already played, so it takes no options of playing."""
 
 
 class AuditArgs(NamedTuple):
@@ -89,7 +89,7 @@ def audit(asked: AuditArgs) -> int:
         raise
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has closed it: end, as any filter does
+    except BrokenPipeError:  # the reader has closed standard output: end, as any filter does
         silence(sys.stdout)
         return UNREAD
     except Exception as error:
@@ -113,7 +113,7 @@ def _audit(asked: AuditArgs) -> int:
 
 
 def nature_of(target: str, out: Path) -> Nature:
-    """Return what a word names: a trace (by its ending), a run (by folder, id or its beginning), or a scenario."""
+    """Return the kind of a target: a trace (by its ending), a run (by folder, id or beginning of it), or a scenario."""
     if target.endswith(".jsonl"):
         return "trace"
     if target.endswith(".py") or is_arena(target):
@@ -137,7 +137,7 @@ def nature_of(target: str, out: Path) -> Nature:
 def check_local(run: SavedRun) -> None:
     """Raise `ConfigError` if effects cannot be measured on the models of a run.
 
-    Models behind APIs show no probabilities, and a measurement uses one model.
+    The keys and values of models behind APIs cannot be measured, and a measurement uses one model.
     """
     if run.info.models.endpoints:
         raise ConfigError(
@@ -152,7 +152,7 @@ def check_local(run: SavedRun) -> None:
 
 
 def _check_options(asked: AuditArgs, nature: Nature) -> None:
-    """Raise a usage error for an option that would have no effect, because whoever gave it expects one."""
+    """Raise a usage error for an option that would have no effect."""
     named = {"set": asked.given, **asked.how}
     for name, value in named.items():
         if value in (None, {}) or name in TAKES[nature]:
@@ -239,7 +239,7 @@ def _finished(report: AuditReport, prepared: Prepared) -> AuditReport:
 def _measured(
     report: AuditReport, source: SavedRun | Path, engine: Any, config: RunConfig, tell: ProgressCallback
 ) -> AuditReport:
-    """Return the report with measured effects of leaks, in the deterministic profile whatever the run's own was."""
+    """Return the report with measured effects of leaks, always in the deterministic profile."""
     games = read_traces(source) if isinstance(source, Path) else [said for said in source.games().values() if said]
     found, controls = lab().measure(games, engine, config.seed, tell)
     ran = report.subject.model_copy(update={"environment": report.subject.environment | source_digests()})
@@ -247,7 +247,7 @@ def _measured(
 
 
 def _engine(config: RunConfig, tell: ProgressCallback) -> Any:
-    """Return the engine to measure on. The fake one computes no distributions."""
+    """Return the engine to measure on. The fake engine computes no distributions, so it is refused."""
     from agentcho.games.runs import runtime
 
     if config.model == "fake":
@@ -265,7 +265,7 @@ def _playing(asked: AuditArgs) -> Kind | None:
 
 
 def _internal(error: Exception) -> str:
-    """Print one line about an unexpected error. The rest is in a file."""
+    """Return one line about an unexpected error. The traceback is written to a file."""
     with tempfile.NamedTemporaryFile(
         "w", prefix="agentcho-", suffix=".traceback.txt", delete=False, encoding="utf-8", errors="backslashreplace"
     ) as file:

@@ -1,4 +1,4 @@
-"""The options of commands that play on a cluster. Does not know: what is played."""
+"""The options of commands that play on a cluster."""
 
 from __future__ import annotations
 

@@ -1,13 +1,10 @@
-"""An error as it is printed on standard error: always in lines of its own, without control characters.
-
-Does not know: which command raised it.
-"""
+"""Formats errors for standard error, always in separate lines and without control characters."""
 
 from __future__ import annotations
 
 
 def error_text(error: Exception) -> str:
-    """One line for an error; of games that failed, one for each, and below it one for each frame of the user's code."""
+    """One line for an error. For failed games, one line each, followed by one line per frame of the user's code."""
     from agentcho.errors import GamesFailed
 
     lines = error.lines if isinstance(error, GamesFailed) else (str(error),)
@@ -18,7 +15,7 @@ def error_text(error: Exception) -> str:
 
 
 def one_line(words: str) -> str:
-    """Words in one line, and nothing in them that moves a terminal."""
+    """Return words in one line, without anything that moves the cursor of a terminal."""
     from agentcho.display.safe import visible
 
     return visible(" ".join(words.split()))

@@ -1,7 +1,7 @@
 """What the lab adds to the command line, and the only place that imports the lab, on demand.
 
 Games, audits and the server work without the lab, so it may be imported late, and is a layer above the command line.
-Does not know: which commands the lab has, how anything is measured.
+Independent of which commands the lab has.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ORDER = (
     *("run", "merge", "compare", "sweep", "paper", "trace", "tune", "audit", "prove", "probe", "serve", "key"),
     *("ls", "cp", "show", "view", "doctor", "bench", "plan", "new"),
 )
-"""All commands, as help lists them."""
+"""All commands, in the order in which help lists them."""
 Played = Sequence["Sequence[TranscriptEntry] | Workflow"]
 """Finished games, or workflows of a trace."""
 
@@ -39,8 +39,8 @@ class Extension(NamedTuple):
 
     Attributes:
         commands: Commands and groups of commands by name.
-        measure: What `audit --measure` uses: from games, an engine, a seed and a callback to the effects of leaks, and
-            their controls.
+        measure: Implements `audit --measure`: takes games, an engine, a seed and a progress callback, and returns the
+            effects of leaks and their controls.
         plot_effects: Draws these effects for the page of an audit.
         figures: Returns the figures in a folder of games that were compared or swept, or None for another folder.
         result: Returns a file of such figures as a page, with a selection, or None for another file.
@@ -74,7 +74,7 @@ class Commands(TyperGroup):
     def _all(self) -> Mapping[str, Any]:
         """Return its commands and those of the lab.
 
-        The group has them from now on, so that a misspelled command is compared with all of them.
+        They are added to the group, so that a misspelled command is compared with all of them.
         """
         found = {**self.commands, **lab().commands}
         self.commands = {name: found[name] for name in sorted(found, key=ORDER.index)}

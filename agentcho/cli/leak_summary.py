@@ -1,6 +1,6 @@
 """The last line of a run: what leaked in it, and the command that shows how.
 
-Its wording is that of the audit, and nothing is softened here. Does not know: how a verdict is found.
+Its wording is that of the audit, and nothing is softened here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Tables of scenarios, agents and runs, and of what was found about a model.
-
-Does not know: anything about them beyond the text to show.
-"""
+"""Tables of scenarios, agents and runs, and of the doctor's report on a model."""
 
 from __future__ import annotations
 
@@ -56,7 +53,7 @@ def find_any(name: str) -> Found:
 def one_listing(name: str) -> str:
     """Return the docstring and options of one scenario or agent, from its source alone.
 
-    `textarena` lists what is played as `textarena:NAME`.
+    `textarena` lists the environments that can be played as `textarena:NAME`.
     """
     if name == PREFIX.removesuffix(":"):
         return plain(_environments())
@@ -115,7 +112,7 @@ def check_game(run: SavedRun, game: int | None) -> None:
 def doctor_table(report: DoctorReport, *, verbose: bool = False, served: str = "") -> str:
     """Return what the gate proved, in one line, or with `verbose` one line per layer.
 
-    `served` names what else computes the model.
+    `served` names the other engine that computes the model, if there is one.
     """
     rows = tuple(
         (row.check if row.layer is None else f"{row.check} {row.layer}", row.result, row.detail)

@@ -1,7 +1,4 @@
-"""Sends the log of a command to a file or to standard error, at the requested level.
-
-Does not know: what is logged.
-"""
+"""Sends the log of a command to a file or to standard error, at the requested level."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ FORM = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
 class _Safe(logging.Formatter):
-    """One line per record. Ids and paths that others chose cannot move a terminal or look like another line."""
+    """Formats one line per record. Ids and paths cannot move the cursor or look like another line."""
 
     def format(self, record: logging.LogRecord) -> str:
         return inline(super().format(record))
@@ -48,7 +45,8 @@ def notes(*, shown: bool) -> None:
 
 
 def log(level: Level | None, file: Path | None) -> None:
-    """Send the log of agentcho there from now on. Without arguments it goes nowhere; a file alone gets "info"."""
+    """Send the log of agentcho to a file or to standard error. Without arguments there is no log; a file alone gets
+    level "info"."""
     notes(shown=level is None or file is not None)
     logger = logging.getLogger("agentcho")
     for handler in [each for each in logger.handlers if isinstance(each.formatter, _Safe)]:
@@ -66,7 +64,7 @@ def log(level: Level | None, file: Path | None) -> None:
 
 
 def _end(handler: logging.Handler, record: logging.LogRecord) -> None:
-    """Stop logging when the log cannot be written any more, as on a full disk. The command goes on."""
+    """Stop logging when the log cannot be written any more, as on a full disk. The command continues."""
     logging.getLogger("agentcho").removeHandler(handler)
     print(f"logging stopped because the log cannot be written: {words(sys.exception() or OSError())}", file=sys.stderr)
     with suppress(OSError):  # closing writes the rest of the buffer, which can fail again

@@ -1,7 +1,4 @@
-"""`agentcho merge`: combine the records of the parts of a run into one.
-
-Does not know: what is in a record.
-"""
+"""`agentcho merge`: combine the records of the parts of a run into one."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from agentcho.records.record import SavedRun, find, runs
 def merge_parts(named: Sequence[str], out: Path, missing: Missing) -> str:
     """Merge these runs, and those in these folders, into a new one in `out`.
 
-    Returns lines that tell where it is, and what it lacks.
+    Returns lines that tell where the record is, and how many games it has.
     """
     merged = merge([part for run in named for part in _parts(run, out)], out, missing)
     over = len(merged.finished())

@@ -1,6 +1,6 @@
 """`agentcho new scenario NAME`: write a scenario, its agent, its test and its tasks, which work at once.
 
-They are meant to be changed, and nothing is overwritten. Does not know: what a scenario does.
+They are meant to be changed, and nothing is overwritten.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 def new_scenario(name: str, folder: Path) -> list[Path]:
     """Write the four files into `scenarios`, `agents`, `tests` and `tasks` of a folder, and return their paths.
 
-    Raises `ScenarioError`, with nothing written, if the name cannot be one or is taken, or a file exists.
+    Raises `ScenarioError`, with nothing written, if the name is invalid or taken, or a file exists.
     """
     if not NAME.fullmatch(name) or keyword.iskeyword(name):
         raise ScenarioError(

@@ -1,6 +1,6 @@
 """Makes command-line options from the fields of models, and checked values from what was typed.
 
-An option is then declared once, for the command line and for Python. Does not know: what the options mean.
+An option is then declared once, for the command line and for Python. Independent of what the options mean.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class OptionsFrom(NamedTuple):
 
 
 def _is_limits(field: FieldInfo) -> bool:
-    """Return whether a field is a model of its own, whose fields are given by name."""
+    """Return whether a field is itself a model, whose fields are given by name."""
     return isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
 
 
 def _is_list(field: FieldInfo) -> bool:
-    """Return whether a field is a list of words, each of which is given separately."""
+    """Return whether a field is a list of words, each given separately."""
     return field.annotation == tuple[str, ...]
 
 
@@ -137,7 +137,7 @@ def _option_info(hint: Any) -> OptionInfo | None:
 
 
 def _in_panel(parameter: inspect.Parameter, title: str) -> inspect.Parameter:
-    """Return a copy of an option with its panel. The original may be another command's too, and stays unchanged."""
+    """Return a copy of an option with its panel. The original, which commands may share, stays unchanged."""
     hint = parameter.annotation
     said = copy(_option_info(hint))
     assert said is not None
@@ -172,7 +172,7 @@ def _was_typed(ctx: typer.Context, option: str) -> bool:
 
 
 def fields(option: str, given: Iterable[str]) -> dict[str, str]:
-    """Return `KEY=VALUE` words as a mapping. Raises a usage error for another word, or a repeated key."""
+    """Return `KEY=VALUE` words as a mapping. Raises a usage error for any other word, or a repeated key."""
     found: dict[str, str] = {}
     for word in given:
         key, equals, value = word.partition("=")
@@ -204,7 +204,7 @@ def run_config(**options: Any) -> RunConfig:
 def checked(kind: type[Checked], /, **options: Any) -> Checked:
     """Return options as their model.
 
-    Raises a usage error that names the first wrong option, or `ConfigError` for options that contradict each other.
+    Raises a usage error that names the first invalid option, or `ConfigError` for options that contradict each other.
     """
     with usage_errors():
         return config.checked(kind, **options)

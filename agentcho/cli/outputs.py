@@ -1,7 +1,4 @@
-"""The files that a command writes: checked before anything is played or measured, and written whole at the end.
-
-Does not know: what is in a report, what was measured.
-"""
+"""The files that a command writes: checked before anything is played or measured, and written whole at the end."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ UNREAD = 141
 
 
 class Outputs(NamedTuple):
-    """The files to write. JSON may go to standard output, as "-"; nothing else is printed there then."""
+    """The files to write. JSON may go to standard output, as "-", where nothing else is printed then."""
 
     json: Path | None = None
     sarif: Path | None = None
@@ -59,11 +56,11 @@ class Outputs(NamedTuple):
                 raise typer.BadParameter(f"{path} cannot be written: {fault}", param_hint=option)
 
     def write(self, report: AuditReport, fail_on: FailOn) -> None:
-        """Write every file of an audit that was asked for."""
+        """Write every requested file of an audit."""
         self.write_each(self._makers(report, fail_on))
 
     def write_each(self, makers: Mapping[str, Callable[[], str]]) -> None:
-        """Write every file that was asked for. Each appears whole or not at all."""
+        """Write every requested file. Each appears whole or not at all."""
         for name, text in makers.items():
             path: Path | None = getattr(self, name)
             if path == STDOUT:
@@ -81,7 +78,7 @@ class Outputs(NamedTuple):
 
 
 def _plot(report: AuditReport) -> Plot | None:
-    """Return the function that draws the effects of a report. What was measured has the library that draws it."""
+    """Return the function that draws the effects of a report, or None. Measuring already required its library."""
     if report.measurement is None:
         return None
     from agentcho.cli.extension import lab
@@ -90,21 +87,21 @@ def _plot(report: AuditReport) -> Plot | None:
 
 
 def unnamed(what: str, ending: str = "") -> Path:
-    """Return a new path in runs/ for a command without a named file. Nothing is created here."""
+    """Return a new path in runs/ for a command without a file name. Nothing is created here."""
     from agentcho.records.record import free_names
 
     return next(path for name in free_names(what, datetime.now(UTC)) if not (path := RUNS / f"{name}{ending}").exists())
 
 
 def writable(path: Path | None) -> Path | None:
-    """Check an option: a usage error for a file that could not be written. Leaves no file behind."""
+    """Check an option. Raises a usage error for a file that could not be written. Leaves no file behind."""
     if path is not None and (fault := fault_of(path)) is not None:
         raise typer.BadParameter(f"{path} cannot be written: {fault}")
     return path
 
 
 def drawable(path: Path | None) -> Path | None:
-    """Check an option for a picture: a usage error unless matplotlib can write files with its ending."""
+    """Check an option for a picture. Raises a usage error unless matplotlib can write files with its ending."""
     if path is not None:
         require("to draw", "lab")
         from matplotlib.backend_bases import FigureCanvasBase

@@ -1,7 +1,4 @@
-"""The panels in which help lists the options of a large command, and the command class that prints them.
-
-Does not know: what the options mean.
-"""
+"""The panels in which help lists the options of a large command, and the command class that prints them."""
 
 from __future__ import annotations
 
@@ -15,9 +12,9 @@ from typer.core import TyperCommand
 from agentcho.config import RunConfig
 
 FEW = 20
-"""A command of at most so many options lists them all, and in one panel."""
+"""The maximum number of options that a command lists in one panel, without hiding any."""
 OWN, HELP = "Options", "Help"
-"""The panels of what no other panel has, and of what asks for help."""
+"""The panels of options that are in no other panel, and of options that print help."""
 COMMON = (OWN, "Games", "Model", "Leakage", "Sampling", "Speed", "Training", "Cluster", "Output", HELP)
 """Panels that `--help` prints, in its order."""
 RARE = {
@@ -29,7 +26,7 @@ RARE = {
     "More on the cluster": "Cluster",
     "More on output": "Output",
 }
-"""Panels that `--help-all` prints too, each after another one."""
+"""Panels that only `--help-all` prints, each with the panel that it follows."""
 OF_COMMANDS = {
     "Games": ("set", "as", "resume"),
     "More on games": ("agents", "changed", "redo", "skip", "fail_fast", "retries", "final_of"),
@@ -39,13 +36,13 @@ OF_COMMANDS = {
     "Output": ("out", "json", "sarif", "junit", "html", "csv", "plot", "export", "display"),
     "More on output": ("telemetry",),
 }
-"""Panels of options that commands declare themselves, by the names of their parameters."""
+"""Panels of options that commands declare themselves, by parameter name."""
 COLUMN = 30
-"""The most letters of an option beside which its help begins, as `write_dl` has it."""
+"""The maximum width of an option next to which its help begins (`col_max` of `write_dl`)."""
 
 
 def panel(name: str, field: FieldInfo | None = None) -> str:
-    """Return the panel of an option: what its field says, or the run's field of that name, or its command's."""
+    """Return the panel of an option: that of its field, or of the run's field of that name, or of the command."""
     for each in (field, RunConfig.model_fields.get(name)):
         extra = None if each is None else each.json_schema_extra
         if isinstance(extra, dict) and "panel" in extra:
@@ -62,7 +59,7 @@ def show_all(ctx: typer.Context, wanted: bool) -> None:
 
 
 class PanelCommand(TyperCommand):
-    """A command whose help lists options by panel, if they have one, and whose line in a list is a whole sentence."""
+    """A command whose help lists options by panel if there are many, and whose line in a list is a whole sentence."""
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """See `click.Command.get_short_help_str`. Nothing is cut off: a list of commands wraps its lines."""
@@ -86,7 +83,7 @@ class PanelCommand(TyperCommand):
             formatter.write_text(f"{hidden} more options: {ctx.command_path} --help-all")
 
     def _panels(self, ctx: Any) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-        """Return the lines of each panel that has some, by its title."""
+        """Yield the title and lines of each panel that is not empty."""
         found = dict[str, list[tuple[str, str]]]()
         for each in self.get_params(ctx):
             is_option = each.param_type_name == "option"

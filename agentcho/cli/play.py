@@ -1,7 +1,4 @@
-"""`agentcho run`: check everything, then load the model, then play the games and show them.
-
-Does not know: what a scenario does.
-"""
+"""`agentcho run`: check everything, then load the model, then play the games and show them."""
 
 from __future__ import annotations
 
@@ -50,7 +47,7 @@ Play = Callable[[RunRequest], RunResult]
 class RunArguments:
     """The arguments of the command. `how` are the run options that were typed, `given` the scenario's own.
 
-    With `resume` all others are those of that run, and `scenario` may be None.
+    With `resume`, those that are not given are taken from that run, and `scenario` may be None.
     """
 
     scenario: str | None
@@ -68,7 +65,7 @@ class RunArguments:
     telemetry: Spans | None = None
 
     def request(self) -> RunRequest:
-        """Return the run that they ask for."""
+        """Return the request for a run."""
         how: dict[str, Any] = {"at_once": self.at_once, "on_failure": self.on_failure}
         if self.resume is None:
             if self.scenario is None:
@@ -107,7 +104,7 @@ def play_scenario(asked: RunArguments) -> int:
 
 @contextmanager
 def _where(asked: RunArguments, request: RunRequest) -> Iterator[Play]:
-    """A context with what plays: this process, or the workers of a cluster, which end with it."""
+    """A context with the function that plays: in this process, or on workers of a cluster, which end with it."""
     if asked.on is None:
         yield play
         return
@@ -122,7 +119,7 @@ def _where(asked: RunArguments, request: RunRequest) -> Iterator[Play]:
 
 
 def _resuming(record: Path) -> str:
-    """Return the command that resumes a run. It names the folder of runs if that is not the usual one."""
+    """Return the command that resumes a run. It names the folder of runs if that is not the default one."""
     out = "" if record.parent == Path("runs") else f" --runs-dir {shlex.quote(str(record.parent))}"
     return f"agentcho run --resume {record.name}{out}"
 
@@ -136,7 +133,7 @@ def _last_line(line: str, record: Path) -> None:
 
 
 def _check_secrets(scenario: Scenario, given: Mapping[str, Any]) -> None:
-    """Raise a usage error for a secret that no record holds, and that was not given again."""
+    """Raise a usage error for a secret option that was not given again, because records contain no secrets."""
     for name, value in scenario.options:
         if isinstance(value, SecretStr | SecretBytes) and name not in given:
             raise typer.BadParameter(
@@ -145,7 +142,7 @@ def _check_secrets(scenario: Scenario, given: Mapping[str, Any]) -> None:
 
 
 def _named(saved: SavedRun) -> str:
-    """Return what a recorded run played: a name, or a file that still exists."""
+    """Return the scenario of a recorded run: a name, or a file that still exists."""
     asked = saved.info.asked or saved.info.scenario
     if (file := path_of(asked)) is not None and not file.is_file():
         raise mismatch(saved.info.id, [f"the file {asked}, which no longer exists,"])
@@ -162,19 +159,19 @@ def _shown(request: RunRequest, playing: Play, asked: RunArguments) -> RunResult
 
 
 def progress_of(command: str, display: Kind | None) -> Progress:
-    """Return the progress of a command that plays, without a bar if plain lines go to the same terminal."""
+    """Return the progress display of a command that plays, without a bar if plain lines go to the same terminal."""
     return progress(command, sys.stderr, bars=display != "plain" or not sys.stdout.isatty())
 
 
 def failures_without_text(played: RunResult) -> dict[int, str]:
-    """Return how games were ended by errors, in words that quote nobody, because people who play may resume them."""
+    """Return the errors that ended games, without texts of messages, because people who play may resume them."""
     return {game.game: str(game.ended).removeprefix("error: ") for game in played.games if game.failed}
 
 
 def play_recorded(
     target: str, scenario: Scenario, config: RunConfig, engine: Any, out: Path, display: Kind | None, told: Progress
 ) -> SavedRun | None:
-    """Play and record a scenario, and name the games that an error ended. Returns None if it was interrupted."""
+    """Play and record a scenario, and print the games that an error ended. Returns None if it was interrupted."""
     request = RunRequest(scenario, config, engine=engine, out=out, named=from_anywhere(target), tell=told.tell)
     played = play_shown(request, play, display, told)
     if played.interrupted:

@@ -1,4 +1,4 @@
-"""The commands of the server: `agentcho serve` and `agentcho key`. Does not know: how requests are served."""
+"""The commands of the server: `agentcho serve` and `agentcho key`."""
 
 from __future__ import annotations
 

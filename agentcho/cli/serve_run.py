@@ -1,6 +1,6 @@
 """`agentcho serve`: check everything and bind the address, then load the model, then answer requests.
 
-Does not know: HTTP, what a request says.
+Independent of HTTP and of the contents of requests.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ OF_RUNS = (
     *("model", *EngineOptions.model_fields, *DeviceOptions.model_fields, *ComputeOptions.model_fields),
     *("leakage", *TemplateChecks.model_fields),
 )
-"""Options of a server that are those of each of its runs."""
+"""Options of a server that are also options of each of its runs."""
 FILES = 4
-"""So many are open for each record that is written."""
+"""The number of open files per record that is being written."""
 SOCIETY = "society-"
-"""How the records of societies are called."""
+"""The prefix of the scenario names in records of societies."""
 
 
 def make_key(file: Path, given: Mapping[str, object]) -> str:
@@ -68,7 +68,7 @@ def serve_models(config: ServeConfig) -> int:
             check_folder(config.folder)
         if config.folder is not None and config.keep_days is not None:
             delete_old(config.folder, timedelta(days=config.keep_days))
-        os.umask(0o077)  # what is written from now on is for its owner alone
+        os.umask(0o077)  # only the owner may read files written from now on
         with progress("serve", sys.stderr) as told:
             served = _loaded(config, keys, told.tell)
         site = Site(served, keys, config.limits)
@@ -97,7 +97,7 @@ def _loaded(config: ServeConfig, keys: ApiKeys, tell: ProgressCallback) -> list[
 
 
 def serving_of(config: ServeConfig, keys: ApiKeys, engine: EnginePort) -> Serving:
-    """Return how a model on this engine is served: options, limits and keys as the server takes them."""
+    """Return how a model on this engine is served: the options, limits and keys for the server."""
     from agentcho.serve.sharing.served import Serving
     from agentcho.serve.sharing.society import RetentionLimits
 
@@ -122,9 +122,9 @@ def serving_of(config: ServeConfig, keys: ApiKeys, engine: EnginePort) -> Servin
 
 
 def most_records(models: int) -> int | None:
-    """Return how many records each model may write at a time with half of this process's open files.
+    """Return how many records each model may write at a time with half of the files that this process may open.
 
-    None if the limit of open files is unknown.
+    None if there is no limit of open files, or it is unknown.
     """
     try:
         import resource
@@ -138,7 +138,7 @@ def most_records(models: int) -> int | None:
 
 
 def delete_old(folder: Path, age: timedelta) -> list[Path]:
-    """Delete the records of societies that ended, or began and never ended, that long ago. Returns which.
+    """Delete the records of societies that ended, or began and never ended, that long ago. Returns their paths.
 
     Raises `CannotWrite` if one of them cannot be deleted.
     """
@@ -150,7 +150,8 @@ def delete_old(folder: Path, age: timedelta) -> list[Path]:
 
 
 def _is_old(path: Path, age: timedelta) -> bool:
-    """Return whether it is an old record of a served society that nobody writes. A record without a date is not."""
+    """Return whether a folder is an old record of a served society that is not being written. Without a date it is
+    not."""
     try:
         run = SavedRun(path)
         since = datetime.now(UTC) - datetime.fromisoformat(run.info.ended or run.info.started)

@@ -1,4 +1,4 @@
-"""Names and help of options that several commands share. Does not know: commands."""
+"""Names and help of options that several commands share. Independent of the commands."""
 
 from __future__ import annotations
 

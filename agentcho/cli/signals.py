@@ -1,7 +1,6 @@
 """Ends a command on a signal as on Ctrl-C: files are closed, and records are kept.
 
-Only the command line does this. A program that calls the library keeps its own handlers. Does not know: what is
-running.
+Only the command line does this. A program that calls the library keeps its own handlers.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ NAMES = ("SIGTERM", "SIGHUP")
 class TerminationAsInterrupt:
     """A context in which SIGTERM and SIGHUP act as Ctrl-C.
 
-    SIGHUP stays as it is if it does not exist or is ignored (nohup). If Ctrl-C itself is ignored (a script's background
-    job), it is heard from now on, because an event loop ends well by nothing else. Outside the main thread this does
-    nothing.
+    A signal that does not exist or is ignored (SIGHUP under nohup) is left alone. If Ctrl-C itself is ignored (a
+    script's background job), its default handler is installed, because an event loop ends cleanly only by it. Outside
+    the main thread this does nothing.
     """
 
     def __init__(self) -> None:
@@ -28,9 +27,9 @@ class TerminationAsInterrupt:
         self._before: dict[int, Any] = {}
 
     def code(self, code: Any) -> Any:
-        """Return the exit code of a command: the usual one for the signal that ended it.
+        """Return the exit code of a command: 128 plus the number of the signal that ended it, or else `code`.
 
-        That nothing can be printed because the terminal is gone too is not an error of its own.
+        That also replaces the code of a failure to print because the terminal is gone.
         """
         return 128 + self._came if code and self._came is not None else code
 

@@ -1,6 +1,6 @@
 """`agentcho view`: show a record as a page, written to a file, or served while the run goes on.
 
-Does not know: what is on the page, HTTP.
+Independent of what is on the page and of HTTP.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _write(asked: ViewArgs) -> None:
 
 
 def _of_runs(named: str, out: Path, chosen: PageSelection) -> tuple[PageContent, Path]:
-    """Return a run, or all runs of a folder, and where their page goes."""
+    """Return the content of a run, or of all runs of a folder, and the folder for its page."""
     from agentcho.viewer.page_content import folder_of_runs, page_content, target
 
     runs, folder = target(named, out), folder_of_runs(named)
@@ -79,7 +79,7 @@ def _of_runs(named: str, out: Path, chosen: PageSelection) -> tuple[PageContent,
 
 
 def _of_two(asked: ViewArgs, other: str, chosen: PageSelection) -> tuple[PageContent, Path]:
-    """Return what two runs hold, or the runs of two folders, and where their page goes."""
+    """Return the content of two runs, or of the runs of two folders, and the folder for its page."""
     from agentcho.viewer.beside import beside
     from agentcho.viewer.page_content import folder_of_runs, target
 
@@ -93,7 +93,7 @@ def _of_two(asked: ViewArgs, other: str, chosen: PageSelection) -> tuple[PageCon
 
 
 def _of_file(file: Path, chosen: PageSelection) -> tuple[PageContent, Path]:
-    """Return what a file holds, and where its page goes."""
+    """Return the content of a file, and the folder for its page."""
     from agentcho.viewer.audit_pages import of_file
 
     return lab().result(file, chosen) or of_file(file, chosen), file.parent

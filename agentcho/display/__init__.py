@@ -1,6 +1,6 @@
-"""What a run looks like: live in a terminal, plain elsewhere, or not at all. The only package that imports rich.
+"""Displays a run: live in a terminal, plain elsewhere, or not at all. The only package that imports rich.
 
-Does not know: how a run is played; it hears its events and shows what came of it.
+Independent of how a run is played: it receives its events and shows its result.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Kind = Literal["rich", "plain", "none"]
 
 
 def heading(scenario: str, config: RunConfig) -> str:
-    """One line that says what is played."""
+    """Return one line that says what is played."""
     mode = config.mode if config.mode == "baseline" else f"{config.mode}, {config.leakage}"
     mode = f"texts, {config.leakage}" if served(config.model) else mode
     games = "" if config.games == 1 else f" · {config.games} games"
@@ -31,7 +31,7 @@ def heading(scenario: str, config: RunConfig) -> str:
 
 
 def screen(kind: Kind | None, title: str, games: int, file: IO[str]) -> Screen:
-    """The screen for a run. `kind` None: live on a terminal, plain elsewhere."""
+    """Return the screen for a run. `kind` None: live on a terminal, plain elsewhere."""
     if kind == "none":
         return NoScreen()
     console = Console(file=file, highlight=False, emoji=False, markup=False)

@@ -1,6 +1,6 @@
-"""An audit in a terminal: the conclusion first, then what to do, who reads what, and what was found and measured.
+"""Shows an audit in a terminal: the conclusion first, then what to do, who reads what, findings and measurements.
 
-The same lines in plain text where there is no terminal. Does not know: how anything in the report was found.
+Without a terminal, the same lines are printed as plain text.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ WORDS = {
     "SUPPRESSED": "yellow",
 }
 FEW = 3
-"""Of a rule of notes up to so many findings are told each."""
+"""The maximum number of findings of a note-level rule that are shown individually."""
 EACH = 6
-"""Of so many readers each row says what its verdict means."""
+"""The maximum number of readers for which each row says what its verdict means."""
 
 
 def show(report: AuditReport, kind: Kind | None, file: IO[str]) -> None:
@@ -72,7 +72,7 @@ def _parts(report: AuditReport) -> Iterator[RenderableType]:
 
 
 def _headline(found: Headline) -> Table:
-    """The verdict; no name in it begins a line."""
+    """The verdict. Wrapped lines are indented, so that no name in it begins a line."""
     grid = Table.grid(padding=(0, 1, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold", ratio=1)
@@ -82,7 +82,7 @@ def _headline(found: Headline) -> Table:
 
 
 def _ids(report: AuditReport, acted: Sequence[Finding]) -> Iterator[Text]:
-    """The command that prints the messages by the ids that findings name."""
+    """The command that prints the messages with the ids that findings name."""
     subject = report.subject
     if any(finding.path for finding in acted) and not subject.planned:
         game = ("--game", str(report.drawn_game)) if subject.games > 1 and report.drawn_game is not None else ()
@@ -91,7 +91,7 @@ def _ids(report: AuditReport, acted: Sequence[Finding]) -> Iterator[Text]:
 
 
 def _readers(rows: Sequence[ReaderVerdict]) -> Iterator[Table]:
-    """A row each; of many what the verdicts mean stands once, below."""
+    """One row per reader. For many readers, the meanings of the verdicts are listed once, below."""
     grid = columns(4)
     grid.add_row(*(Text(head, style="dim") for head in ("reader", "verdict", "not clean", "its worst reading")))
     brief = len(rows) > EACH
@@ -113,7 +113,7 @@ def _readers(rows: Sequence[ReaderVerdict]) -> Iterator[Table]:
 
 
 def _notes(report: AuditReport) -> Iterator[Text]:
-    """Releases and blockages in a line each, which the files list; then what else is no more than a note."""
+    """One line each for releases and blockages, which the files list in full; then the other notes."""
     counts: dict[LedgerName, Counter[str]] = {
         "releases": Counter(release.author for release in report.releases if release.by == "author"),
         "blockages": Counter(blockage.reader for blockage in report.blockages),
@@ -133,7 +133,7 @@ def _notes(report: AuditReport) -> Iterator[Text]:
 
 
 def _note(code: str, found: Sequence[Finding]) -> Iterator[Text]:
-    """The findings of a rule of notes; of many how many there are of each owner."""
+    """The findings of a note-level rule, or, if there are many, their number per owner."""
     if len(found) <= FEW:
         yield from (Text(f"{code}  {inline(finding.message)}") for finding in found)
         return
@@ -148,7 +148,8 @@ def _by_name(counts: Counter[str]) -> list[tuple[str, int]]:
 
 
 def _words(ledger: WordsLedger) -> RenderableType:
-    """A row an owner of secrets and reader: what typed releases can have told, and how often there was no bound."""
+    """One row per owner of secrets and reader: what typed releases can have revealed, and how often there was no
+    bound."""
     if not ledger.rows:
         return Text("no message was said to agents that may not read everything its author had read")
     grid = columns(4)
@@ -164,7 +165,7 @@ def _words(ledger: WordsLedger) -> RenderableType:
 
 
 def _unfinished(messages: Sequence[Unfinished]) -> Table:
-    """What was heard of messages that never ended; their words where they are to be revealed."""
+    """The streamed parts of messages that never ended, with their words if these are revealed."""
     grid = columns(3)
     for each in messages:
         to = (
@@ -178,7 +179,7 @@ def _unfinished(messages: Sequence[Unfinished]) -> Table:
 
 
 def _controls(controls: Sequence[Control]) -> Table:
-    """Those that did not fire, each; of the others, how many: the files list them."""
+    """Each control that did not fire, and the number of the others, which the files list."""
     grid = columns(2)
     for control in controls:
         if not control.fired:

@@ -1,8 +1,7 @@
-"""Findings in a terminal: what to do first, and each by its reader and by the owner of the secret.
+"""Shows findings in a terminal: what to do first, then the findings by reader and by owner of the secret.
 
-Of few findings all stand there in full, of more the worst of each pair with how many there are: nothing goes uncounted.
-Every line begins with a word of ours, for names are whatever somebody calls an agent. Does not know: how anything was
-found.
+Few findings are shown in full. Of many, the worst of each pair is shown with the number of the others, so that all are
+counted. Every line begins with a fixed word, because names of agents can be any text.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from agentcho.display.safe import inline
 
 LEVELS = {"error": "red", "warning": "yellow", "note": "blue"}
 FULL = 2
-"""So many actions are told with their findings and lines, the others in a line each rule."""
+"""The number of actions shown with their findings and lines; the others get one line per rule."""
 WHOLE = 40
 PAIRED = 200
-"""Up to so many findings each is told; up to so many the worst of each pair; of more the worst of each reader."""
+"""Up to `WHOLE` findings, all are shown; up to `PAIRED`, the worst of each pair; of more, the worst of each reader."""
 
 
 def first(actions: Sequence[Action]) -> Iterator[Table]:
-    """What mends the most, in the order of `actions`."""
+    """The actions, in their order."""
     whole = sum(len(action.findings) for action in actions)
     grid = columns(2)
     for number, action in enumerate(actions[:FULL], start=1):
@@ -47,7 +46,7 @@ def first(actions: Sequence[Action]) -> Iterator[Table]:
 
 
 def _action(action: Action, whole: int) -> Lines:
-    """The advice; of how many findings, by which rule; where."""
+    """The advice, the number of findings and their rule, and their places."""
     what = f"{len(action.findings):,} of {whole:,} · {action.rule} {RULES[action.rule].title}"
     lines = [Text(action.advice, style="bold"), Text(what)]
     if action.places:
@@ -60,7 +59,7 @@ def _action(action: Action, whole: int) -> Lines:
 
 
 def findings(found: Sequence[Finding]) -> Iterator[RenderableType]:
-    """All of them, by reader and then by owner; those that are not told are counted."""
+    """All findings, by reader and then by owner; those that are not shown are counted."""
     if len(found) > WHOLE:
         of = "reader" if len(found) > PAIRED else "reader and owner"
         yield Text(
@@ -85,7 +84,7 @@ def _head(group: Group, name: str) -> Table:
 
 
 def _others(groups: Sequence[Group]) -> Table:
-    """How many findings there are of each owner that is not told."""
+    """The number of findings of each owner that is not shown."""
     grid = columns(2)
     names = [f"{inline(owner(group.name))} {len(group.findings):,}" for group in groups]
     count = sum(len(group.findings) for group in groups)
@@ -102,7 +101,7 @@ def _table(findings: Sequence[Finding]) -> Table:
 
 
 def _body(finding: Finding) -> Lines:
-    """What it is; the way from the reader to the secret, and how often; where."""
+    """The message of a finding, the path from the reader to the secret, counts, and the place."""
     lines = [Text(inline(finding.message), style="bold" if stands(finding) else "dim")]
     seen = [f"in {many(finding.games, 'game')}"] if finding.games else []
     hops = [many(finding.hops, "hop")] if finding.hops else []
@@ -116,7 +115,7 @@ def _body(finding: Finding) -> Lines:
 
 
 def columns(count: int) -> Table:
-    """A grid of words in columns, of which the last one wraps."""
+    """A grid of columns, of which only the last one wraps."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     for number in range(count):
         grid.add_column(no_wrap=number < count - 1, overflow="fold", ratio=1 if number == count - 1 else None)

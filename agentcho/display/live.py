@@ -1,7 +1,4 @@
-"""Runs in a terminal: words as they are spoken, finished messages above them, tables at the end.
-
-Does not know: where events come from.
-"""
+"""Shows a run live in a terminal: words as they are generated, finished messages above them, tables at the end."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ class _Live(Screen):
 
 
 class LiveTalk(_Live):
-    """One game: messages under way below, finished ones above."""
+    """Shows one game: running messages below, finished ones above."""
 
     def __init__(self, title: str, console: Console) -> None:
         super().__init__(title, console)
@@ -69,7 +66,7 @@ class LiveTalk(_Live):
                 self.console.print(rich(MessageView.of(entry), self._palette))
 
     def refresh(self) -> None:
-        """Paint now; otherwise it is done a dozen times a second."""
+        """Redraw now, in addition to the automatic refresh 12 times a second."""
         self._live.refresh()
 
     def _under_way(self) -> Group:
@@ -83,7 +80,7 @@ class LiveTalk(_Live):
 
 
 class LiveGames(_Live):
-    """Several games: how many are over, and how many messages were said."""
+    """Shows several games: how many are over, and how many messages were said."""
 
     def __init__(self, title: str, console: Console, games: int) -> None:
         super().__init__(title, console)

@@ -1,6 +1,6 @@
-"""What was measured, as small tables: the worst case first, an interval beside every share and mean.
+"""Shows measurements as small tables: the worst case first, an interval beside every share and mean.
 
-Does not know: verdicts; a measurement changes none.
+Independent of verdicts, which a measurement never changes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PAIRS = 6
 
 
 def measured(measurement: Measurement | None) -> Iterator[RenderableType]:
-    """The tables of a measurement; nothing where there is none."""
+    """The tables of a measurement, if there is one."""
     if measurement is None:
         return
     profile = "deterministic" if measurement.deterministic else "fast"
@@ -51,7 +51,7 @@ def _tables(sheets: Iterable[TextTable]) -> Iterator[RenderableType]:
 
 
 def effects(found: Iterable[Effect]) -> list[TextTable]:
-    """A table a pair, the largest leak first; a row an arm, of the swap with the larger effect."""
+    """One table per pair, the largest leak first. One row per arm, for the swap with the larger effect."""
     pairs: dict[tuple[str, str], dict[Arm, Effect]] = {}
     for effect in found:
         arms = pairs.setdefault((effect.reader, effect.owner), {})
@@ -81,7 +81,7 @@ def _effect(effect: Effect) -> tuple[str, ...]:
 
 
 def probes(found: Iterable[Probe]) -> TextTable:
-    """A row an owner and source: the layer from which the secrets are read best."""
+    """One row per owner and source, for the layer from which the secrets are read best."""
     best: dict[tuple[str, str], Probe] = {}
     for probe in found:
         key = probe.owner, probe.source
@@ -99,7 +99,7 @@ def _probe(probe: Probe) -> tuple[str, ...]:
 
 
 class AblationTable(NamedTuple):
-    """What one table of ablations is about."""
+    """The subject of one table of ablations."""
 
     reader: str
     owner: str
@@ -108,7 +108,7 @@ class AblationTable(NamedTuple):
 
 
 def ablations(found: Iterable[Ablation]) -> list[TextTable]:
-    """A table a pair, outcome and choice; a row for each set of messages that the public words were encoded over."""
+    """One table per pair, outcome and choice. One row per set of messages that the public words were encoded over."""
     groups: dict[AblationTable, list[Ablation]] = {}
     for one in found:
         about = AblationTable(reader=one.reader, owner=one.owner, outcome=one.outcome, choice=one.choice)
@@ -130,5 +130,5 @@ def _ablation(one: Ablation) -> tuple[str, ...]:
 
 
 def share(interval: Interval) -> str:
-    """An interval of shares."""
+    """Format an interval of shares."""
     return interval.shown("{:.0%}".format)

@@ -1,7 +1,4 @@
-"""Prints what was found, in parts: for a terminal where there is one, else the same lines in plain text.
-
-Does not know: what was found.
-"""
+"""Prints a result in parts: for a terminal if there is one, else the same lines as plain text."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ PLAIN_WIDTH = 100
 
 
 def show_parts(parts: Iterable[RenderableType], kind: Kind | None, file: IO[str]) -> None:
-    """Print them. `kind` None: for a terminal where `file` is one, plain elsewhere; "none" prints nothing."""
+    """Print the parts. `kind` None: for a terminal if `file` is one, else plain; "none" prints nothing."""
     if kind == "none":
         return
     if kind == "plain" or (kind is None and not file.isatty()):
@@ -36,7 +33,7 @@ def _print(parts: Iterable[RenderableType], console: Console) -> None:
 
 
 def section(title: str, parts: Sequence[RenderableType]) -> Iterator[RenderableType]:
-    """A blank line, the title, and its parts set in; nothing where there are none."""
+    """A blank line, the title, and the indented parts; nothing if there are no parts."""
     if parts:
         yield Text()
         yield Text(title, style="bold")

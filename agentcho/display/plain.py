@@ -1,6 +1,6 @@
-"""Runs as plain lines, for pipes and files: complete, without colour or movement.
+"""Shows a run as plain lines, for pipes and files: complete, without colour or movement.
 
-Does not know: rich, terminals.
+Must not depend on rich or terminals.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _Plain(Screen):
         self.line(title)
 
     def line(self, text: str = "") -> None:
-        """Print a line, at once."""
+        """Print a line and flush it."""
         print(visible(text), file=self._file, flush=True)
 
     def close(self, played: RunResult) -> None:
@@ -32,7 +32,7 @@ class _Plain(Screen):
 
 
 class PlainTalk(_Plain):
-    """One game: every message when it is finished."""
+    """Shows one game: every message when it is finished."""
 
     def hear(self, event: Event) -> None:
         super().hear(event)
@@ -41,7 +41,7 @@ class PlainTalk(_Plain):
 
 
 class PlainGames(_Plain):
-    """Several games: a line for each that ends."""
+    """Shows several games: one line for each when it ends."""
 
     def hear(self, event: Event) -> None:
         super().hear(event)

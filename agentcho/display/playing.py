@@ -1,4 +1,4 @@
-"""Plays a run with a screen that shows its events. Does not know: what plays it, what a scenario does."""
+"""Plays a run with a screen that shows its events."""
 
 from __future__ import annotations
 
@@ -27,9 +27,11 @@ def play_shown(
     told: Progress | None = None,
     listen: Callable[[Sink], Sink | None] = lambda sink: sink,
 ) -> RunResult:
-    """Play a run by `play` with a screen that shows the events, those of a recorded run that goes on first. `told`
-    shows how many games are over; `listen` gives the sink that the run gets for that of the screen. Where people play,
-    nothing else is shown before the end. `RecordError`: whoever read standard output has closed it."""
+    """Play a run by `play` with a screen that shows its events. A resumed run's earlier games are in the tables too.
+
+    `told` shows how many games are over; `listen` turns the screen's sink into the one that the run gets. If people
+    play, nothing else is shown before the end. Raises `RecordError` if the reader of standard output has closed it.
+    """
     told, title, games = told or Progress(), heading(request.scenario.name, request.config), request.config.numbers
     kept = "nothing was started"
     try:
@@ -52,19 +54,19 @@ def play_shown(
 
 
 def unread(kept: str) -> RecordError:
-    """Whoever read standard output has closed it; `kept` says what there is all the same."""
+    """Return the error for standard output that its reader has closed; `kept` says what is recorded all the same."""
     return RecordError(f"the reader of standard output has closed it; {kept}", code=1)
 
 
 def silence(stream: IO[str]) -> None:
-    """Send the rest of a stream that is no longer read to the null device: the interpreter, which flushes it at its
-    end, would complain."""
+    """Send the rest of a stream that is no longer read to the null device, because otherwise the interpreter prints an
+    error when it flushes the stream at exit."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _both(shown: Screen, told: Progress, games: int) -> Sink:
-    """A sink for the screen and for the progress, which shows nothing where the screen is live."""
+    """Return a sink for the screen and for the progress, which shows nothing if the screen is live."""
 
     def hear(event: Event) -> None:
         if shown.moves:

@@ -1,7 +1,7 @@
-"""The progress of a command: a bar on a terminal; elsewhere a line, at most one each half minute.
+"""Shows the progress of a command: a bar on a terminal; elsewhere a line, at most one per half minute.
 
-Both are drawn only inside `tell`, by no thread or timer: during a long wait without a call of `tell` nothing is drawn.
-Does not know: what the work is.
+Both are drawn only inside `tell`, not by a thread or timer: during a long wait without a call of `tell` nothing is
+drawn.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from agentcho.display.safe import inline
 
 EVERY = 30.0
 DRAWN = 0.1
-"""Seconds between two lines, and between two drawings of a bar."""
+"""Seconds between two lines (`EVERY`), and between two drawings of a bar."""
 MonotonicClock = Callable[[], float]
 
 
 class WorkPace(NamedTuple):
-    """When some work began, and how many were done by then. `unit`: what they are, of which there are `of` in all."""
+    """The start of some work: the time (`began`), and the number of units done by then (`first`). `of` is the total."""
 
     unit: str
     of: int
@@ -35,7 +35,7 @@ class WorkPace(NamedTuple):
     began: float
 
     def told(self, done: int, now: float, least: int = 1) -> str:
-        """The rate and the time that is left at it; nothing, before `least` of them were done since it began."""
+        """Return the rate and the time left at that rate. Empty before `least` units were done since the start."""
         if done < self.first + least or now <= self.began:
             return ""
         rate = (done - self.first) / (now - self.began)
@@ -43,7 +43,7 @@ class WorkPace(NamedTuple):
 
 
 def _rate(a_second: float, unit: str) -> str:
-    """In the least unit of time in which there is more than one."""
+    """Return a rate per second, minute or hour: the shortest in which at least one unit is done, or else the hour."""
     named = {"s": 1, "min": 60, "h": 3600}
     name = next((name for name, seconds in named.items() if a_second * seconds >= 1), "h")
     return f"{a_second * named[name]:.1f} {unit}/{name}"
@@ -56,9 +56,9 @@ def _span(seconds: float) -> str:
 
 
 class Progress:
-    """Shows the progress that it is told of (`tell`, a `ProgressCallback`); this one shows nothing. A context
-    manager that clears at its end. `every`: seconds between two drawings; `least`: so many are done before the time
-    left is said."""
+    """Shows the progress reported to `tell`, a `ProgressCallback`; this base class shows nothing. A context manager
+    that clears at its end. `every`: seconds between two drawings; `least`: units to do before the time left is
+    shown."""
 
     every = inf
 
@@ -71,8 +71,8 @@ class Progress:
         self._done = 0
 
     def tell(self, what: str, done: int, of: int) -> None:
-        """`done` of `of` are done. Another unit, another total, or a smaller `done` means that other work begins; work
-        that goes on after other work keeps its pace."""
+        """Report that `done` of `of` units are done. Another unit, another total, or a smaller `done` means that other
+        work begins; work that continues after other work keeps its pace."""
         now = self._clock()
         unit = what.partition(" ")[0]
         pace, before = self._paces.get((unit, of), (self._pace, done + 1))
@@ -85,10 +85,10 @@ class Progress:
             self._last = now
 
     def clear(self) -> None:
-        """Leave the terminal as it was; the next `tell` draws anew."""
+        """Remove the drawing from the terminal; the next `tell` draws again."""
 
     def _show(self, words: str) -> None:
-        """Show it now."""
+        """Draw the progress now."""
 
     def __enter__(self) -> Progress:
         return self
@@ -100,7 +100,7 @@ class Progress:
 
 
 class ProgressLines(Progress):
-    """A line each half minute, the first after half a minute. A file that cannot be written to is no error."""
+    """Prints a line every half minute, the first after half a minute. Errors in writing are ignored."""
 
     every = EVERY
 
@@ -115,7 +115,7 @@ class ProgressLines(Progress):
 
 
 class Bars(Progress):
-    """One bar at a time, in the last line of a terminal. `name` stands before it."""
+    """Draws one bar at a time, in the last line of a terminal, after `name`."""
 
     every = DRAWN
 
@@ -148,8 +148,8 @@ class Bars(Progress):
 def progress(
     name: str, file: IO[str] | None, bars: bool = True, clock: MonotonicClock | None = None, least: int = 1
 ) -> Progress:
-    """The progress of a command, written to `file`: a bar where that is a terminal, lines elsewhere. `bars` False:
-    lines there too, because something else is written to the same terminal. `least`: see `Progress`."""
+    """Return the progress of a command, written to `file`: a bar if that is a terminal, else lines. `bars` False: lines
+    on a terminal too, because something else is written to it. `least`: see `Progress`."""
     clock = clock or monotonic
     if file is None:
         return Progress()

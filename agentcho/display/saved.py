@@ -1,6 +1,6 @@
-"""A recorded run shown again: as it looked, as plain text, or as a picture.
+"""Shows a recorded run again: as it looked, as plain text, or as a picture.
 
-Does not know: engines; everything is read from the record.
+Everything is read from the record, without an engine.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ WIDTH = 100
 
 
 class Replay:
-    """What is shown of a run: one game with its messages, by their `ids` where these are asked for, or the outcomes of
-    all."""
+    """What is shown of a run: one game with its messages, with their ids if `ids` is set, or the outcomes of all
+    games."""
 
     def __init__(self, run: SavedRun, game: int | None, ids: bool = False) -> None:
         games = run.games()
@@ -64,15 +64,15 @@ class Replay:
 
 
 def _speech(entry: TranscriptEntry, written: bool, ids: bool) -> speech.MessageView:
-    """How a message is shown. One without an end on record is under way while the record is being written, and died
-    with its process otherwise."""
+    """Return the view of a message. One whose end is not recorded is under way while the record is being written, and
+    otherwise died with its process."""
     said = speech.MessageView.of(entry)
     said = said._replace(id=entry.message.id) if ids else said
     return said._replace(ended=speech.UNDER_WAY) if written and entry.ended == "died" else said
 
 
 def _how(run: SavedRun) -> str:
-    """The status of a run; of one that is running or died, with the process that writes or wrote it."""
+    """Return the status of a run. If it is running or died, with the process that writes or wrote it."""
     status = run.status
     who = run.writer
     if who is None or status not in ("running", "died"):
@@ -81,8 +81,8 @@ def _how(run: SavedRun) -> str:
 
 
 def show(run: SavedRun, game: int | None, kind: Kind | None, file: IO[str], *, ids: bool = False) -> None:
-    """Show a run, its messages by their `ids` where these are asked for. `kind` None: for a terminal where `file` is
-    one, plain elsewhere."""
+    """Show a run, with the ids of its messages if `ids` is set. `kind` None: for a terminal if `file` is one, else
+    plain."""
     console = Console(file=file, highlight=False, emoji=False, markup=False)
     replay = Replay(run, game, ids)
     if kind == "plain" or (kind is None and not console.is_terminal):

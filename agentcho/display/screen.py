@@ -1,6 +1,6 @@
-"""What every screen keeps: the messages and games of the run, for the tables at the end.
+"""The base class of screens, which keeps the messages and games of a run for the tables at the end.
 
-Does not know: how they are shown.
+Independent of how they are shown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agentcho.records.transcript import TranscriptEntry, carry
 class Screen:
     """Receives the events of a run, and at the end its result. A context manager around the run.
 
-    `moves`: it is live on a terminal from the first event on, so that no progress bar is needed.
+    `moves`: it is live on a terminal from the first event on, so no progress bar is needed.
     """
 
     moves = False
@@ -29,7 +29,7 @@ class Screen:
         self.games: dict[int, GameOver] = {}
 
     def hear(self, event: Event) -> None:
-        """One event, on the event loop. Subclasses show it."""
+        """Receive one event, on the event loop. Subclasses show it."""
         if isinstance(event, Ended):
             self.entries.append(event.entry)
         elif isinstance(event, Encoded):
@@ -44,10 +44,10 @@ class Screen:
         self.entries = [entry for number in self.games for entry in said[number]]
 
     def close(self, played: RunResult) -> None:
-        """The run is over: show its result."""
+        """Show the result of the run, which is over."""
 
     def sheets(self) -> list[TextTable]:
-        """The tables at the end: outcomes, scores, costs."""
+        """Return the tables for the end: outcomes, scores, costs."""
         games = [self.games[index] for index in sorted(self.games)]
         return [*(outcomes(games) if games else []), *([costs(self.entries)] if self.entries else [])]
 
@@ -57,7 +57,7 @@ class Screen:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the terminal as it was."""
+        """Restore the terminal."""
 
 
 class NoScreen(Screen):
@@ -65,7 +65,7 @@ class NoScreen(Screen):
 
 
 def summary(played: RunResult) -> list[str]:
-    """Last lines: how the run ended, what it took, where its record is."""
+    """Return the last lines: how the run ended, its costs, and where its record is."""
     lines = ["interrupted: the record holds everything said so far"] if played.interrupted else []
     seconds = max((game.seconds for game in played.games), default=0.0)
     lines.append(f"{seconds:.1f} s, {played.steps} engine steps")

@@ -1,7 +1,7 @@
-"""How one message looks: who speaks to whom, words that not everyone may read dimmed and set apart.
+"""Formats one message: who speaks to whom, with words that not everyone may read dimmed and set apart.
 
 Words of models and agents go into rich as plain text, never as markup, with control characters made visible.
-Does not know: when a message is shown, runs, files.
+Independent of when a message is shown.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from agentcho.message import Audience, Kind, natural
 from agentcho.records.transcript import TranscriptEntry
 
 UNDER_WAY = "under way"
-"""How a message has ended that is still being said."""
+"""The value of `ended` for a message that is still being generated."""
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
 
 
 class MessageView(NamedTuple):
-    """What is shown of a message, finished or not. `direct`: what it read outside its author's audience. `thought`: it
-    is what a model thought before it said something. `id`: its id, where that is to be shown."""
+    """What is shown of a message, finished or not. `direct`: ids of messages that it read although its author may not.
+    `thought`: it is the thought of a model before a message. `id`: its id, if that is shown."""
 
     author: str | None
     kind: Kind
@@ -41,7 +41,7 @@ class MessageView(NamedTuple):
 
     @classmethod
     def of(cls, entry: TranscriptEntry) -> MessageView:
-        """A message that has ended."""
+        """Return the view of a message that has ended."""
         m = entry.message
         thought = m.words.thought is not None
         return cls(
@@ -58,12 +58,12 @@ class MessageView(NamedTuple):
 
     @property
     def private(self) -> bool:
-        """Not everyone may read it: its author alone, or who it is whispered to as well."""
+        """Whether not everyone may read it."""
         return self.audience.members is not None
 
     @property
     def heading(self) -> str:
-        """Who speaks to whom, and as what: `alice → everyone`, `alice (private system)`, `alice (private) → bob`,
+        """Who speaks to whom, in which role: `alice → everyone`, `alice (private system)`, `alice (private) → bob`,
         `alice (private thought)`; with its id `alice.3  alice → everyone`."""
         who = f"{inline(self.id)}  " * bool(self.id) + inline(self.author or "scenario")
         what = "thought" if self.thought else "" if self.kind == "decode" else inline(self.role)
@@ -72,7 +72,7 @@ class MessageView(NamedTuple):
 
     @property
     def _whom(self) -> str:
-        """Those it is to, its author left out."""
+        """Its readers, without its author."""
         members = self.audience.members
         if members is not None and members == {self.author}:
             return ""
@@ -86,25 +86,25 @@ class MessageView(NamedTuple):
 
     @property
     def leak(self) -> str:
-        """The note on a direct leak, or nothing."""
+        """The note on a direct leak, or an empty text."""
         return f"reads what is not for it: {inline(', '.join(self.direct))}" if self.direct else ""
 
     @property
     def end(self) -> str:
-        """The note on a message that is not whole, or nothing."""
+        """The note on an incomplete message, or an empty text."""
         if self.ended == UNDER_WAY:
             return "incomplete: the rest is not recorded yet"
         return f"{self.ended} here; nobody reads it" if self.ended else ""
 
 
 def plain(speech: MessageView) -> str:
-    """The message as text: the heading, then the words, with later lines indented."""
+    """Return the message as text: the heading, then the words, with later lines indented."""
     notes = "".join(f"\n    [{note}]" for note in (speech.end, speech.leak) if note)
     return f"{speech.heading}: " + speech.words.replace("\n", "\n    ") + notes
 
 
 class Palette:
-    """One colour an agent, by the order in which they are first seen."""
+    """Assigns a colour to each agent, in the order in which they are first seen."""
 
     def __init__(self) -> None:
         self._given: dict[str, str] = {}
@@ -116,7 +116,7 @@ class Palette:
 
 
 def rich(speech: MessageView, palette: Palette, cursor: bool = False) -> RenderableType:
-    """The message for a terminal, a blank line after it. `cursor`: it is still being spoken."""
+    """Return the message for a terminal, followed by a blank line. `cursor`: it is still being generated."""
     colour = palette[speech.author]
     hushed = speech.private or speech.thought
     parts: list[RenderableType] = [Text(speech.heading, style=f"{'dim ' if hushed else 'bold '}{colour}")]
@@ -132,7 +132,7 @@ def rich(speech: MessageView, palette: Palette, cursor: bool = False) -> Rendera
 
 
 def columns(line: str) -> int:
-    """How many columns of a terminal a line takes."""
+    """Return how many columns of a terminal a line takes."""
     return cell_len(line)
 
 

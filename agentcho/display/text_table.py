@@ -1,4 +1,4 @@
-"""A small table of words, shown as aligned text or as a rich table. Does not know: what its words mean."""
+"""A small table of words, shown as aligned text or as a rich table."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rich.text import Text
 from agentcho.display.safe import inline
 
 SHORT = 40
-"""A number is no longer; what is takes several lines, so that the columns before it keep their place."""
+"""The maximum width of a number. Longer values are wrapped, so that the columns before them keep their place."""
 MOST = 100
-"""So wide are lines of text, where a number could stand, at least `SHORT` of it for that text."""
+"""The width of lines with such a long value, of which it gets at least `SHORT`."""
 
 
 class TextTable(NamedTuple):
-    """A title, column heads and rows of as many words. Columns after the first `words` ones are numbers."""
+    """A title, column heads, and rows with one text per column. Columns after the first `words` ones are numbers."""
 
     title: str
     columns: tuple[str, ...]
@@ -27,7 +27,7 @@ class TextTable(NamedTuple):
 
 
 def plain(sheet: TextTable) -> str:
-    """The sheet as lines of aligned text, numbers to the right."""
+    """Return the table as lines of aligned text, numbers to the right."""
     lines = [tuple(inline(word.replace("\n", " ")) for word in row) for row in (sheet.columns, *sheet.rows)]
     widths = [max(_within(line[i]) for line in lines) for i in range(len(sheet.columns))]
     lines = lines if any(sheet.columns) else lines[1:]
@@ -35,7 +35,8 @@ def plain(sheet: TextTable) -> str:
 
 
 def _within(word: str) -> int:
-    """The width that a word asks of its column: a very long one stands out of it, and moves its own line alone."""
+    """Return the width that a word needs in its column: none for a long one, which sticks out and moves only its own
+    line."""
     width = cell_len(word)
     return width if width <= SHORT else 0
 
@@ -46,8 +47,8 @@ def _pad(word: str, width: int, left: bool) -> str:
 
 
 def _row(sheet: TextTable, line: tuple[str, ...], widths: list[int]) -> str:
-    """A line of the body. A text where a number could stand goes on below its own beginning, at spaces alone, so that a
-    path or an address stays whole."""
+    """Return a line of the body. A long text in a number column continues below its own beginning, and is broken only
+    at spaces, so that a path or an address stays whole."""
     text = "  ".join(_pad(word, widths[i], i < sheet.words) for i, word in enumerate(line))
     if len(line) == sheet.words or cell_len(line[-1]) <= SHORT:
         return f"  {text.rstrip()}"
@@ -58,8 +59,8 @@ def _row(sheet: TextTable, line: tuple[str, ...], widths: list[int]) -> str:
 
 
 def table(sheet: TextTable) -> Table:
-    """The sheet for a terminal. Words are never read as markup, and none of them begins a line: what is wrapped could
-    look like a line of our own."""
+    """Return the table for a terminal. Words are never read as markup. The columns are padded, so that a wrapped word
+    does not begin a line and look like a line of another origin."""
     title = Text(inline(sheet.title), style="bold")
     grid = Table(title=title, title_justify="left", box=None, pad_edge=True, show_header=any(sheet.columns))
     for number, column in enumerate(sheet.columns):

@@ -1,4 +1,4 @@
-"""Tables of a run's results: costs per agent, outcomes and scores over its games. Does not know: the terminal."""
+"""Tables of a run's results: costs per agent, outcomes and scores over its games. Independent of the terminal."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from agentcho.records.record import GameOver
 from agentcho.records.transcript import TranscriptEntry
 
 KINDS = 8
-"""An outcome with more values than this is summed up, not counted."""
+"""The maximum number of values of an outcome that are counted separately."""
 
 
 def costs(entries: Iterable[TranscriptEntry]) -> TextTable:
-    """Per agent: tokens encoded and reused, mean time to first token, sampled tokens per second.
+    """Return the costs per agent: tokens encoded and reused, mean time to first token, sampled tokens per second.
 
     Every encoding counts once, for the author of the message whose call made it. Reuse and times are those of
     decodes, waiting included. Messages without an author count for the scenario; encodings of messages that the record
-    does not have count as 0 tokens. Where some of them spoke through models behind APIs, also what servers report of
-    them: tokens of prompts, those that were cached, tokens of answers, requests, and what it cost at the given prices.
+    does not have count as 0 tokens. If agents spoke through models behind APIs, the table also has what the servers
+    report: prompt tokens, cached ones of these, answer tokens, requests, and the cost at the given prices.
     """
     by_author: dict[str, list[TranscriptEntry]] = {}
     lengths: dict[tuple[int, str], int] = {}
@@ -40,7 +40,7 @@ def costs(entries: Iterable[TranscriptEntry]) -> TextTable:
 
 
 def _asked(spent: Sequence[TokensSpent]) -> tuple[str, ...]:
-    """Sums of what servers report; "-" where they report nothing."""
+    """Return the sums of what servers report, "-" for what they do not report."""
     counts = [[each for each in column if each is not None] for column in zip(*spent, strict=True)] or [[]] * 5
     *tokens, prices = counts
     price = f"{sum(prices):.4g}" if prices else "-"
@@ -59,13 +59,13 @@ def _cost(said: Sequence[TranscriptEntry], lengths: dict[tuple[int, str], int]) 
 
 
 def outcomes(games: Sequence[GameOver]) -> list[TextTable]:
-    """How games ended: the outcome of one, or counts and mean scores of several."""
+    """Return how games ended: the outcome of one, or counts and mean scores of several."""
     sheets = [_single(games[0])] if len(games) == 1 else [_counts(games), _scores(games)]
     return [sheet for sheet in sheets if sheet.rows]
 
 
 def ending(game: GameOver) -> str:
-    """One game's outcome and score in a line."""
+    """Return one game's outcome and score in a line."""
     if game.outcome is None:
         return f"ended early: {game.ended}"
     told = "  ".join(f"{key}={word(value)}" for key, value in game.outcome.items() if value is not None)
@@ -101,7 +101,7 @@ def _rows(key: str, counts: Counter[str], games: int) -> list[tuple[str, ...]]:
 
 
 def share(count: int, of: int) -> tuple[float, float]:
-    """The 95 % interval of a share (Wilson's score interval, 1927)."""
+    """Return the 95 % interval of a share (Wilson's score interval, 1927)."""
     p = count / of
     z = 1.96
     middle = p + z * z / (2 * of)
@@ -120,13 +120,13 @@ def _scores(games: Sequence[GameOver]) -> TextTable:
 
 
 def _mean(values: list[float]) -> tuple[str, str]:
-    """The mean and the half width of its normal 95 % interval."""
+    """Return the mean and the half width of its normal 95 % interval."""
     half = 1.96 * stdev(values) / sqrt(len(values)) if len(values) > 1 else None
     return f"{fmean(values):.2f}", "-" if half is None else f"±{half:.2f}"
 
 
 def word(value: Any) -> str:
-    """A value of an outcome as one word."""
+    """Return a value of an outcome as text."""
     match value:
         case bool():
             return "yes" if value else "no"

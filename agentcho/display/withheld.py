@@ -1,6 +1,6 @@
-"""What a run shows where people play it: nothing before the end, and then how the games ended that are over.
+"""The display of a run in which people play: nothing until the run ends, then the outcome of each finished game.
 
-Of a game that an error ended, or that was broken off, nothing is told: it can be resumed. Does not know: who plays.
+Games that failed or were interrupted are not shown, because they can be resumed.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ class _Withheld(Screen):
 
 
 class WithheldLines(_Withheld, PlainTalk):
-    """In plain lines."""
+    """The display in plain lines."""
 
     moves = True
 
 
 class WithheldTables(_Withheld, LiveGames):
-    """For a terminal."""
+    """The display for a terminal."""
 
     moves = True
 
 
 def withheld(kind: Kind | None, title: str, file: IO[str]) -> Screen:
-    """The screen of a run that people play; `kind` as in `screen`."""
+    """Return the screen of a run that people play; `kind` is as in `screen`."""
     console = Console(file=file, highlight=False, emoji=False, markup=False)
     if kind == "none":
         return NoScreen()

@@ -1,7 +1,6 @@
-"""The files that a report can be written as. Each format has one writer, made from the report and the table of rules.
+"""The file formats of a report. Each format has one writer, which uses only the report and the table of rules.
 
-Text for a terminal is written in `display/audit.py`, beside all else that knows terminals. Does not know: where a
-text is written to, how findings were found.
+Text for a terminal is written by `display/audit.py`.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from agentcho.audit.report import AuditReport, FailOn
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WriteOptions:
-    """What the writers can be told; each takes what concerns it.
+    """The options of all writers; each uses those that concern it.
 
     Args:
         fail_on: The level from which findings are failures in JUnit and in SARIF's exit code.
-        plot: What draws the measured effects of the HTML page. None: no plots.
-        ascii: Whether JSON has no other than ASCII signs, as some terminals need it.
+        plot: Draws the measured effects of the HTML page. None: no plots.
+        ascii: Whether JSON is ASCII only, as some terminals require.
     """
 
     fail_on: FailOn = "error"
@@ -65,4 +64,4 @@ def _csv(report: AuditReport, options: WriteOptions) -> str:
 WRITERS: Mapping[str, Writer] = MappingProxyType(
     {"json": _json, "sarif": _sarif, "junit": _junit, "html": _html, "csv": _csv}
 )
-"""By the name of the format, which is that of its command-line option. A writer is imported when it is used."""
+"""Writers by name of the format, which is also the command-line option. A writer is imported on first use."""

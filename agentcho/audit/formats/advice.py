@@ -1,7 +1,6 @@
-"""What to do first: the advice of findings, those that concern the most findings first.
+"""The advice of findings as a list of actions, sorted by level and number of findings.
 
-What the code does is mended line by line; what the run allows is mended once. Does not know: whether it was
-tried; only another audit tells.
+A rule about the code has one action per line of code; a rule about the run has one action.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from agentcho.audit.wording import stands
 
 
 class Action(NamedTuple):
-    """One thing to do: the advice of one rule, for one line of code or for the whole run. `places` are the lines from
-    which its findings come, with how many come from each, the most first; empty: no line is known."""
+    """One thing to do: the advice of one rule, for one line of code or for the whole run. `places` are the lines of its
+    findings with the number of findings of each, most first; empty: no line is known."""
 
     rule: str
     findings: tuple[Finding, ...]
@@ -37,13 +36,13 @@ class Action(NamedTuple):
 
     @property
     def placeless(self) -> int:
-        """Of how many of its findings no line is known."""
+        """The number of its findings without a known line."""
         return sum(finding.place is None for finding in self.findings)
 
 
 def actions(findings: Iterable[Finding]) -> tuple[Action, ...]:
-    """What mends the errors and warnings that stand: each of them is in one action. Errors first, then by how many
-    findings it mends."""
+    """The actions for the standing errors and warnings, each of which is in exactly one action. Errors come first, then
+    the actions with the most findings."""
     found: dict[tuple[str, Place | None], list[Finding]] = {}
     for finding in findings:
         if stands(finding) and finding.level != "note":

@@ -1,6 +1,6 @@
-"""The findings of a report as CSV, which spreadsheets open: a row a finding, with what its rule means and advises.
+"""The findings of a report as CSV for spreadsheets: one row per finding, with the meaning and advice of its rule.
 
-Does not know: how findings were found. Texts of messages are never in it.
+It never contains texts of messages.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from agentcho.audit.rules import RULES
 from agentcho.audit.wording import legal
 
 FIELDS = ("message", "reader", "owner", "carrier", "hops", "games", "edges", "status", "suppressed", "fingerprint")
-"""Fields of a finding that have a column of their own name."""
+"""Fields of a finding with a column of the same name."""
 COLUMNS = ("rule", "level", "title", *FIELDS, "path", "file", "line", "meaning", "advice")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What makes a spreadsheet take the text of a cell for a formula."""
+"""Prefixes that make a spreadsheet treat the text of a cell as a formula."""
 
 
 def sheet(report: AuditReport) -> str:
-    """The findings as CSV (RFC 4180), in the order of the report."""
+    """The findings as CSV (RFC 4180), in report order."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(COLUMNS)
@@ -40,7 +40,7 @@ def _values(finding: Finding) -> Iterator[str | int | None]:
 
 
 def _cell(value: str | int | None) -> str | int | None:
-    """A text as a spreadsheet shows it, whatever name somebody gave an agent."""
+    """A value that a spreadsheet shows as text, even if an agent's name looks like a formula."""
     if not isinstance(value, str):
         return value
     text = legal(value)

@@ -1,6 +1,6 @@
-"""The layout of the picture of one game: a column an agent, time downwards, an edge a reading.
+"""Lays out the drawing of one game: one column per agent, time downwards, one edge per reading.
 
-Grey edges are readings, amber edges passed a secret on, red edges are leaks. Does not know: SVG, colours, texts.
+Edges are readings, readings that passed a secret on, or leaks. Colors and the SVG document are up to the caller.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ SLIM = 142.0
 NARROW = 194.0
 WIDE = 360.0
 PAGE = 1180.0
-"""The least and the largest width of a column, and the width of a page."""
+"""The smallest and largest width of a column (`NARROW`, `WIDE`), and the width of a page."""
 
 ROOMY = 236.0
-"""Columns of such a width have boxes of the usual width, slimmer ones slim boxes."""
+"""The column width from which boxes have the usual width; narrower columns have slim boxes."""
 
 HEADS = 58.0
-"""The height of the names above the columns: they stay where they are while the picture below is scrolled."""
+"""The height of the names above the columns, which stay in place while the drawing below is scrolled."""
 
 TOP = 14.0
 SIDE = 16.0
@@ -35,12 +35,12 @@ Hearers = Literal["private", "some", "everyone"]
 EdgeKind = Literal["reads", "carries", "leaks"]
 EDGE_KINDS: tuple[EdgeKind, ...] = ("reads", "carries", "leaks")
 EdgeKey = tuple[str, str]
-"""An edge: the message that is read, and the message whose call reads it."""
+"""An edge: the message read, and the message whose call reads it."""
 
 
 class Box(NamedTuple):
-    """One message as a box; `x` and `y` are its upper left corner. `secret`: a leak ends in it. `outer` is the side
-    on which edges within its column run, 1 the right one, and `bend` how far out they may."""
+    """One message as a box; `x` and `y` are its upper left corner. `secret`: it is a secret that leaked. `outer` is the
+    side on which edges within its column run (1: right, -1: left), `bend` how far out they may go."""
 
     said: Said
     x: float
@@ -53,7 +53,7 @@ class Box(NamedTuple):
 
 
 class DrawnEdge(NamedTuple):
-    """One edge, from the message that is read to the call that reads it; `path` is that of SVG, `anchors` those of the
+    """One edge, from the message read to the call that reads it; `path` is an SVG path, `anchors` are those of the
     `Edge`."""
 
     source: str
@@ -73,7 +73,7 @@ class Lane(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """The whole picture: the `part` of the game that is drawn, in boxes of one width."""
+    """The whole drawing: the drawn `part` of the game, in boxes of one width."""
 
     width: float
     height: float
@@ -85,12 +85,12 @@ class Drawing(NamedTuple):
 
     @property
     def dense(self) -> bool:
-        """Whether there are so many readings that they would hide the leaks."""
+        """Whether there are so many edges of kind "reads" that they would hide the leaks."""
         return sum(line.kind == "reads" for line in self.lines) > CROWDED
 
 
 class _Port(NamedTuple):
-    """One end of an edge: which box, which side of it, and how far up the other end is."""
+    """One end of an edge: its box, the side of the box, and the `y` of the other end's box."""
 
     node: str
     side: float
@@ -100,7 +100,7 @@ class _Port(NamedTuple):
 
 
 def draw(report: AuditReport) -> Drawing:
-    """Lay out the game that is drawn."""
+    """Lay out the drawn game of a report."""
     shown = part(report)
     lanes = _lanes(shown.said, report.subject.agents)
     box = BOX_WIDTH if not lanes or lanes[0].width >= ROOMY else SLIM
@@ -123,7 +123,7 @@ def draw(report: AuditReport) -> Drawing:
 
 
 def _lanes(drawn: Sequence[Said], agents: Sequence[str]) -> tuple[Lane, ...]:
-    """A column for each agent that speaks, by name, after the scenario's if it has messages."""
+    """One column per agent that speaks, by name, after the scenario's if it has messages."""
     speaking = {said.author for said in drawn}
     known = sorted((agent for agent in agents if agent in speaking), key=natural)
     others = sorted(speaking - {None, *known}, key=natural)
@@ -154,7 +154,7 @@ def _nodes(drawn: Sequence[Said], lanes: Sequence[Lane], secrets: set[str], box:
 
 
 def _rows(drawn: Sequence[Said]) -> dict[str, int]:
-    """A row for each message: below what it reads and what its author said before, never above an earlier one."""
+    """The row of each message: below its parents and its author's earlier messages, never above an earlier message."""
     rows: dict[str, int] = {}
     lowest: dict[str | None, int] = {}
     now = 0
@@ -174,7 +174,7 @@ def _reach(said: Said) -> tuple[Hearers, str]:
 
 
 def _kinds(drawn: Iterable[Said], edges: Iterable[Edge]) -> dict[EdgeKey, EdgeKind]:
-    """The kind of each edge; the worst of several."""
+    """The kind of each edge; the worst if there are several."""
     kinds: dict[EdgeKey, EdgeKind] = {(parent, said.id): "reads" for said in drawn for parent in said.parents}
     for edge in edges:
         for call, read in zip(edge.path, edge.path[1:], strict=False):
@@ -195,7 +195,7 @@ def _lines(
 
 
 def _sides(source: Box, target: Box) -> tuple[float, float]:
-    """Which side of its box each end is at: the one that faces the other, the outer one within a column."""
+    """The sides of the boxes where an edge ends: those that face each other, or the outer sides within a column."""
     if source.x == target.x:
         return source.outer, source.outer
     facing = 1.0 if target.x > source.x else -1.0
@@ -210,7 +210,7 @@ def _ports(key: EdgeKey, nodes: dict[str, Box]) -> Iterator[_Port]:
 
 
 def _heights(ports: Iterable[_Port]) -> dict[tuple[EdgeKey, bool], float]:
-    """How far below the top of its box each end is: ends at one side are spread, in the order of where they go."""
+    """The distance of each end from the top of its box: ends at one side are spread, in order of their other ends."""
     sides: dict[tuple[str, float], list[_Port]] = {}
     for port in ports:
         sides.setdefault((port.node, port.side), []).append(port)

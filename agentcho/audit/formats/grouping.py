@@ -1,6 +1,6 @@
-"""Findings in groups, for reports of many agents: by reader, within it by owner of the secret; or by owner alone.
+"""Groups findings for reports of many agents: by reader and within it by owner of the secret, or by owner alone.
 
-Each finding is in exactly one group of each grouping. Does not know: how findings were found, how groups are shown.
+Each finding is in exactly one group of each grouping. Independent of how groups are shown.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from agentcho.message import natural
 
 
 class Group(NamedTuple):
-    """The findings of one reader, one owner, or one of both. `name` None: no single one is concerned, or it is not
-    known which. `worst` is the worst level of those that stand; None: all of them are gone or suppressed."""
+    """The findings of one reader, one owner, or one pair of both. `name` None: no single agent is concerned, or it is
+    unknown which. `worst` is the worst level of the standing findings; None: all are gone or suppressed."""
 
     name: str | None
     findings: tuple[Finding, ...]
@@ -24,12 +24,12 @@ class Group(NamedTuple):
 
     @property
     def standing(self) -> int:
-        """How many of its findings are neither gone nor suppressed."""
+        """The number of its findings that are neither gone nor suppressed."""
         return sum(map(stands, self.findings))
 
     @property
     def tally(self) -> str:
-        """ "3 findings", "3 findings, 2 standing"."""
+        """The counts in words: "3 findings", "3 findings, 2 standing"."""
         gone = f", {self.standing:,} standing" if self.standing < len(self.findings) else ""
         return many(len(self.findings), "finding") + gone
 
@@ -39,32 +39,32 @@ class Group(NamedTuple):
 
 
 class ReaderRow(NamedTuple):
-    """The groups of one reader in the order of the owners of a `Square`; None: no finding is about both."""
+    """The groups of one reader in the order of the owners of a `Square`; None: no finding concerns both."""
 
     reader: Group
     cells: tuple[Group | None, ...]
 
 
 class Square(NamedTuple):
-    """Readers against owners of secrets, and all findings of each."""
+    """The table of readers against owners of secrets, with all findings of each."""
 
     owners: tuple[Group, ...]
     rows: tuple[ReaderRow, ...]
 
 
 def by_reader(findings: Iterable[Finding]) -> tuple[Group, ...]:
-    """A group for each reader, with a group for each owner in it; what is worst first."""
+    """One group per reader, each with one group per owner; the worst first."""
     groups = _grouped(findings, lambda finding: finding.reader)
     return tuple(group._replace(inner=by_owner(group.findings)) for group in groups)
 
 
 def by_owner(findings: Iterable[Finding]) -> tuple[Group, ...]:
-    """A group for each owner of a secret; what is worst first."""
+    """One group per owner of a secret; the worst first."""
     return _grouped(findings, lambda finding: finding.owner)
 
 
 def square(groups: Sequence[Group]) -> Square:
-    """The groups of `by_reader` as a table. The totals of its rows and those of its columns are both all findings."""
+    """The groups of `by_reader` as a table. Its rows and its columns each add up to all findings."""
     owners = by_owner(finding for group in groups for finding in group.findings)
     rows = []
     for group in groups:
@@ -74,14 +74,14 @@ def square(groups: Sequence[Group]) -> Square:
 
 
 def readers(report: AuditReport) -> tuple[ReaderVerdict, ...]:
-    """The verdicts of a report as people read them: the worst first, then by name, agent2 before agent10; the owners of
-    secrets by name too."""
+    """The verdicts of a report in display order: the worst first, then by name in natural order (agent2 before
+    agent10), with the owners of secrets by name too."""
     rows = sorted(report.readers, key=lambda row: (WORST.index(row.verdict), natural(row.reader)))
     return tuple(row.model_copy(update={"secrets_of": tuple(sorted(row.secrets_of, key=natural))}) for row in rows)
 
 
 def ledger_rows(ledger: WordsLedger) -> tuple[Told, ...]:
-    """The rows of a ledger in its own order, those that are alike in it by name."""
+    """The rows of a ledger in its own order, ties by name."""
     return tuple(
         sorted(
             ledger.rows, key=lambda row: (not row.over, row.bounded, -row.bits, *map(natural, (row.owner, row.reader)))
@@ -97,12 +97,12 @@ def _grouped(findings: Iterable[Finding], key: Callable[[Finding], str | None]) 
 
 
 def _rank(finding: Finding) -> tuple[Any, ...]:
-    """Findings that stand first; then by level, rule, how near the secret is, and who carried it."""
+    """Sort key: standing findings first, then by level, rule, hops to the secret, and carrier."""
     return not stands(finding), LEVELS.index(finding.level), finding.rule, finding.hops, natural(finding.carrier)
 
 
 def _first(group: Group) -> tuple[Any, ...]:
-    """Groups by the worst that stands in them, a direct leak before others, then by how much; the one without a name
-    after the others."""
+    """Sort key: by the worst standing finding (level, then rule), then by number of standing findings, then by name,
+    the group without a name last."""
     worst = min(((LEVELS.index(f.level), f.rule) for f in group.findings if stands(f)), default=(len(LEVELS), ""))
     return *worst, -group.standing, group.name is None, natural(group.name)

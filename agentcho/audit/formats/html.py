@@ -1,7 +1,7 @@
-"""A report as one HTML file that loads nothing else: styles, drawings and plots are in it.
+"""A report as one self-contained HTML file, with styles, drawings and plots inline.
 
-It works without scripts. Its one script measures the drawing and marks paths in it; the policy in the file's head
-allows that script alone and no network. Does not know: how anything in the report was found.
+The page works without scripts. Its one script measures the drawing and marks paths in it; the content security policy
+in its head allows only that script, and no network.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from agentcho.message import natural
 PAGE = Path(__file__).parent / "page"
 STYLES = (PAGE / "colours.css", PAGE / "style.css")
 LEAVES = tuple(rule.code for rule in RULES.values() if rule.ledger)
-"""Rules of which a ledger of the page has each case: of their findings a line each."""
+"""Rules whose cases are all listed in a ledger of the page; each of their findings gets one line only."""
 
 
 class PairEffects(NamedTuple):
@@ -42,14 +42,14 @@ class PairEffects(NamedTuple):
 
 
 class VerdictGrid(NamedTuple):
-    """Reader against author: a row a reader, a cell or nothing an author."""
+    """Reader against author: one row per reader, with a cell or None per author."""
 
     authors: tuple[str, ...]
     rows: tuple[tuple[str, tuple[Cell | None, ...]], ...]
 
 
 def html(report: AuditReport, plot: Plot | None = None) -> str:
-    """The report as a page; `plot` draws what was measured, if anything was."""
+    """The report as a page; `plot` draws the measured effects, if there are any."""
     script = (PAGE / "script.js").read_text(encoding="utf-8")
     groups = by_reader(f for f in report.findings if f.rule not in LEAVES)
     values = {
@@ -86,7 +86,7 @@ def html(report: AuditReport, plot: Plot | None = None) -> str:
 
 
 def render(folder: Path, template: str, styles: Sequence[Path], **values: Any) -> str:
-    """A page from a template of a folder. The template's values are `values`, `style` (the content of the style files)
+    """Render a page from a template of a folder. The template gets `values`, `style` (the content of the style files)
     and `many`."""
     style = Markup("".join(path.read_text(encoding="utf-8") for path in styles))
     return _templates(folder).get_template(template).render(style=style, many=wording.many, **values)
@@ -105,7 +105,7 @@ def _templates(folder: Path) -> Environment:
 
 
 def grid(report: AuditReport) -> VerdictGrid:
-    """The cells of the report in the order of its readers; authors by name, those who are no agents after them."""
+    """The cells of the report in the order of its readers; agents among the authors by name, then other authors."""
     cells = {(cell.reader, cell.author): cell for cell in report.matrix}
     known = [*sorted(report.subject.agents, key=natural), *(cell.author for cell in report.matrix)]
     authors = tuple(author for author in dict.fromkeys(known) if any(a == author for _, a in cells))
@@ -138,5 +138,5 @@ def _way(finding: Finding) -> list[tuple[str, str]]:
 
 
 def _hash(script: str) -> str:
-    """The hash by which the policy allows the script; the page must keep its line ends."""
+    """The hash by which the content security policy allows the script; the page must keep its line ends."""
     return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

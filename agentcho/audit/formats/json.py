@@ -1,4 +1,4 @@
-"""A result as JSON. Does not know: what is in it."""
+"""A result as JSON."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ def json_text(found: BaseModel, *, ascii: bool = False) -> str:
 
     Args:
         found: A report, or another result.
-        ascii: Whether all other signs are escaped.
+        ascii: Whether to escape all non-ASCII characters.
 
     Returns:
-        The JSON, with a line end after it.
+        The JSON, ending in a newline.
     """
     text = json.dumps(found.model_dump(mode="json"), indent=2) if ascii else found.model_dump_json(indent=2)
     return text + "\n"

@@ -1,7 +1,7 @@
-"""A report as JUnit XML, which build servers show: a test case for each rule and whom it concerns.
+"""A report as JUnit XML for build servers: one test case per rule and agent or tool that it concerns.
 
 A finding that makes the audit's exit code 1, or has the level error, is a failure; an inconclusive audit is an error;
-a suppressed finding is skipped. Does not know: how findings were found, what a rule is about.
+a suppressed finding is skipped.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from agentcho.audit.wording import headline, legal
 
 
 def junit(report: AuditReport, fail_on: FailOn = "error") -> str:
-    """The report as a JUnit document. Warnings are failures where `fail_on` says so, and output of their case
-    otherwise."""
+    """The report as a JUnit document. Warnings are failures if `fail_on` says so, and otherwise output of their
+    case."""
     suite = ElementTree.Element("testsuite", name=legal(f"agentcho audit {report.subject.scenario}"))
     cases = list(_cases(report, _failing(fail_on)))
     suite.extend([_properties(report), _conclusion(report), *cases])
@@ -31,12 +31,12 @@ def junit(report: AuditReport, fail_on: FailOn = "error") -> str:
 
 
 def _failing(fail_on: FailOn) -> tuple[Level, ...]:
-    """The levels that are failures: errors always, lower levels where `fail_on` asks for it."""
+    """The levels that are failures: errors always, lower levels if `fail_on` includes them."""
     return LEVELS[:1] if fail_on == "never" else LEVELS[: LEVELS.index(fail_on) + 1]
 
 
 def _cases(report: AuditReport, failing: Sequence[Level]) -> Iterator[ElementTree.Element]:
-    """A case for each rule and each of those whom it could concern, and for every finding, whomever it names."""
+    """One case per rule and agent or tool that it could concern, and a case for every finding, whatever it names."""
     readers = [row.reader for row in report.readers]
     tools = [call.tool for call in report.calls]
     concerned: dict[RuleSubject, list[str | None]] = {"reader": [*readers], "tool": [*tools], "run": [None]}

@@ -1,7 +1,4 @@
-"""Which part of a game is drawn, where all of it would be a tangle: the ways of its worst leaks.
-
-Does not know: the layout.
-"""
+"""Selects the part of a large game that is drawn: the paths of its worst leaks. Independent of the layout."""
 
 from __future__ import annotations
 
@@ -13,15 +10,15 @@ from agentcho.audit.verdict import WORST
 
 LANES = 6
 MESSAGES = 80
-"""Up to so many columns and messages a game is drawn whole."""
+"""The maximum columns and messages of a game that is drawn whole."""
 FEW_LANES = 5
 FEW_MESSAGES = 30
-"""So many there are at most in a part."""
+"""The maximum columns and messages of a part."""
 
 
 class DrawnPart(NamedTuple):
-    """The messages that are drawn, and the leaking readings among them. `unknown` counts leaking readings of what is in
-    no transcript, `more` those that are left out; `agents` and `messages` say how many there are in the whole game."""
+    """The drawn messages, and the leaking readings among them. `unknown` counts leaking readings whose messages are not
+    in the transcript, `more` those that are left out; `agents` and `messages` are the counts of the whole game."""
 
     said: tuple[Said, ...]
     edges: tuple[Edge, ...]
@@ -36,7 +33,7 @@ class DrawnPart(NamedTuple):
 
 
 def part(report: AuditReport) -> DrawnPart:
-    """The part of the drawn game that is drawn: all of it, where that can be seen."""
+    """The part of the game that is drawn: all of it if it is small enough."""
     edges = [edge for edge in report.edges if edge.game == report.drawn_game and edge.verdict != "clean"]
     there = {said.id for said in report.drawn}
     known = [edge for edge in edges if {edge.message, edge.call} <= there]
@@ -60,7 +57,7 @@ def part(report: AuditReport) -> DrawnPart:
 
 
 def _kept(drawn: Sequence[Said], edges: Iterable[Edge]) -> set[str]:
-    """The messages of the worst leaks, each with its whole way, as many as fit; else those that were said first."""
+    """The messages of the worst leaks, each with its whole path, as many as fit; without leaks, the first messages."""
     authors = {said.id: said.author for said in drawn}
     kept: set[str] = set()
     worst = sorted(edges, key=lambda edge: (WORST.index(edge.verdict), edge.hops))

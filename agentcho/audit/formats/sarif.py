@@ -1,7 +1,6 @@
 """A report as SARIF 2.1.0, which code hosts and editors show beside the code.
 
-Source: OASIS, Static Analysis Results Interchange Format 2.1.0. Does not know: how findings were found. Texts of
-messages are never in it.
+Source: OASIS, Static Analysis Results Interchange Format 2.1.0. It never contains texts of messages.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from agentcho.audit.wording import headline, legal
 
 FINGERPRINT = "agentcho/v1"
 SHOWN = {"reader", "owner", "carrier", "hops", "secrets", "games"}
-"""Fields of a finding for which SARIF has no place of its own."""
+"""Fields of a finding without a SARIF field of their own."""
 PROPERTIES = {"conclusion", "reasons", "subject", "readers", "controls"}
-"""Fields of a report for which it has none."""
+"""Fields of a report without a SARIF field of their own."""
 STATES = {"new": "new", "unchanged": "unchanged", "gone": "absent"}
 
 
@@ -80,8 +79,7 @@ def _result(report: AuditReport, finding: Finding, root: Path) -> SarifObject:
 
 
 def _flow(report: AuditReport, finding: Finding, root: Path) -> Iterator[SarifObject]:
-    """The path from the secret to its reader: each message that passed it on, and last the line of code that read
-    it."""
+    """The path from the secret to its reader: each message that passed it on, then the line of code that read it."""
     places = _places(report, finding)
     way = RULES[finding.rule].way
     names = {
@@ -99,12 +97,12 @@ def _flow(report: AuditReport, finding: Finding, root: Path) -> Iterator[SarifOb
 
 
 def _about(finding: Finding) -> str:
-    """What kind of thing the `reader` of a finding names."""
+    """The kind of what the `reader` of a finding names."""
     return "tool" if RULES[finding.rule].subject == "tool" else "agent"
 
 
 def _places(report: AuditReport, finding: Finding) -> dict[str, Place]:
-    """The lines of code of the path's messages, if the drawn game, whose lines are known, has that path."""
+    """The lines of code of the path's messages, if the drawn game, whose lines are known, contains that path."""
     drawn = {said.id: said for said in report.drawn}
     there = all(id in drawn for id in finding.path)
     if not there or not all(read in drawn[call].parents for call, read in pairwise(finding.path)):
@@ -120,7 +118,7 @@ def _location(place: Place | None, root: Path) -> SarifObject:
 
 
 def _uri(file: str, root: Path) -> str:
-    """Relative to `root` where the file is under it, else as it stands or as a file URI."""
+    """The URI of a file: relative to `root` if it is under it, else unchanged if relative, else a file URI."""
     path = Path(file)
     if not path.is_absolute():
         return quote(str(PurePosixPath(path)))

@@ -1,6 +1,6 @@
-"""SARIF 2.1.0 logs, for everything that agentcho reports so: the audit's findings and the answers of probes.
+"""SARIF 2.1.0 logs of the findings of audits and the results of probes.
 
-Source: OASIS, Static Analysis Results Interchange Format 2.1.0. Does not know: what was found.
+Source: OASIS, Static Analysis Results Interchange Format 2.1.0.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class SarifRule:
     """One rule of a log.
 
     Args:
-        id: What results name it by.
+        id: The id that results refer to.
         title: The rule in a few words.
-        meaning: What a result of it tells.
+        meaning: What a result of the rule means.
         level: error, warning or note.
-        advice: What to do. None: nothing is advised.
+        advice: What to do. None: no advice.
         tags: Words by which code hosts sort rules.
     """
 
@@ -35,7 +35,7 @@ class SarifRule:
     tags: tuple[str, ...] = ()
 
     def json(self) -> SarifObject:
-        """As a reporting descriptor."""
+        """The rule as a reporting descriptor."""
         described: SarifObject = {
             "id": self.id,
             "name": self.title.title().replace(" ", ""),
@@ -56,10 +56,10 @@ class SarifExecution:
 
     Args:
         exit_code: Its exit code.
-        conclusion: What it came to, in a word. It was successful unless that is "inconclusive".
+        conclusion: Its conclusion in one word. It was successful unless that is "inconclusive".
         doubts: Why it was inconclusive.
-        command: The command line that does it again. Empty: it is not known.
-        arguments: The same, split, without the name of the program.
+        command: The command line that repeats it. Empty: unknown.
+        arguments: The same, split, without the program name.
     """
 
     exit_code: int
@@ -69,7 +69,7 @@ class SarifExecution:
     arguments: Sequence[str] = ()
 
     def json(self) -> SarifObject:
-        """As an invocation."""
+        """The execution as an invocation."""
         ended: SarifObject = {
             "executionSuccessful": self.conclusion != "inconclusive",
             "exitCode": self.exit_code,
@@ -90,18 +90,18 @@ def sarif_log(
     results: Iterable[SarifObject],
     properties: Mapping[str, Any],
 ) -> str:
-    """A log of one run.
+    """The log of one run.
 
     Args:
         version: The version of agentcho.
-        rules: Every rule; results give a rule's place here as its index.
-        run_id: What names the kind of run, ending in a slash.
+        rules: All rules; results give the index of their rule here.
+        run_id: The name of the kind of run, ending in a slash.
         execution: How the command ended.
-        results: What was found, as results of SARIF.
-        properties: What else is known of the run.
+        results: The findings as SARIF results.
+        properties: Other properties of the run.
 
     Returns:
-        The log as ASCII JSON, with a line end after it.
+        The log as ASCII JSON, ending in a newline.
     """
     driver = {
         "name": "agentcho",

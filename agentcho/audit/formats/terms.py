@@ -1,4 +1,4 @@
-"""The words of a report, each in a sentence or two that stand by themselves. Does not know: where they are shown."""
+"""The glossary of a report: each term with a self-contained definition of one or two sentences."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""People at a terminal: `seats` opens it, whole or line by line, and `Withheld` is what else is shown meanwhile."""
+"""People who play at a terminal: `seated` opens it, as a full screen or line by line."""

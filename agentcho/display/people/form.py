@@ -1,6 +1,6 @@
-"""What a person is asked for as a form: one field for words or a choice, or a field for each value of some JSON.
+"""A question to a person as a form: one field for words or a choice, or one field per value of a JSON object.
 
-Does not know: how a field is shown or typed.
+Independent of how a field is shown or typed.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ BOUNDS = {"minimum": "at least", "maximum": "at most", "exclusiveMinimum": "abov
 LENGTHS = {"minLength": "at least {} letters", "maxLength": "at most {} letters", "pattern": "like {}"}
 ITEMS = {"minItems": "at least {} lines", "maxItems": "at most {} lines"}
 DEEPEST = 4
-"""So deep are objects within objects fields of their own; what is deeper is typed as JSON."""
+"""The nesting depth up to which values of nested objects have their own fields; deeper ones are typed as JSON."""
 LEFT_OUT = object()
 
 
 class Option(NamedTuple):
-    """One of the values that a field can have, and what it is called."""
+    """One of the values that a field can have, and its label."""
 
     label: str
     words: str
@@ -29,8 +29,8 @@ class Option(NamedTuple):
 
 @dataclass(frozen=True)
 class Field:
-    """One thing to type. `path`: where its value stands in the JSON (empty: it is all there is); `options`: the only
-    ones that there are; `schema`: that of its value, None: plain words. `needed`: it cannot be left empty."""
+    """One value to type. `path`: its place in the JSON (empty: the whole answer); `options`: the only possible values,
+    if they are listed; `schema`: the schema of its value, None for plain words; `needed`: it cannot be left empty."""
 
     path: tuple[str, ...] = ()
     help: str = ""
@@ -42,11 +42,11 @@ class Field:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
         return ".".join(self.path)
 
     def value(self, typed: str) -> Any:
-        """The value of what was typed; `LEFT_OUT`: there is none. ValueError says what is wrong with it."""
+        """Return the value of typed text, or `LEFT_OUT` if there is none. Raises ValueError for an invalid one."""
         if not typed and not self.needed:
             return self.empty
         match self.kind:
@@ -60,7 +60,7 @@ class Field:
                 return _json(typed)
 
     def fault(self, typed: str) -> str | None:
-        """What is wrong with what was typed, as far as this field alone tells it; None: nothing."""
+        """Return the fault of typed text, as far as this field alone shows it, or None."""
         if self.schema is None:
             return None
         try:
@@ -72,7 +72,7 @@ class Field:
 
 @dataclass
 class Form:
-    """The fields of a question, and what was typed in each so far; `place` is the one that is typed now."""
+    """The fields of a question, and the text typed in each so far; `place` is the index of the current field."""
 
     asked: PersonPrompt
     fields: tuple[Field, ...]
@@ -84,7 +84,7 @@ class Form:
 
     @property
     def current(self) -> Field:
-        """The field that is typed now."""
+        """The field that is being filled in."""
         return self.fields[self.place]
 
     @property
@@ -93,11 +93,11 @@ class Form:
         return self.asked.schema is not None
 
     def back(self) -> None:
-        """One field back."""
+        """Go back one field."""
         self.place = max(0, self.place - 1)
 
     def words(self, typed: str) -> str:
-        """What would be said if this was typed in the current field, and nothing comes after it."""
+        """Return the answer if this was typed in the current field and the other fields stay as they are."""
         if not self.is_json:
             return typed
         values = [*self.typed[: self.place], typed, *self.typed[self.place + 1 :]]
@@ -106,8 +106,8 @@ class Form:
         return json.dumps(_whole(self.fields, values), ensure_ascii=False)
 
     def enter(self, typed: str) -> tuple[str | None, str | None]:
-        """Take what was typed in the current field, and go on to the next: the words of the whole after the last one,
-        else None; and what is wrong with it, where the form then stands."""
+        """Take the text of the current field, and go to the next. Returns the whole answer after the last field, else
+        None; and the fault, if there is one, of the field that is then current."""
         if fault := self.current.fault(typed):
             return None, fault
         self.typed[self.place] = typed
@@ -124,13 +124,13 @@ class Form:
         return words, None
 
     def _of(self, fault: str) -> int:
-        """The field that a fault of the whole is of, as far as it says so."""
+        """Return the index of the field that a fault of the whole answer names, or else the current one."""
         named = [place for place, each in enumerate(self.fields) if each.path and f"{each.name}:" in fault]
         return named[0] if named else self.place
 
 
 def form_of(asked: PersonPrompt) -> Form:
-    """The form of a question."""
+    """Return the form of a question."""
     if asked.choices:
         names = asked.labels or asked.choices
         return Form(asked, (Field(options=tuple(map(Option, names, asked.choices))),))
@@ -144,7 +144,7 @@ def form_of(asked: PersonPrompt) -> Form:
 
 
 def _fields(schema: Mapping[str, Any], root: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[Field]:
-    """A field for each value of an object, and of the objects in it that must be there."""
+    """Yield a field for each value of an object, and for the values of required objects in it."""
     for name, each in schema["properties"].items():
         needed, own = name in schema.get("required", ()), _resolved(each, root)
         if needed and own.get("properties") and len(path) + 1 < DEEPEST:
@@ -177,12 +177,12 @@ def _field(path: tuple[str, ...], schema: Mapping[str, Any], root: Mapping[str, 
 
 
 def _default(schema: Mapping[str, Any]) -> str:
-    """What it is called to leave a field out."""
+    """Return the label of the option that leaves a field out."""
     return f"({schema['default']} if left out)" if schema.get("default") is not None else "(nothing)"
 
 
 def _resolved(schema: Any, root: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema with what it refers to in its place, as far as that stands in the same document."""
+    """Return a schema with its `$ref` replaced by the target, if that is in the same document."""
     seen = 0
     while isinstance(schema, dict) and str(schema.get("$ref", "")).startswith("#/") and (seen := seen + 1) < DEEPEST:
         found: Any = root
@@ -193,7 +193,7 @@ def _resolved(schema: Any, root: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_null(schema: dict[str, Any], root: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-    """A schema of something or nothing as that of something, and whether it was one."""
+    """Return a nullable schema without its null, and whether it was nullable."""
     several = [_resolved(each, root) for each in schema.get("anyOf", ())]
     others = [each for each in several if each.get("type") != "null"]
     if len(several) == len(others) + 1 and len(others) == 1:
@@ -202,7 +202,7 @@ def _without_null(schema: dict[str, Any], root: Mapping[str, Any]) -> tuple[dict
 
 
 def _options(schema: Mapping[str, Any]) -> tuple[Option, ...]:
-    """The values that there are, where they are listed."""
+    """Return the possible values, if the schema lists them."""
     if schema.get("type") == "boolean":
         return Option("yes", "true"), Option("no", "false")
     values = schema.get("enum", [schema["const"]] if "const" in schema else [])
@@ -210,7 +210,7 @@ def _options(schema: Mapping[str, Any]) -> tuple[Option, ...]:
 
 
 def _hint(schema: Mapping[str, Any]) -> str:
-    """What a field is for, and what it takes."""
+    """Return the help of a field: its description and its constraints."""
     shape = str(schema.get("type", ""))
     names = {"integer": "a whole number", "number": "a number", "array": "one a line", "string": "", "boolean": ""}
     parts = [str(schema.get("description", "")), "" if "enum" in schema else names.get(shape, "JSON")]
@@ -236,7 +236,7 @@ def _json(typed: str) -> Any:
 
 
 def _whole(fields: Sequence[Field], typed: Sequence[str]) -> dict[str, Any]:
-    """The JSON of all fields."""
+    """Return the JSON object of all fields."""
     whole: dict[str, Any] = {}
     for each, words in zip(fields, typed, strict=True):
         value = each.value(words)

@@ -1,6 +1,6 @@
-"""Line by line for one person, without a terminal that can be drawn on: a pipe, a file, a screen reader.
+"""Asks one person line by line, without a terminal that can be drawn on: over a pipe, a file or a screen reader.
 
-What is printed stays where it is printed, so it is for one person alone. Does not know: games, what may be seen.
+Printed lines stay visible, so this is for one person only. `Session` decides what may be seen.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ AT_ONCE = 1 << 16
 
 
 class LineByLine(Session):
-    """A desk of one person, who types lines into `source` (a descriptor) and reads `target`."""
+    """The session of one person, who types lines into `source` (a file descriptor) and reads `target`."""
 
     def __init__(self, names: Sequence[str], games: int, source: int, target: IO[str]) -> None:
         super().__init__(names, games)
@@ -58,7 +58,7 @@ class LineByLine(Session):
         self._stirred.set()
 
     async def _serve(self) -> None:
-        """Show and ask one thing after the other."""
+        """Show messages and ask questions, one after the other."""
         while not self.gone:
             self._stirred = anyio.Event()
             self._show_talk()
@@ -71,7 +71,7 @@ class LineByLine(Session):
                 await self._stirred.wait()
 
     async def _put(self, question: Question) -> None:
-        """Ask until the answer has no fault, or it is no longer wanted."""
+        """Ask until the answer has no fault, or the question is withdrawn."""
         form = form_of(question.asked)
         while self.current is question and not self.gone:
             self._ask(form)
@@ -91,7 +91,7 @@ class LineByLine(Session):
         self._print(f"{page.header(form)}> ", end="")
 
     async def _line(self, question: Question) -> str | None:
-        """The next line that is typed. None: the question is withdrawn, or there is nobody who types."""
+        """Return the next typed line, or None if the question is withdrawn or the input has ended."""
         while b"\n" not in self._rest:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._until_withdrawn, question, group.cancel_scope)
@@ -119,12 +119,12 @@ class LineByLine(Session):
         try:
             await anyio.wait_readable(self._source)
         except (OSError, ValueError):
-            await anyio.lowlevel.checkpoint()  # a file is always readable
+            await anyio.lowlevel.checkpoint()  # a regular file, which is always readable
 
     def _read(self) -> bytes:
         try:
             return os.read(self._source, AT_ONCE)
-        except OSError:  # the terminal has gone
+        except OSError:  # the terminal is gone
             return b""
 
     def _show_talk(self) -> None:
@@ -151,7 +151,7 @@ class LineByLine(Session):
 
 
 def _chosen(form: Form, typed: str) -> str:
-    """What a line stands for where there is a list: the words, what they are called, or the number."""
+    """Return the words of the option that a line names by its words, label or number, or else the line itself."""
     options = form.current.options
     for number, option in enumerate(options, start=1):
         if typed.strip() in (option.words, option.label, str(number)):

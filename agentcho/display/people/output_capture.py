@@ -1,6 +1,6 @@
-"""What code prints while people play: kept from them, and printed when their games are over.
+"""Captures what code prints while people play, and prints it when their games are over.
 
-A scenario may print what not everybody may read. Does not know: who prints, terminals.
+A scenario may print text that not everybody may read.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 MOST = 1 << 20
-"""Letters that are kept; what is more is dropped."""
+"""The maximum number of letters that are kept; the rest is dropped."""
 
 
 class _Kept(io.StringIO):
-    """Takes what is printed, up to `MOST` letters."""
+    """Keeps printed text, up to `MOST` letters."""
 
     def write(self, text: str) -> int:
         super().write(text[: max(0, MOST - self.tell())])
@@ -24,8 +24,8 @@ class _Kept(io.StringIO):
 
 @contextmanager
 def captured_output(may_show: Callable[[], bool]) -> Iterator[None]:
-    """A context in which nothing reaches standard output or standard error by `print`, warnings or tracebacks. At the
-    end it is printed, if it may be shown then, and else dropped."""
+    """A context in which nothing reaches standard output or standard error by `print`, warnings or tracebacks. The
+    captured text is printed at the end if it may be shown then, and otherwise dropped."""
     before, kept = (sys.stdout, sys.stderr), (_Kept(), _Kept())
     sys.stdout, sys.stderr = kept
     try:

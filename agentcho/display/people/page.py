@@ -1,6 +1,6 @@
-"""What one screen says to a person, as styled text: where they are, the talk that they may read, what is asked.
+"""The texts of a person's screen, with styles: the heading, the messages that they may read, and the question.
 
-Words of models cannot move anything: control characters come as visible signs. Does not know: keys, terminals.
+Control characters in texts are replaced by visible signs. Independent of terminals.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ Styled = list[tuple[str, str]]
 """Pieces of text, each with its style."""
 COLOURS = ("ansicyan", "ansimagenta", "ansigreen", "ansiyellow", "ansiblue")
 MOST = 1000
-"""So many messages of the talk are shown at most: the last ones."""
+"""The maximum number of messages shown: the last ones."""
 
 
 def heading(desk: Session) -> str:
-    """Who plays, in which game, how long yet. Nothing of it is anybody's secret."""
+    """Return who plays, in which game, and the time left. It contains no secrets."""
     if desk.handing or desk.shown is None:
         return " agentcho"
     game, agent = desk.shown
@@ -37,7 +37,7 @@ def heading(desk: Session) -> str:
 
 
 def talk(desk: Session, width: int) -> Styled:
-    """The messages that may be seen now, in lines of `width` columns at most."""
+    """Return the messages that may be seen now, in lines of at most `width` columns."""
     messages = desk.talk
     styled: Styled = []
     if len(messages) > MOST:
@@ -51,7 +51,7 @@ def talk(desk: Session, width: int) -> Styled:
 
 
 def wrapped(line: str, width: int) -> Iterator[str]:
-    """A line in pieces of `width` columns at most, broken at spaces where there are some."""
+    """Yield a line in pieces of at most `width` columns, broken at spaces if possible."""
     line, width = line.expandtabs(4), max(8, width)
     while columns(line) > width:
         fits = next(end for end in range(min(len(line), width), 0, -1) if columns(line[:end]) <= width)
@@ -63,7 +63,7 @@ def wrapped(line: str, width: int) -> Iterator[str]:
 
 
 def spoken(message: Message) -> MessageView:
-    """A message as it is shown."""
+    """Return the view of a message."""
     told = message.author, message.kind, message.role, message.audience, message.header, message.text
     return MessageView(*told, thought=message.words.thought is not None)
 
@@ -73,7 +73,7 @@ def _colour(author: str | None) -> str:
 
 
 def asked(form: Form) -> str:
-    """The sentence that says what is wanted, and of whom it can be read."""
+    """Return the sentence that says what is asked for, and who can read the answer."""
     return inline(f"{_what(form)}. {_readers(form)}")
 
 
@@ -100,12 +100,12 @@ def _readers(form: Form) -> str:
 
 
 def header(form: Form) -> str:
-    """What stands before the words already; nothing where they are chosen, or a form."""
+    """Return the header of the message, before the typed words. Empty for a choice or a JSON form."""
     return "" if form.is_json or form.asked.choices else inline(form.asked.header)
 
 
 def room(form: Form, typed: str) -> str:
-    """How much is typed of what may be; nothing where there is a list to choose from, or it is not clear yet."""
+    """Return how much of the allowed length is typed. Empty for a choice, or while the text is not valid yet."""
     if form.asked.choices or form.current.options:
         return ""
     try:
@@ -116,7 +116,7 @@ def room(form: Form, typed: str) -> str:
 
 
 def keys(desk: Session, form: Form | None) -> str:
-    """Which keys do what now."""
+    """Return what each key does now."""
     leave = "Ctrl-D leave · Ctrl-C end"
     if desk.handing:
         return f" Enter · {leave}"
@@ -128,7 +128,7 @@ def keys(desk: Session, form: Form | None) -> str:
 
 
 def middle(desk: Session) -> Sequence[str]:
-    """What stands where there is no question: the keyboard is passed on, a game is over, or others speak."""
+    """Return what is shown without a question: the keyboard is passed on, a game is over, or others speak."""
     if desk.handing:
         assert desk.current is not None
         return (f"Pass the keyboard to {inline(str(desk.current.agent))}.", "Press Enter when nobody else is looking.")

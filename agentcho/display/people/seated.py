@@ -1,7 +1,4 @@
-"""Where people who play agents sit: at this terminal, or line by line.
-
-Does not know: how a question looks, what may be seen.
-"""
+"""Opens the terminal for people who play agents, as a full screen or line by line."""
 
 from __future__ import annotations
 
@@ -21,8 +18,8 @@ LINES = "with --display plain, one person can play line by line"
 
 
 def seated(config: RunConfig, display: Kind | None, clear: Callable[[], None] = lambda: None) -> People:
-    """The people who play in a run, all of whom sit here. `clear` is called before anything is drawn. `ConfigError`:
-    nobody could be asked here, or not without others seeing it."""
+    """Return the people who play in a run, all at this terminal. `clear` is called before anything is drawn. Raises
+    `ConfigError` if they cannot be asked here, or not without others seeing it."""
     names = tuple(map(cast_name, config.people))
     if not names:
         return {}

@@ -1,6 +1,6 @@
-"""The people who share one keyboard: what each may see, and who is asked what next, one after the other.
+"""People who share one keyboard: what each may see, and who is asked next, one after the other.
 
-Does not know: how anything is shown or typed.
+Independent of how anything is shown or typed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agentcho.records.record import GameOver
 
 
 class Question:
-    """One question to one person. `words` None: it has left."""
+    """One question to one person. `words` is the answer, or None if the person has left."""
 
     def __init__(self, asked: PersonPrompt) -> None:
         self.asked = asked
@@ -29,12 +29,12 @@ class Question:
 
     @property
     def left(self) -> float:
-        """Seconds until its time is over; `inf`: it has no end."""
+        """Seconds until its deadline; `inf` if there is none."""
         return max(0.0, self.asked.deadline - anyio.current_time())
 
 
 class Notice(NamedTuple):
-    """What everybody here may know: a game is over. `agent` None: it is no one's in particular."""
+    """A notice that everybody here may read: a game is over. `agent` None: it is for nobody in particular."""
 
     game: int
     agent: str | None
@@ -45,11 +45,11 @@ Item = Question | Notice
 
 
 class Session(Person):
-    """One keyboard for the people of these `names`, in a run of so many `games`. `at` is who sits there, `current` what
-    is to be answered now, `note` a word on what has just happened.
+    """One keyboard for the people of these `names`, in a run of `games` games. `at` is the person at the keyboard,
+    `current` the question or notice to answer now, `note` a remark on what has just happened.
 
-    Questions of who sits there come first, then those of the first game, so that few games are under way at a time and
-    the keyboard is passed seldom. `changed` is called after each change, on the event loop.
+    Questions to the person at the keyboard come first, then those of the first game, so that few games run at a time
+    and the keyboard is passed on rarely. `changed` is called after each change, on the event loop.
     """
 
     def __init__(self, names: Sequence[str], games: int) -> None:
@@ -66,10 +66,10 @@ class Session(Person):
 
     @property
     def people(self) -> People:
-        """Who plays which agent: all of them are asked here."""
+        """The people by agent: all of them are asked here."""
         return dict.fromkeys(self.names, self)
 
-    # -- what the run tells ------------------------------------------------------------------------------
+    # -- events of the run -------------------------------------------------------------------------------
 
     def joined(self, game: int, agent: str) -> None:
         self._talks[game, agent] = []
@@ -109,16 +109,16 @@ class Session(Person):
             Notice(game, None, f"{self.which(game)} is over, and no agent in it was named {agent}; its agents: {there}")
         )
 
-    # -- what is shown -----------------------------------------------------------------------------------
+    # -- display state -----------------------------------------------------------------------------------
 
     @property
     def handing(self) -> bool:
-        """Whether the keyboard is to be passed on, so that nothing of anybody's may be seen."""
+        """Whether the keyboard is being passed on, so that nobody's messages may be seen."""
         return isinstance(self.current, Question) and self.current.agent != self.at
 
     @property
     def shown(self) -> tuple[int, str] | None:
-        """The game and the agent whose talk may be seen now; None: nobody's may."""
+        """The game and the agent whose messages may be seen now. None if nobody's may be."""
         if self.handing or self.at is None or (self.current is not None and self.current.agent is None):
             return None
         return self._shown
@@ -130,40 +130,40 @@ class Session(Person):
 
     @property
     def others(self) -> int:
-        """How many other games wait for somebody here."""
+        """The number of other games that wait for somebody here."""
         here = None if self.current is None else self.current.game
         return len({each.game for each in self._waiting if isinstance(each, Question) and each.game != here})
 
     def all_over(self) -> bool:
-        """Whether every game in which somebody here plays has come to its end, so that nothing of it is kept back."""
+        """Return whether every game in which somebody here plays is over, so that nothing need be kept back."""
         return not self._open
 
     def which(self, game: int) -> str:
-        """What a game is called: of several, its number, from 0 as in records."""
+        """Return the name of a game. If there are several, it has the number of the game, from 0 as in records."""
         return "The game" if self.games == 1 else f"Game {game} (of {self.games})"
 
-    # -- what people do ----------------------------------------------------------------------------------
+    # -- actions of people -------------------------------------------------------------------------------
 
     def take(self) -> None:
-        """Who is asked sits at the keyboard now."""
+        """Note that the person who is asked is at the keyboard now."""
         assert self.current is not None
         self.at, self._shown, self.note = self.current.agent, self._place(self.current), ""
         self.changed()
 
     def answer(self, words: str) -> None:
-        """Answer the question, whose words have no fault."""
+        """Answer the question with words that have no fault."""
         assert isinstance(self.current, Question)
         self.current.words, self.note = words, ""
         self.current.answered.set()
         self._remove(self.current)
 
     def read(self) -> None:
-        """A notice is read."""
+        """Note that the notice was read."""
         assert isinstance(self.current, Notice)
         self._remove(self.current)
 
     def leave(self) -> None:
-        """Everybody here has gone: nobody answers any more."""
+        """Note that everybody here has left, so that no question is answered any more."""
         self.gone = True
         for each in [*self._waiting]:
             if isinstance(each, Question):
@@ -173,15 +173,15 @@ class Session(Person):
         self._settle()
 
     async def finished(self) -> None:
-        """Return when there is nothing left to be read, after all games are over."""
+        """Wait until no question or notice is left, after all games are over."""
         while self._waiting:
             self._empty = anyio.Event()
             await self._empty.wait()
 
     def changed(self) -> None:
-        """Show it anew."""
+        """Update the display. Subclasses override it."""
 
-    # -- what comes next ---------------------------------------------------------------------------------
+    # -- the queue ---------------------------------------------------------------------------------------
 
     def _add(self, item: Item) -> None:
         if not self.gone:
@@ -209,7 +209,7 @@ class Session(Person):
 
 
 def remaining(seconds: float) -> str:
-    """Time that is left, for a clock that is looked at; nothing where it has no end."""
+    """Return the remaining time as minutes and seconds. Empty if there is no deadline."""
     if seconds == inf:
         return ""
     whole = int(seconds)

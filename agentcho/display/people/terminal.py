@@ -1,7 +1,7 @@
-"""A whole terminal for the people at it, by prompt_toolkit: one screen, which leaves nothing behind when it ends.
+"""A full-screen terminal for the people at it, by prompt_toolkit, which leaves nothing behind when it ends.
 
-It has the screen that terminals keep apart (no scrolling back), no mouse, no title, no clipboard but its own, which is
-emptied with every question. Does not know: games, what may be seen.
+It uses the alternate screen (without scrollback), no mouse, no title, and its own clipboard, which is emptied with
+every question. `Session` decides what may be seen.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from agentcho.display.people.session import Question, Session
 from agentcho.display.safe import inline
 
 EVERY = 1.0
-"""Seconds between two drawings, for the clock."""
+"""Seconds between two redraws, for the clock."""
 PAGE = 10
 """Lines that PgUp moves by."""
 CLOSING = 2.0
-"""Seconds that the terminal may take to be as it was."""
+"""Seconds that restoring the terminal may take."""
 
 
 class Terminal(Session):
-    """A desk that is a terminal. `source` and `target` as in prompt_toolkit; None: those of the process. `clear` is
-    called before the first drawing."""
+    """A session at a terminal. `source` and `target` are as in prompt_toolkit; None means those of the process. `clear`
+    is called before anything is drawn."""
 
     def __init__(
         self,
@@ -69,8 +69,8 @@ class Terminal(Session):
 
     @asynccontextmanager
     async def _showing(self) -> AsyncIterator[None]:
-        """The terminal is ours until the games are over and everybody has read how. What is printed meanwhile is kept
-        for after that."""
+        """A context that occupies the terminal until the games are over and everybody has read the result. Text printed
+        meanwhile is kept until then."""
         self._clear()
         self._closed = anyio.Event()
         self._app, error = self._application(), None
@@ -90,7 +90,7 @@ class Terminal(Session):
             raise error
 
     async def _run(self, app: Application[None]) -> None:
-        """Show the screen until it is closed. Where the terminal has gone, so have the people."""
+        """Show the screen until it is closed. If the terminal is gone, the people count as having left."""
         try:
             await app.run_async(set_exception_handler=False, handle_sigint=False)
         except (EOFError, OSError):
@@ -105,7 +105,7 @@ class Terminal(Session):
             self._app.exit()
             await self._closed.wait()
 
-    # -- what changes ------------------------------------------------------------------------------------
+    # -- state updates -----------------------------------------------------------------------------------
 
     def changed(self) -> None:
         question = self.current if isinstance(self.current, Question) and not self.handing else None
@@ -118,20 +118,20 @@ class Terminal(Session):
         self._focus()
 
     def _focus(self) -> None:
-        """Let keys go to where something is typed now."""
+        """Move the focus to where keys are handled now."""
         if self._app is not None:
             self._app.layout.focus(self._place_of_keys)
             self._app.invalidate()
 
     def _fresh(self) -> None:
-        """Forget all that was typed, cut or recorded: the next who types is perhaps another."""
+        """Forget all that was typed, cut or recorded, because the next person at the keyboard may be another one."""
         self._typed.reset()
         self._fault, self._row = "", 0
         if self._app is not None:
             self._app.clipboard, self._app.emacs_state = InMemoryClipboard(), EmacsState()
 
     def _fill(self) -> None:
-        """Show the field that the form stands at, with what was typed there before."""
+        """Show the current field of the form, with the text typed there before."""
         assert self._form is not None
         before = self._form.typed[self._form.place]
         self._fresh()
@@ -141,7 +141,7 @@ class Terminal(Session):
         self._focus()
 
     def _enter(self) -> None:
-        """Take what is typed or chosen."""
+        """Accept the typed text or the chosen option."""
         if self.handing:
             self.take()
         elif self._form is None:
@@ -165,7 +165,7 @@ class Terminal(Session):
             self._typed.insert_text(typed)
         self._fault = fault
 
-    # -- what is shown -----------------------------------------------------------------------------------
+    # -- layout ------------------------------------------------------------------------------------------
 
     @property
     def _typing(self) -> bool:
@@ -219,7 +219,7 @@ class Terminal(Session):
         return page.talk(self, self._app.output.get_size().columns)
 
     def _cursor(self) -> Point:
-        """The line of the talk that is to be seen: the last one, or as far above as somebody has gone."""
+        """The line of the messages to scroll to: the last one, or as far above it as the person has scrolled."""
         lines = sum(text.count("\n") for _, text in self._lines())
         self._up = min(self._up, lines)
         return Point(0, max(0, lines - self._up))

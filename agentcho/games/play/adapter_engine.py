@@ -1,6 +1,6 @@
 """A model of a run that is an adapter on an engine shared with other models of the run.
 
-Several adapters can then run in one forward pass. Does not know: what an adapter does, who speaks through it.
+Several adapters can then run in one forward pass.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class AdapterEngine:
 
     @classmethod
     def port(cls, engine: EnginePort, adapter: str) -> EnginePort:
-        """Return one as a model of a run."""
+        """Return an adapter engine, typed as a model of a run."""
         return cast(EnginePort, cls(engine, adapter))
 
     @property
@@ -31,6 +31,6 @@ class AdapterEngine:
 
 
 def engine_and_adapter(model: EnginePort) -> tuple[EnginePort, str | None]:
-    """Return the engine of a model of a run, and its adapter there. None is what the engine itself goes through."""
+    """Return the engine of a model of a run, and its adapter there. None means the engine's own weights."""
     found: Any = model
     return (found.engine, found.adapter) if isinstance(found, AdapterEngine) else (model, None)

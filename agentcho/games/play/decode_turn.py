@@ -4,7 +4,7 @@ Games, served societies and replays all generate messages here, so that rules ab
 cancellation are the same in all of them. `TurnHooks` holds the differences. Served conversations without a society keep
 no record and use `run_decode` alone.
 
-Does not know: who may read what, scenarios, HTTP.
+Independent of audiences, scenarios and HTTP.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NOTHING = MessageUsage(0, 0, 0.0, 0.0)
 
 
 class DecodeOptions(TypedDict, total=False):
-    """The options of the decode that says a message, as in `Decode`."""
+    """The options of the decode that generates a message, as in `Decode`."""
 
     sampling: Sampling
     forced: tuple[int, ...] | None
@@ -48,12 +48,12 @@ class DecodeOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class TurnHooks:
-    """What a caller does with a message while it is said. Hooks run on the event loop; an error in one fails this turn
-    and no other.
+    """What a caller does with a message while it is generated. Hooks run on the event loop; an error in one fails this
+    turn and no other.
 
     Attributes:
         piece: Gets each token and each text of the decode, right after the record.
-        flush: Writes what was put on record. Called once a step for all turns that share it.
+        flush: Writes what was recorded. Called once per step for all turns that share it.
         text: Gets the visible text, after `flush`.
         thought: Gets the text of a thought, after `flush`.
         begun: Gets the id of each message, thoughts included, at its first token.
@@ -72,7 +72,7 @@ NO_HOOKS = TurnHooks()
 
 
 class Place(NamedTuple):
-    """When a request runs among others; see the fields of `Request`."""
+    """The place of a request in the order of all requests; see the fields of `Request`."""
 
     order: tuple[int | str, ...]
     turn: SchedulingPriority = DEFAULT_PRIORITY
@@ -80,16 +80,16 @@ class Place(NamedTuple):
 
 
 class TurnRecord(Protocol):
-    """Where a message is recorded while it is said."""
+    """Where a message is recorded while it is generated."""
 
     def piece(self, said: DecodePiece) -> None:
-        """Record a piece, before anybody hears it."""
+        """Record a piece, before any listener gets it."""
 
     def done(self, result: RequestResult) -> None:
         """Record the finished message."""
 
     def dropped(self, said: UnfinishedDecode) -> None:
-        """Record what was said of a message that failed or was cancelled."""
+        """Record the part that was generated of a message that failed or was cancelled."""
 
 
 async def run_decode(
@@ -99,14 +99,14 @@ async def run_decode(
     hooks: TurnHooks,
     record: TurnRecord | None = None,
 ) -> RequestResult:
-    """Run the calls that say one message. The record gets everything before a hook does.
+    """Run the calls that generate one message. The record gets everything before a hook does.
 
     Args:
-        choreographer: That of the engine the calls are for.
-        calls: What the message lacks, the decode, and its shadow, if it has one.
-        place: When they run among others.
-        hooks: What the caller does with the message while it is said.
-        record: Where the message is recorded; None: nowhere.
+        choreographer: The choreographer of the engine that the calls are for.
+        calls: The prefills of missing encodings, the decode, and its shadow, if it has one.
+        place: Their place in the order of all requests.
+        hooks: What the caller does with the message while it is generated.
+        record: Where the message is recorded. None for nowhere.
 
     Returns:
         The finished calls. Their encodings stay held.
@@ -131,20 +131,20 @@ async def run_decode(
 
 
 class DecodeTurn:
-    """One message of a game, a society or a replay: its calls are planned at once, and made by `run`.
+    """One message of a game, a society or a replay. Its calls are planned by the constructor, and made by `run`.
 
     Args:
         game: The number of the game.
         draft: The message.
-        on: Plans the calls, on the engine that says them.
-        journal: That of the game.
-        sink: Hears events.
+        on: The resolver that plans the calls for its engine.
+        journal: The journal of the game.
+        sink: Receives events.
         begin_thought: Makes the message of the thought, as soon as there is one.
-        hooks: What the caller does with the message while it is said.
-        shadow: Whether what others read of the message may be encoded while it is said. It never is where the model
-            may think first: what others read has no thought in it.
-        out: The messages that are out, which tokens may be guessed from; None: those that are read.
-        options: Those of the decode.
+        hooks: What the caller does with the message while it is generated.
+        shadow: Whether the audience's encoding may be made while the message is generated. It is not if the model may
+            think first, because what others read contains no thought.
+        out: The messages that are out, from which tokens may be guessed. None means those that are read.
+        options: The options of the decode.
     """
 
     def __init__(
@@ -178,16 +178,16 @@ class DecodeTurn:
 
     @property
     def thought(self) -> Draft | None:
-        """The message of what the model thought before this one; None: it has thought nothing so far."""
+        """The message with the model's thought before this one. None if it has thought nothing so far."""
         return self._record.thought
 
     async def run(
         self, choreographer: Choreographer, order: tuple[int | str, ...], turn: SchedulingPriority = DEFAULT_PRIORITY
     ) -> RequestResult:
-        """Say the message. A turn that fails or is cancelled leaves a line of what was said, if anything was.
+        """Generate the message. A turn that fails or is cancelled leaves a line with the part generated, if any.
 
         Args:
-            choreographer: That of the engine the calls were planned for.
+            choreographer: The choreographer of the engine that the calls were planned for.
             order: See `Request`.
             turn: See `Request`.
 
@@ -202,13 +202,13 @@ class DecodeTurn:
 
 
 class TextRecorder:
-    """Records a message that has text and no tokens: what follows a thought, and what a model behind an API says.
+    """Records a message that has text and no tokens: an answer after a thought, or one of a model behind an API.
 
     Args:
         game: The number of the game.
         draft: The message.
-        journal: That of the game.
-        sink: Hears events.
+        journal: The journal of the game.
+        sink: Receives events.
     """
 
     def __init__(self, game: int, draft: Draft, journal: Journal, sink: Sink) -> None:
@@ -219,7 +219,7 @@ class TextRecorder:
         self.text = ""
 
     def begin(self, usage: MessageUsage) -> None:
-        """Record what the message is made over, before any of its text."""
+        """Record what the message reads, before any of its text."""
         self._sink(FirstToken(self._journal.text_begun(self._draft, self.words(), usage)))
 
     def add(self, text: str) -> None:
@@ -228,28 +228,28 @@ class TextRecorder:
         self._sink(Token(self._game, self._draft.metadata.id, text))
 
     def drop(self, usage: MessageUsage, ended: Ending) -> None:
-        """Record that the message was given up. Its text so far is all there is."""
+        """Record that the message was given up, with its text so far."""
         self._journal.enter_text(self._draft, self.words(), usage, ended)
 
     def words(self, stopped: str | None = None) -> Words:
-        """Its words so far. `stopped`: what ended them."""
+        """Return its words so far. `stopped` is what ended them."""
         return Words(
             header=self._draft.text, text=self.text, tokens=(), content=(0, 0), sampled=(0, 0), stopped=stopped
         )
 
 
 class TurnRecorder:
-    """Records a message while it is said, and the thought before it, each under its own id.
+    """Records a message while it is generated, and the thought before it, each under its own id.
 
-    The thought is recorded as what the model generated, with the answer in it. What is said is a message of those words
-    without the thought, framed as if there had been none.
+    The thought is recorded as everything that the model generated, including the answer. The message itself has the
+    words without the thought, framed as if there had been none.
 
     Args:
         game: The number of the game.
         draft: The message.
         making: What its request makes.
-        journal: That of the game.
-        sink: Hears events.
+        journal: The journal of the game.
+        sink: Receives events.
         begin_thought: Makes the message of the thought.
         begun: Gets the id of each message at its first token.
     """
@@ -277,7 +277,7 @@ class TurnRecorder:
         self._answer: TextRecorder | None = None
 
     def piece(self, said: DecodePiece) -> None:
-        """Take in a piece. What may be the mark before a thought waits until that is known."""
+        """Take in a piece. A piece that may belong to the mark before a thought waits until that is known."""
         self._waiting.append(said)
         if said.thought is None:
             return
@@ -316,7 +316,7 @@ class TurnRecorder:
             self._begun(draft.metadata.id)
 
     def _speak(self, text: str) -> None:
-        """Record words after a thought. They are a message of their own, and their tokens are part of the thought's."""
+        """Record words after a thought. They form a separate message; their tokens belong to the thought."""
         if self._answer is None:
             self._answer = self._text_recorder()
             self._begin(self._draft)
@@ -341,7 +341,7 @@ class TurnRecorder:
         self._journal.enter_answer(self._draft, words)
 
     def dropped(self, said: UnfinishedDecode) -> None:
-        """Record that the message was given up. What was said of it is all there is."""
+        """Record that the message was given up, with the part generated so far."""
         if self.thought is None:
             self._journal.enter_dropped(self._making, self._draft, said)
             return
@@ -353,7 +353,7 @@ class TurnRecorder:
 def _bare(said: UnfinishedDecode, text: str) -> UnfinishedDecode:
     """Return what was generated so far as a thought, without the header, which comes after it.
 
-    Whether it has ended does not matter, because nobody reads it.
+    It may still be unfinished, because nobody reads it.
     """
     words = said.own.words
     words = words._replace(header="", text=text, thought=words.content)

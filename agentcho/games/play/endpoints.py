@@ -1,7 +1,7 @@
 """The models behind APIs of one game: which model is asked, and what its prompts may and may not contain.
 
-A message that not everyone may read is sent to the vendor of its author's own model, and to no other. Does not know:
-HTTP, when a turn is taken, how an answer arrives.
+A message that not everyone may read is sent only to the vendor of its author's model; `Endpoints.port` has the exact
+rule. Independent of HTTP.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Ports = Mapping[str | None, TextPort]
 class Endpoints:
     """The models behind APIs of one game.
 
-    `drafts` are its messages by id, and grow. `allowed` are vendors that may be sent everything. Two prompts share what
-    a server keeps of them if everybody who may read one may read the other: see `cache_salts`. The key of the salts is
-    this game's alone and is on no record.
+    `drafts` are its messages by id, and grow. `allowed` are vendors that may be sent everything. Two prompts share a
+    server's cache entries if everybody who may read one may read the other: see `cache_salts`. The key of the salts
+    belongs to this game and is never recorded.
     """
 
     def __init__(self, ports: Ports, drafts: Mapping[str, Draft], allowed: Collection[str] = ()) -> None:
@@ -37,16 +37,16 @@ class Endpoints:
         self._key = secrets.token_bytes(32)
 
     def vendor(self, model: str | None) -> str | None:
-        """Return who sees what a model is sent, or None if the model is loaded here."""
+        """Return the vendor that sees what a model is sent, or None if the model is loaded here."""
         port = self._ports.get(model)
         return None if port is None else port.vendor
 
     def port(self, model: str | None, author: str, reads: ReadSet, sent: bool = True) -> TextPort | None:
         """Return the endpoint that `author` speaks through, or None if its model is loaded here.
 
-        With `sent` False a person answers, so that nothing is sent. Raises `LeakageError` if a message that is to be
+        With `sent` False a person answers, so that nothing is sent. Raises `LeakageError` if one of the messages to
         read must not be sent there: not everyone may read it, it is neither the author's own nor the scenario's nor
-        said by a model of that vendor, and the vendor may not be sent everything.
+        from a model of that vendor, and the vendor may not be sent everything.
         """
         port = self._ports.get(model)
         if port is not None and sent and port.vendor not in self._allowed:
@@ -60,7 +60,7 @@ class Endpoints:
             raise LeakageError.vendor(author, draft.metadata.id, whose, own, vendor)
 
     def call(self, draft: Draft, sampling: Sampling, most: int | None = None) -> TextCall:
-        """Return the request for the message of a draft: what its author reads, in order, and `most` tokens."""
+        """Return the request for the message of a draft: what its author reads, in order, and at most `most` tokens."""
         author = draft.metadata.author
         assert author is not None
         prompt = tuple(self._quoted(author, self._drafts[read.id]) for read in draft.reads.reads)
@@ -71,9 +71,9 @@ class Endpoints:
         return TextCall(prompt, draft.text, sampling, salt)
 
     def _quoted(self, reader: str, draft: Draft) -> PromptMessage:
-        """Return a message as it is in the prompt of `reader`.
+        """Return a message as it appears in the prompt of `reader`.
 
-        What another agent said is a user message with its name.
+        A message of another agent is a user message with that agent's name.
         """
         said, role = draft.message, draft.metadata.role
         assert said is not None

@@ -1,7 +1,7 @@
 """One game: its cast, the verbs of its scenario and its agents, and its end.
 
-All that a scenario may do goes through here, so that every message is recorded and every read is checked. Does not
-know: engines, records, how a scenario plays, how a turn is taken (`turn`), what a message is (`messages`).
+Everything that a scenario can do goes through here, so that every message is recorded and every read is checked. Turns
+are in `turn`, messages in `messages`. Independent of engines and records.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Game:
         find_agent: Returns the agent class of a name, for `cast`. None means that no agent can be cast by name.
         tasks: Tasks that the game may draw.
         forced: Token ids of messages that are not sampled, by message id. None forces nothing.
-        recorded: What is known of earlier attempts at the game. None means that there were none.
+        recorded: The recorded lines of earlier attempts at the game. None means that there were none.
         reuse: How agents read encodings. None means what `config` says, or else the choreographer.
         flush: Called once per step, after the sink has received everything that was said in it and before anybody else
             does. None for nothing.
@@ -136,8 +136,8 @@ class Game:
         self._tool_turns = ToolTurns(self._turns, self._messages, self._toolbox, calls)
 
     def _seated(self, people: People) -> Seats:
-        """Return the people of this game, who hear what comes out. Other games may use its room while a person is
-        awaited."""
+        """Return the people of this game, who hear published messages. Other games may use its room in the store while
+        it waits for a person."""
         words: Callable[[str], Message | None] = lambda id: self._messages.drafts[id].message  # noqa: E731
         seats = Seats(
             game=self.index, people=people, readable=self._messages.readable, words=words, waits=self.swap_out
@@ -280,7 +280,7 @@ class Game:
             self._roster.add_open_prompt(there, words)
         return there
 
-    # -- what has been said ------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------------
 
     @property
     def said(self) -> History:
@@ -309,7 +309,7 @@ class Game:
 
     @verb
     async def announce(self, text: str, to: Names = "everyone", role: Role = "user", *, release: bool = False) -> str:
-        """Put a message of the scenario itself into the game. It is encoded when it is first read, or before.
+        """Put a message of the scenario itself into the game. It is encoded when it is first read, or earlier.
 
         Args:
             text: The text.
@@ -557,8 +557,7 @@ class Game:
 
     @contextmanager
     def _noted(self, author: str | None) -> Iterator[None]:
-        """A context around a verb of an agent. If the verb fails or is cancelled, the code has learned something from
-        that."""
+        """A context around a verb of an agent, which notes what the code learns if the verb fails or is cancelled."""
         try:
             yield
         except anyio.get_cancelled_exc_class():
@@ -569,7 +568,7 @@ class Game:
             self._messages.failed(author, error)
             raise
 
-    # -- the whole ---------------------------------------------------------------------------------------
+    # -- the whole game ----------------------------------------------------------------------------------
 
     async def play(self, scenario: Playable) -> GameOver:
         """Play a scenario to its end, or to a limit, which is an outcome too. Then release all encodings.

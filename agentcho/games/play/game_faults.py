@@ -1,7 +1,6 @@
 """Errors of games: the error, the line of the user's code that it came through, and its traceback.
 
-Only lines of code are kept, never the values of variables, which may be secret. Does not know: games, records, what is
-done about the error.
+Only lines of code are kept, never the values of variables, which may be secret.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from agentcho.errors import AgentchoError
 from agentcho.protocol.call_site import shown_path
 
 FILE = "agentcho_file_"
-"""How the modules of scenarios' and agents' own files are called, wherever the files are."""
+"""The prefix of the module names under which files of scenarios and agents are imported."""
 PACKAGE = Path(__file__).parents[2]
 STANDARD = (Path(sysconfig.get_path("stdlib")), Path(os.__file__).parent)
 DEEPEST = 12
-"""At most so many frames of an error are told; the traceback has all of them."""
+"""The maximum number of frames listed for an error; the traceback has all of them."""
 INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
@@ -32,7 +31,7 @@ class GameFault(NamedTuple):
 
     Attributes:
         kind: Its class.
-        what: Its text, which may quote what somebody said.
+        what: Its text, which may quote messages.
         where: "file:line" of the deepest line of user code. None if it came through none.
         traceback: The whole traceback.
         frames: One line per frame of user code, the deepest last.
@@ -66,7 +65,7 @@ def fault(error: BaseException, package: str = "") -> GameFault:
 
 
 def words(error: BaseException) -> str:
-    """Return the text of an error in characters that can be written, whatever its class does when asked."""
+    """Return the text of an error in characters that can be encoded, even if its `__str__` fails."""
     try:
         return _written(str(error))
     except Exception as other:
@@ -81,12 +80,13 @@ def _whole(error: BaseException) -> str:
 
 
 def _written(text: str) -> str:
-    """Return a text without lone surrogates, which file names can hold and no encoding can write."""
+    """Return a text without lone surrogates, which file names can contain and UTF-8 cannot encode."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def told(error: BaseException, found: GameFault) -> str:
-    """Return how the line of a game says that it ended. Only our own errors give their text: they quote nobody."""
+    """Return how the line of a game says that it ended. Only agentcho's own errors give their text, because they quote
+    no messages."""
     if isinstance(error, AgentchoError):
         return f"error: {found.error}"
     return f"error: {found.kind}" + (f" ({found.where})" if found.where else "")
@@ -109,7 +109,7 @@ def _users_frames(error: BaseException, package: str) -> list[tuple[FrameType, i
 
 
 def _told_frames(users: list[tuple[FrameType, int]]) -> tuple[str, ...]:
-    """Return the deepest of these frames, one line each: file, line, function and source."""
+    """Return the deepest frames, one line each: file, line, function and source."""
     deepest = users[-DEEPEST:]
     before = [f"… {len(users) - len(deepest)} earlier frames"] if len(users) > len(deepest) else []
     return (*before, *(_written(_told_frame(frame, line)) for frame, line in deepest))
@@ -125,7 +125,7 @@ def _file(frame: FrameType) -> str:
 
 
 def _is_users(frame: FrameType, package: str) -> bool:
-    """Return whether a frame runs user code, not a library's, ours, or code made at run time."""
+    """Return whether a frame runs user code, and not code of a library or of agentcho, or code made at run time."""
     name, file = str(frame.f_globals.get("__name__", "")), Path(frame.f_code.co_filename)
     if name.startswith(FILE) or (package and name.split(".", 1)[0] == package):
         return not frame.f_code.co_filename.startswith("<")

@@ -1,6 +1,6 @@
 """The models of a run, by the names that agents use, and the state that one game has of each.
 
-A game has state only of models that an agent has spoken through. Does not know: what is said, how a model is loaded.
+A game has state only for models that an agent has spoken through. Independent of how a model is loaded.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from agentcho.provenance.resolver import Resolver
 from agentcho.provenance.views import Act, Charge, ReadSet, ToolUse
 
 Engines = Mapping[str, EnginePort]
-"""Models of a run beside its own, by name. Names may share one. One that is behind an API is a `TextEngine`."""
+"""Models of a run other than its own, by name. Names may share an engine. A model behind an API is a `TextEngine`."""
 
 
 class LoadedEngines(NamedTuple):
-    """The engines of a run: that of its own model, and those beside it by name."""
+    """The engines of a run: that of its own model, and those of its other models by name."""
 
     engine: EnginePort
     others: Engines = MappingProxyType({})
@@ -42,7 +42,7 @@ class RunModel(NamedTuple):
     Attributes:
         choreographer: The choreographer of its engine.
         name: The first name that it has. None for the run's own.
-        adapter: Its adapter there. None for what the engine itself goes through.
+        adapter: Its adapter there. None for the engine's own weights.
     """
 
     choreographer: Choreographer
@@ -92,7 +92,7 @@ class RunModels(NamedTuple):
 
 @asynccontextmanager
 async def open_models(loaded: LoadedEngines, config: RunConfig, quiet_after: float = 60.0) -> AsyncIterator[RunModels]:
-    """A context in which all engines of a run step by one clock, in one thread.
+    """A context in which all engines of a run step by one clock, in a single thread.
 
     `quiet_after` is as in `Choreographer`. Raises `EngineBusy` if one of the engines has another owner.
     """
@@ -114,7 +114,7 @@ async def open_models(loaded: LoadedEngines, config: RunConfig, quiet_after: flo
 
 
 class GameModel(NamedTuple):
-    """A model as one game has it: loaded here, or behind an API, where its resolver has nothing to make."""
+    """A model in one game. It is loaded here, or behind an API, where its resolver has nothing to make."""
 
     choreographer: Choreographer
     resolver: Resolver
@@ -130,7 +130,7 @@ class GameModel(NamedTuple):
         return self.choreographer.frames
 
     def draft(self, metadata: Metadata, text: str, name: str | None, reads: ReadSet, act: Act | None = None) -> Draft:
-        """Return a message that is said through this model."""
+        """Return the draft of a message for this model."""
         how = self.resolver.spelling
         engine, tokenizer = (None, None) if how is None else (how.name, how.tokenizer)
         return Draft(metadata, text, name, reads, act=act or Act(), engine=engine, tokenizer=tokenizer)
@@ -149,12 +149,12 @@ class KnownTextMessage(NamedTuple):
         ids: Content ids, which override the text. None encodes the text.
         id: Its id, if that is not the author's next one.
         released: The message whose words these are. None if there is none.
-        begun: What was encoded of it already.
-        charge: What it tells of secrets.
+        begun: The part of it that is already encoded.
+        charge: What it can tell of secrets.
         called: For a result, the call, its tool, and whether it was released.
         first: Whether it is a system prompt that comes before everything else.
         said: See `Draft`.
-        by_rules: Whether the code says that the rules of the game tell it, whatever the code had looked at.
+        by_rules: Whether the code declares that the rules of the game tell it, whatever the code had looked at.
     """
 
     author: str
@@ -183,7 +183,7 @@ class GameModels:
         self._here: dict[str | None, GameModel] = {None: self.own}
 
     def __iter__(self) -> Iterator[GameModel]:
-        """Iterate over the models that somebody has spoken through."""
+        """Iterate over the models that an agent has spoken through, and the run's own."""
         return iter(self._here.values())
 
     def at_first(self, who: str, wish: object) -> GameModel:

@@ -1,7 +1,6 @@
 """The journal of a game: its encodings, their cones, one line per finished message, and the lines of earlier attempts.
 
-A game that is begun again goes on from these lines. Does not know: how requests are made, what is out and who may read
-it.
+A game that is played again continues from these lines. Independent of how requests are made and of audiences.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from agentcho.records.transcript import EncodingsEntry, MessageUsage, Transcript
 
 
 class KnownText(NamedTuple):
-    """The words of a message that nobody is asked for, what ended it, and what it cost when it was asked for."""
+    """The known words of a message, so that its model is not asked, what ended them, and their original cost."""
 
     text: str
     stopped: str | None
@@ -36,9 +35,9 @@ class KnownText(NamedTuple):
 
 
 class BegunCalls(NamedTuple):
-    """Tool calls that were `begun` in a game, by their messages' ids, without those that may be repeated.
+    """Tool calls that were `begun` in a game, by message id, except calls that are idempotent.
 
-    `redone` are those of them to make again, and `skipped` those not to.
+    `redone` are the ones to repeat, and `skipped` the ones not to repeat.
     """
 
     begun: frozenset[str] = frozenset()
@@ -46,16 +45,16 @@ class BegunCalls(NamedTuple):
     skipped: frozenset[str] = frozenset()
 
     def with_begun(self, call: str) -> BegunCalls:
-        """Return these and one more that is begun now, whatever was decided about it before."""
+        """Return these and one more call that begins now. An earlier decision to repeat it is used up."""
         return self._replace(begun=self.begun | {call}, redone=self.redone - {call})
 
 
 class RecordedLines:
-    """The recorded lines of one game, complete ones first, and later attempts before earlier ones.
+    """The recorded lines of one game. If a message has several lines, the complete one of the latest attempt counts.
 
     No lines mean that it begins for the first time. `attempt` counts how often the game has begun, this time included.
     `typed` are words of people by message, complete or not. An incomplete message is not forced: the same seed
-    generates it again, and the code does with it what it did.
+    generates it again, and the code handles it as before.
     """
 
     def __init__(
@@ -74,7 +73,7 @@ class RecordedLines:
         self._departed: ResumeMismatch | None = None
 
     def words(self, id: str) -> tuple[int, ...] | None:
-        """Return what a message must say after its header, or None if anything may be said."""
+        """Return the token ids that a message must have after its header, or None if it is free."""
         entry = self._said.get(id)
         if entry is None or entry.ended is not None or entry.message.sampled is None:
             return None
@@ -82,14 +81,14 @@ class RecordedLines:
         return entry.message.tokens[start : min(stop, entry.message.content[1])]
 
     def human(self, id: str) -> bool | None:
-        """Return whether a person said a complete message, or None if there is none."""
+        """Return whether a person wrote a message, or None if no complete message is recorded."""
         entry = self._said.get(id)
         return None if entry is None or entry.ended is not None else entry.origin == "human"
 
     def text(self, id: str, forced: tuple[int, ...] | None, content: ContentPort) -> KnownText | None:
-        """Return what a message of a model behind an API must say, or None if anything may be said.
+        """Return the text that a message of a model behind an API must have, or None if it is free.
 
-        It is the text of `forced` ids, or what the message said before.
+        It is the text of the `forced` ids, or the recorded text.
         """
         if forced is not None:
             return KnownText(content.decode(forced), "forced", MessageUsage(0, 0, 0.0, 0.0))
@@ -110,19 +109,19 @@ class RecordedLines:
         return words.text, words.tokens[slice(*words.content)] or None
 
     def skips(self, call: str) -> bool:
-        """Return whether a tool call is not to be made again. Any other call that was begun before is."""
+        """Return whether a tool call is not to be repeated. All other calls are made."""
         return call in self._calls.skipped
 
     @property
     def open_calls(self) -> list[str]:
-        """The calls that were begun, have no result, and that nobody has decided about."""
+        """The calls that were begun, have no result, and are neither to be repeated nor skipped."""
         settled = self._calls.redone | self._calls.skipped
         return sorted(id for id in self._calls.begun - settled if f"{id}.result" not in self._said)
 
     def check_calls(self) -> None:
         """Check the calls before the game begins.
 
-        Raises `ResumeMismatch` if a call was begun before, its result is unknown, and nobody has decided about it.
+        Raises `ResumeMismatch` if there are `open_calls`.
         """
         if left := self.open_calls:
             one, calls = f"{self._game}:{left[0]}", ", ".join(left)
@@ -133,7 +132,8 @@ class RecordedLines:
             raise ResumeMismatch(f"game {self._game} cannot continue: {why}; {remedy}", 1)
 
     def check(self, draft: Draft) -> None:
-        """Check a message that is about to come. Raises `ResumeMismatch` if another one is recorded under its id."""
+        """Check a message before it is generated. Raises `ResumeMismatch` if a different one is recorded under its
+        id."""
         entry = self._said.get(draft.metadata.id)
         if entry is not None and (changed := [name for name, same in _compared(draft, entry) if not same]):
             self._depart(draft.metadata.id, f"differs in {', '.join(changed)}")
@@ -142,7 +142,7 @@ class RecordedLines:
     def end(self) -> None:
         """Check the record at the end of the code.
 
-        Raises `ResumeMismatch` if something recorded did not come, or a departure from the record was ignored.
+        Raises `ResumeMismatch` if a recorded message was not said again, or a departure from the record was ignored.
         """
         if self._departed is not None:
             raise self._departed
@@ -150,7 +150,7 @@ class RecordedLines:
             self._depart(missing[0], "was not said again")
 
     def restored(self, message: Message) -> Message:
-        """Return a message that was said again, with what had ended it or cut it, which forced words do not tell."""
+        """Return a message that was said again, with its recorded text and end, which forced tokens do not give."""
         entry = self._said.get(message.id)
         if entry is None or entry.ended is not None or entry.message.tokens != message.tokens:
             return message
@@ -169,7 +169,10 @@ class RecordedLines:
 
 
 def _compared(draft: Draft, entry: TranscriptEntry) -> Iterable[tuple[str, bool]]:
-    """Return what decides whether a message is the same. What it reads may differ if others raced."""
+    """Return the properties by which a message is compared with its line, and whether each is equal.
+
+    What it reads is not compared, because it may differ if others raced.
+    """
     data, said = draft.metadata, entry.message
     words = said.header + said.text if said.kind == "prefill" else said.header
     return (
@@ -185,8 +188,9 @@ def _compared(draft: Draft, entry: TranscriptEntry) -> Iterable[tuple[str, bool]
 
 
 class EncodingsToMake(NamedTuple):
-    """What a request makes beside what is said: the encodings that its call lacks, on the engine of `on`. `caller`: in
-    whose prompt baseline encodings stand. `recipe`: that of what is said. `apart`, `opened`: see `EncodingRecord`."""
+    """What a request makes in addition to its own message: the missing encodings of its context, on the engine of `on`.
+    `caller` is the agent in whose prompt baseline encodings stand, `recipe` that of the message. For `apart` and
+    `opened` see `EncodingRecord`."""
 
     missing: Sequence[MissingEncoding]
     caller: str | None
@@ -197,15 +201,15 @@ class EncodingsToMake(NamedTuple):
 
     @classmethod
     def of(cls, plan: DecodePlan, caller: str | None, on: Resolver) -> EncodingsToMake:
-        """What is made by the calls that say one message."""
+        """Return what the calls that generate one message make."""
         return cls(plan.missing, caller, on, recipe=plan.recipe, apart=plan.apart, opened=plan.opened)
 
 
 class MadeEncoding(NamedTuple):
-    """The message of an encoding that was made while a message was said.
+    """The message of an encoding that was made while the message was generated.
 
-    `spoken` tells whether it is the one that the author spoke in, and not a shadow of it. For `apart` and `opened` see
-    `EncodingRecord`.
+    `spoken` tells whether the author generated the message in it; otherwise it is a shadow. For `apart` and `opened`
+    see `EncodingRecord`.
     """
 
     message: str
@@ -220,7 +224,7 @@ class Journal:
     """The journal of one game.
 
     `held` are the ids of all its encodings, to be released with it. For `salt`, `spelling` and `frames` see `Resolver`.
-    `resolver` is that of the run's own engine; what is made on another one (`beside`) says so.
+    `resolver` is that of the run's own engine; `beside` returns those of other engines.
     """
 
     def __init__(
@@ -263,7 +267,7 @@ class Journal:
     def exactly(self) -> Resolver:
         """Return the resolver of the run's own engine for calls in the deterministic profile, over the same messages.
 
-        Everything that it reads was made in that profile. What another profile has made of a message is made again.
+        It reads only encodings made in that profile, and makes those of other profiles again.
         """
         if self._exact is None:
             own = self.resolver
@@ -275,14 +279,14 @@ class Journal:
         return self._exact
 
     def enter_known(self, draft: Draft, words: Words) -> None:
-        """Enter a message of known text. Its line is written now, and its encodings come when they are made."""
+        """Enter a message of known text. Its line is written now; its encodings are entered when they are made."""
         draft.message = self._message(draft, words)
         self._write(draft, None, self._now(MessageUsage(0, 0, 0.0, 0.0)))
 
     def enter(self, making: EncodingsToMake, draft: Draft | None, result: RequestResult) -> None:
         """Enter the encodings of a finished request: those it needed, that of its own message, and its shadow.
 
-        The line of a message has all encodings that were made since the line before, of whatever message.
+        The line of a message has all encodings made since the line before, of any message.
         """
         for lack, call in zip(making.missing, result.made, strict=False):
             self._record(lack, call, making)
@@ -290,9 +294,9 @@ class Journal:
             self._enter_said(draft, result, making)
 
     def prefetch(self, message: str, on: Resolver | None = None, exact: bool = False) -> Request | None:
-        """Return the request that encodes a known message before anybody reads it.
+        """Return the request that encodes a message of known text before anybody reads it.
 
-        None if it is encoded, or was requested. `exact` uses the deterministic profile.
+        None if it is encoded or already requested. `exact` uses the deterministic profile.
         """
         on = on or self.resolver
         missing, metadata = on.prefetch(message, exact), on.drafts[message].metadata
@@ -312,10 +316,10 @@ class Journal:
         return self._unfinished(draft, unfinished, made, "died")
 
     def enter_dropped(self, making: EncodingsToMake, draft: Draft, unfinished: UnfinishedDecode) -> None:
-        """Enter a message whose call was given up. It has a line, and no encoding that anybody could read.
+        """Enter a message whose call was given up. It has a line, but no encoding that anybody could read.
 
-        A message that is entered already, because its line could not be written when it was complete, stays known as
-        long as it is held.
+        The ledger keeps the encodings that are held. That is the case if a message was complete and entered, but its
+        line could not be written.
         """
         over = tuple(self._over(making, draft, unfinished))
         made, encoded = self._take_unwritten()
@@ -326,25 +330,24 @@ class Journal:
         self._ledger.forget(record.id for record in over if record.id not in held)
 
     def is_twin(self, id: EncodingId) -> bool:
-        """Return whether another request that ran at the same time had made the same encoding first."""
+        """Return whether a concurrent request had made the same encoding first."""
         return id in self._twins
 
     def text_begun(self, draft: Draft, words: Words, usage: MessageUsage) -> TranscriptEntry:
         """Return the entry of a message that a model behind an API is about to be asked for.
 
-        It has all encodings that are in no line yet. No call of ours attends to anything for it.
+        It has all encodings that are in no line yet. The message itself has none.
         """
         made = tuple(record for record, _ in self._unwritten)
         return self._entry(self._message(draft, words), None, made, self._now(usage), draft, "died")
 
     def enter_text(self, draft: Draft, words: Words, usage: MessageUsage, ended: Ending | None = None) -> None:
-        """Enter a message that a model behind an API has said. `ended` tells how one was given up of which a part was
-        shown.
+        """Enter a message of a model behind an API. `ended` tells how it ended if it was given up.
 
-        Its line has all encodings that are in no line yet, of whatever message.
+        Its line has all encodings that are in no line yet, of any message.
         """
         message = self._message(draft, words)
-        if words.thought is not None:  # it counts with what was said after it
+        if words.thought is not None:  # counted with the answer after it
             draft.message = message
         elif ended is None:
             draft.message = message
@@ -355,7 +358,7 @@ class Journal:
         self._sink(Ended(self._entry(message, None, made, self._now(usage)._replace(encoded=encoded), draft, ended)))
 
     def enter_answer(self, draft: Draft, words: Words) -> None:
-        """Enter what was said after a thought that is entered already.
+        """Enter the answer after a thought that is entered already.
 
         Its tokens were counted with the thought's, and its encodings are made when they are read.
         """
@@ -368,9 +371,9 @@ class Journal:
         return self._ledger[id].message
 
     def cone(self, draft: Draft) -> Set[str] | None:
-        """Return everything that could have influenced what an agent has just said, by what was attended to.
+        """Return all messages that could have influenced a message, by what was attended to.
 
-        A model behind an API does not show that, so its prompt counts. None if it is unknown.
+        For a model behind an API, which does not show that, it is the prompt. None if it is unknown.
         """
         metadata, said = draft.metadata, draft.message
         if said is not None and not said.tokens:
@@ -381,10 +384,10 @@ class Journal:
         return None if metadata.author is None else self._ledger.cone(metadata.id, metadata.author)
 
     def forget(self, messages: Iterable[str]) -> list[EncodingId]:
-        """Give up all encodings of these messages, and everything known of them that is not written.
+        """Give up all encodings of these messages and their entries in the ledger and the resolvers.
 
-        Returns their ids, for the caller to release. A later reader makes such a message again, from its ids. No
-        running or planned call may attend to any of them.
+        Returns their ids, for the caller to release. A later reader encodes such a message again, from its token ids.
+        No running or planned call may attend to any of them.
         """
         names = set(messages)
         for resolver in self._resolvers:
@@ -400,7 +403,7 @@ class Journal:
         return gone
 
     def _over(self, making: EncodingsToMake, draft: Draft, unfinished: UnfinishedDecode) -> Iterator[EncodingRecord]:
-        """Return the encodings that a call needed, as far as they were made, and its own so far."""
+        """Yield the records of the encodings that a call needed, as far as they were made, and its own so far."""
         for lack, call in zip(making.missing, unfinished.made, strict=False):
             if call is not None:
                 yield self._noted(lack, call, making)
@@ -452,11 +455,11 @@ class Journal:
         )
 
     def _record(self, of: MissingEncoding | MadeEncoding, made: FinishedCall, making: EncodingsToMake) -> None:
-        """Record an encoding.
+        """Record an encoding, and the tokens that were fed for it.
 
-        A baseline encoding is in the prompt of the caller. A repaired one's path begins with its own. An author
-        encoding is its author's, and an audience encoding is nobody's. An encoding that another request made at the
-        same time is that one's, because the engine encodes the two once.
+        A baseline encoding belongs to the caller, in whose prompt it is, a repaired one to the first agent of its path,
+        and an author encoding to the author. An audience encoding belongs to nobody, unless the author spoke in it. The
+        engine encodes equal concurrent requests once, and the tokens count for the first one.
         """
         record = self._noted(of, made, making)
         first = making.on.enter(of.message, of.recipe, of.path, made.id, made.receipt)
@@ -471,7 +474,7 @@ class Journal:
         self.held.append(made.id)
 
     def take_outdated(self) -> list[EncodingId]:
-        """Take the encodings of states of messages that were encoded again since, for the caller to release."""
+        """Take the encodings of earlier states of messages that were encoded again, for the caller to release."""
         outdated, self.outdated = self.outdated, []
         return outdated
 
@@ -526,14 +529,14 @@ class Journal:
         return MessageUsage(encoded, reused, asked.ttft, asked.seconds, at=asked.at - self._began, steps=asked.steps)
 
     def _now(self, usage: MessageUsage) -> MessageUsage:
-        """Return the usage until now without an engine step. What is known of an earlier attempt stays."""
+        """Return the usage of a message without an engine step, with its start on the game's clock.
+
+        Usage from an earlier attempt is unchanged.
+        """
         return usage if usage.at is not None else usage._replace(at=perf_counter() - self._began - usage.seconds)
 
     def _write(self, draft: Draft, own: EncodingId | None, usage: MessageUsage) -> None:
-        """Write a complete message, with all encodings made since the one before.
-
-        Encodings that its own request made do not count as reused.
-        """
+        """Write the line of a complete message, with all encodings made since the line before."""
         assert draft.message is not None
         made, encoded = self._take_unwritten()
         self._sink(Ended(self._entry(draft.message, own, made, usage._replace(encoded=encoded), draft)))
@@ -563,9 +566,9 @@ class Journal:
 
 
 def sampled_tokens(words: Words, usage: MessageUsage) -> int:
-    """Return how many tokens a message of a model behind an API counts for.
+    """Return the number of tokens that a message of a model behind an API counts for.
 
-    It is what its server reports, or else the bytes of its text in UTF-8, which are no fewer.
+    It is the number that its server reports, or else the length of its text in UTF-8 bytes, which is at least as large.
     """
     said = None if usage.spent is None else usage.spent.completion
     return said or len(words.text.encode())

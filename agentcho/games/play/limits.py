@@ -1,6 +1,6 @@
 """Limits of a game and of its agents: counts, clocks, and the error that ends a game as an outcome.
 
-A limit is no failure, so it must be told apart from errors. Does not know: what ends with the game.
+Reaching a limit is not a failure, so it must be distinguishable from errors.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ GAME = "the game"
 
 
 def only_limit(error: BaseException, *, within: frozenset[int] = frozenset()) -> LimitReached | None:
-    """Return the first limit if an error is nothing but limits. Otherwise None.
+    """Return the first limit if an error consists of limits only, otherwise None.
 
-    An error counts as a limit if it is one, was raised while one was handled, or is a group of such errors, as task
-    groups raise them. `within` holds the identities of the errors that led here, because an error may be the context of
-    a group that holds it.
+    An error counts as a limit if it is one, was raised while one was handled, or is a group of such errors, as raised
+    by task groups. `within` holds the ids of the errors that led here, because an error may be the context of a group
+    that contains it.
     """
     within |= {id(error)}
     if isinstance(error, BaseExceptionGroup):
@@ -66,7 +66,7 @@ class Meter:
             self._messages[who] += 1
 
     def spend(self, message: Message, tokens: int | None = None) -> None:
-        """Count the tokens of a decode, finished or not. None counts those that its words have."""
+        """Count the tokens of a decode, finished or not. None counts the sampled tokens of the message."""
         start, stop = message.words.sampled or (0, 0)
         for who in (message.author or GAME, GAME):
             self._tokens[who] += stop - start if tokens is None else tokens
@@ -84,20 +84,20 @@ class Meter:
                 raise self._reach(what, who, limit)
 
     def tokens_left(self, agent: str) -> int | None:
-        """Return how many tokens an agent may still sample by its own limit. None for any number."""
+        """Return how many tokens an agent may still sample under its own limit. None if there is none."""
         limit = self._limits.agent_tokens
         return None if limit is None else limit - self._tokens[agent]
 
     def all_left(self) -> int | None:
-        """Return how many tokens all agents together may still sample, which depends on others. None for any number."""
+        """Return how many tokens all agents together may still sample, which depends on others. None if unlimited."""
         limit = self._limits.game_tokens
         return None if limit is None else limit - self._tokens[GAME]
 
     @contextmanager
     def deadline(self, agent: str | None) -> Iterator[None]:
-        """A context that is cancelled when the time of the agent, or with None of the game, is over.
+        """A context that is cancelled when the time of the agent, or of the game for None, is over.
 
-        Raises `LimitReached` then. For the game it is raised for every limit that was reached inside.
+        Raises `LimitReached` then. For the game, it is raised for any limit that was reached inside.
         """
         limit = self._limits.game_seconds if agent is None else self._limits.agent_seconds
         with anyio.CancelScope(deadline=inf if limit is None else self._started + limit) as scope:

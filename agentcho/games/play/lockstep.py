@@ -1,8 +1,8 @@
 """Tasks in lockstep: each acts once, and all wait until each has acted before any of them continues.
 
-The order of what they release then depends on how many acts there were, and not on how long any of them took. A task
-that waits for something other than its own act, such as an event of another task, is not waited for. Does not know:
-what an act is, what it releases.
+The order of what they publish then depends on the number of acts, and not on how long any of them took. A task that
+waits for something other than its own act, such as an event of another task, is not waited for. Independent of what an
+act is and of what it publishes.
 """
 
 from __future__ import annotations

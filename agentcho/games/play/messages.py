@@ -1,7 +1,7 @@
 """The messages of one game: what each one reads and who may read it, and messages of known text.
 
-A view is asked for metadata once per message, and its answer is a read set that nothing widens. Does not know: agents'
-verbs, how text is sampled, engines.
+A view is asked once per message, for metadata, and its answer is a read set that nothing widens. Independent of agents'
+verbs and of sampling.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Messages:
         return self.taint.track(message)
 
     def looked_up(self, id: str) -> Message:
-        """Return a message for the playing code, which may not know that it exists. That it asks is noted."""
+        """Return a message for the playing code, which may not know that it exists. The question is noted."""
         self.probed(id)
         return self.message(id)
 
@@ -79,10 +79,10 @@ class Messages:
         self.taint.probed(id, there, self._ended())
 
     def failed(self, author: str | None, error: Exception) -> None:
-        """Note that a verb of an agent has failed, because of something that it may read.
+        """Note what the code learns from a failed verb of an agent: something about the messages that it may read.
 
-        A limit of the whole game counts everything that was said. A name that matches nothing tells what does not
-        exist, and a refused read tells what does.
+        A limit of the whole game depends on all messages. An unknown name reveals what does not exist, and a refused
+        read reveals what does.
         """
         whole = isinstance(error, AudienceError) or (isinstance(error, LimitReached) and error.who == GAME)
         named = error.path if isinstance(error, LeakageError) else ()
@@ -94,12 +94,12 @@ class Messages:
         self.taint.failed(error, behind)
 
     def cancelled(self, author: str) -> None:
-        """Note that a verb of an agent was cancelled. The code knows that what the agent was doing takes longer."""
+        """Note that a verb of an agent was cancelled. The code learns that the agent's message takes longer."""
         drafts = (draft for draft in self.drafts.values() if draft.message is None)
         self.taint.notice(draft.metadata for draft in drafts if draft.metadata.author == author)
 
     def raced(self) -> None:
-        """Note that the code asks whether the order of messages depends on how long they took."""
+        """Note that the code asks whether the order of messages depended on their durations."""
         self.taint.notice(self._ended())
 
     def _ended(self) -> Iterator[Metadata]:
@@ -107,7 +107,7 @@ class Messages:
         return (draft.metadata for draft in self.drafts.values() if draft.message is not None)
 
     def own(self, author: str, message: object) -> Draft:
-        """Return a finished message of an agent's own for a release, by its id, so that nobody has looked at its text.
+        """Return a finished message of an agent's own for a release, by its id, so that no code looks at its text.
 
         Raises `RequestError` if `message` is not a message, and `AudienceError` if it is not the author's.
         """
@@ -127,7 +127,7 @@ class Messages:
         `ToolSinks.check`."""
         self._sinks.check(id, self._journal.cone(self.drafts[id]), use, release)
 
-    # -- what a message is before it is said ---------------------------------------------------------------
+    # -- messages before they are said ---------------------------------------------------------------------
 
     def audience(self, author: str, to: Names) -> Audience:
         """Return who may read what an agent says to `to`: these, and the agent itself."""
@@ -135,10 +135,10 @@ class Messages:
         return given if given.members is None else Audience(given.members | {author})
 
     def reads(self, author: str, agent: Agent, wish: ViewLike, model: GameModel) -> ReadSet:
-        """Ask the view once, for metadata alone, and return what the call reads, with the thoughts that its author
+        """Ask the view once, with metadata alone, and return what the call reads, with the thoughts that its author
         reads.
 
-        The view alone decides how much of what the agent may read counts as looked at. Raises `LeakageError` if the
+        The messages that the agent may read are found only as far back as the view looks. Raises `LeakageError` if the
         agent must not read one of the messages.
         """
         self._answer(author)
@@ -155,7 +155,7 @@ class Messages:
         return self.thoughts.with_thoughts(reads._replace(named=isinstance(wish, View)), model)
 
     def _answer(self, author: str) -> None:
-        """Put out the results of the agent's cancelled calls that the running task can see."""
+        """Publish the results of those cancelled calls of the agent that the running task can see."""
         if left := self.unanswered.pop(author, []):
             seen = {message.id for message in self.said}
             for told in left:
@@ -177,14 +177,14 @@ class Messages:
         return f"{author}.{self._numbers.get(author, 0)}"
 
     def unnumbered(self, author: str, word: str) -> str:
-        """Return the id of a message that does not count with the author's others."""
+        """Return the id of a message that is not numbered with the author's others."""
         ids = chain((f"{author}.{word}",), (f"{author}.{word}-{number}" for number in count(2)))
         return next(id for id in ids if id not in self.drafts)
 
     def provenance(self, to: Audience, reads: ReadSet, text: str) -> Act:
-        """Return how a message comes about: the line that asked for it, its positions, and what it may depend on.
+        """Return how a message came about: the line that requested it, its positions, and what it may depend on.
 
-        `text` is what the playing code says in it itself.
+        `text` is the part of it that the playing code wrote itself.
         """
         audiences = {id: self.drafts[id].metadata.audience for id in self.taint.sources}
         places = places_of(reads)
@@ -195,7 +195,7 @@ class Messages:
         return act._replace(unproved=unproved, contained=contained)
 
     def add(self, draft: Draft) -> None:
-        """Add a message. Raises `ResumeMismatch` if another one is on record under its id."""
+        """Add a message. Raises `ResumeMismatch` if a different one is recorded under its id."""
         author = draft.metadata.author or SCENARIO
         self._numbers[author] = self._numbers.get(author, 0) + (draft.metadata.id == self._next(author))
         self.drafts[draft.metadata.id] = draft
@@ -208,10 +208,10 @@ class Messages:
     # -- messages of known text --------------------------------------------------------------------------
 
     def put(self, told: KnownTextMessage) -> str:
-        """Publish a message of known text. The first call that reads it makes its encoding, or an earlier step does.
+        """Publish a message of known text. Its encoding is made for the first call that reads it, or earlier.
 
-        A message that could not be encoded, or not over what its author read, is refused here, to its author alone,
-        with nothing said.
+        A message that could not be encoded over what its author read is refused here, with an error for its author
+        alone and nothing said.
         """
         draft, words = self.known(told)
         call, use, release = told.called
@@ -231,8 +231,8 @@ class Messages:
     async def encode(self, id: str, model: GameModel) -> None:
         """Encode a message of known text that is out, as the first call that reads it would.
 
-        Nothing is done if each caller has the message in its own prompt. If there is no room now, the call that reads
-        it asks again, and its caller gets the error.
+        Nothing is done if each caller encodes the message in its own prompt. If there is no room now, the call that
+        reads it tries again, and its caller gets the error.
         """
         exact = model.resolver.reuse.deterministic
         request = self._journal.prefetch(id, model.resolver, exact) if model.encodes else None
@@ -242,7 +242,7 @@ class Messages:
             model.choreographer.release(self._journal.take_outdated())
 
     def known(self, told: KnownTextMessage) -> tuple[Draft, Words]:
-        """Return a message of known text before it is said, and its words. Raises what is wrong with it."""
+        """Return the draft and the words of a message of known text. Raises an error if it cannot be said."""
         author, to, reads, model = told.author, told.to, told.reads, told.model
         text, known = value_checks.checked_text(told.text, "the text"), checked_role(told.role)
         metadata = self.metadata(author, "prefill", known, to, reads)
@@ -260,7 +260,7 @@ class Messages:
 
 
 def _behind_others(words: Words, framing: FramingPort) -> Words:
-    """Return a system message that is not the first, without the preamble of a first one."""
+    """Return a system message without the preamble that only the first one has."""
     (start, stop), later, first = words.content, framing.later, framing.opening("system", None)
     if later is None or words.tokens[:start] != first:
         return words
@@ -275,9 +275,9 @@ def thought_of(id: str) -> str:
 
 @dataclass
 class Thoughts:
-    """What models think before they speak, as messages that no view shows.
+    """The thoughts of models before they speak, as messages that no view shows.
 
-    Only their author may read them, or everybody who may read the message. A reader of a thought reads it in place of
+    A thought may be read by its author only, or by everybody who may read the message. A reader reads it in place of
     the message if the template keeps the thoughts of earlier answers, or if it is shared.
 
     Attributes:
@@ -301,7 +301,7 @@ class Thoughts:
         return thought
 
     def with_thoughts(self, reads: ReadSet, model: GameModel) -> ReadSet:
-        """Return a read set with thoughts where its caller reads them on its model."""
+        """Return a read set with the thoughts that its caller reads on its model."""
         shown = {read.id: self._shown(reads.caller, read, model) for read in reads.reads}
         if all(len(ids) == 1 and ids[0] == id for id, ids in shown.items()):
             return reads
@@ -310,7 +310,7 @@ class Thoughts:
         return reads._replace(reads=tuple(found), new_at=_placed(reads.new_at, shown), direct=direct)
 
     def _shown(self, caller: str | None, read: Read, model: GameModel) -> tuple[str, ...]:
-        """Return what a message is read as: itself, its thought that includes it, or, if that is text alone, both."""
+        """Return what is read for a message: itself, its thought, which includes it, or both if the thought is text."""
         draft = self.drafts[read.id]
         thought = self.drafts.get(draft.act.thought or "")
         if thought is None or thought.message is None or caller is None:
@@ -332,7 +332,7 @@ class Thoughts:
 
 
 def _in_place(read: Read, shown: dict[str, tuple[str, ...]]) -> Iterator[Read]:
-    """Yield what is read in place of a message, the first of it at the place of the message."""
+    """Yield what is read in place of a message, the first at the place of the message."""
     for place, id in enumerate(shown[read.id]):
         yield read._replace(id=id, at=_placed(read.at, shown) if place == 0 else None)
 

@@ -1,7 +1,7 @@
-"""People who play agents: what a person is asked, what it may know, and where its words come from.
+"""People who play agents: what a person is asked, what they may see, and how their answer is checked.
 
-A person is asked in place of a model, in the middle of a turn, and sees what the agent may read and nothing else. Its
-words are then forced. Does not know: terminals, engines, how words are typed.
+A person is asked in place of a model, in the middle of a turn, and sees only what the agent may read. The answer is
+then forced. Independent of terminals and engines.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PersonPrompt:
         header: The beginning of the message, which the person does not type.
         prompt: The private question that precedes it. None if there is none.
         sampling: The options that a model would be sampled with.
-        labels: What the choices are called, in their order.
+        labels: The labels of the choices, in their order.
         model: The pydantic model of the JSON. None if there is none.
         deadline: When the time is over, in seconds on the event loop's clock. `inf` means never.
         most: Maximum number of tokens.
@@ -114,7 +114,7 @@ class PersonPrompt:
         return None if self.schema is None else self._misfit(self.unspelled(self.spelled(words)))
 
     def _misfit(self, words: str) -> str | None:
-        """Why a text is not the JSON that is asked for."""
+        """Return why a text is not the requested JSON, or None if it is."""
         assert self.schema is not None
         fault = schema_fault(self.schema, words)
         if fault is not None or self.model is None:
@@ -140,7 +140,7 @@ def schema_fault(schema: Mapping[str, Any], words: str) -> str | None:
 
 
 def question_of(game: int, draft: Draft, sampling: Sampling, asked: Utterance, model: GameModel) -> PersonPrompt:
-    """Return what a person is asked for the message of a draft. Raises `ContextOverflow` if no token would fit."""
+    """Return the question to a person for the message of a draft. Raises `ContextOverflow` if no token would fit."""
     author = draft.metadata.author
     content = model.frames.framing.content
     frames = model.frames
@@ -267,19 +267,19 @@ class Seats:
         return agent in self._people
 
     def joined(self, agent: str) -> None:
-        """An agent has joined."""
+        """Note that an agent has joined."""
         if agent in self._people:
             self._heard[agent], self._asked[agent] = set(), 0
             self._call(agent, self._people[agent].joined, self._game, agent)
 
     def tell(self) -> None:
-        """Let everybody hear what has come out and what they may read, unless they are being asked."""
+        """Show everybody the messages that are out and that they may read, except people who are being asked."""
         for agent in [agent for agent, open_ in self._asked.items() if not open_]:
             self._tell(agent)
 
     async def ask(self, asked: PersonPrompt) -> str:
-        """Return the words of a person who has heard all that its agent may read. Raises `RequestError` for words that
-        cannot be said."""
+        """Return the words of a person, who first hears all that their agent may read. Raises `RequestError` for words
+        that cannot be said."""
         agent = asked.agent
         self._tell(agent)
         if agent in self._broken:
@@ -304,7 +304,7 @@ class Seats:
                 self._call(agent, person.hear, self._game, agent, whole)
 
     def _call(self, agent: str, hear: Callable[..., None], *told: Any) -> None:
-        """Call a method of a person. What it raises must not end what others say."""
+        """Call a method of a person. An error is kept, so that it does not end messages of others."""
         try:
             hear(*told)
         except Exception as error:
@@ -315,7 +315,7 @@ def with_people(config: RunConfig, people: People, cast: Collection[str] | None 
     """Return the options of a run in which people play.
 
     Raises:
-        RequestError: A person is missing for an agent that a person is to play, or is no `Person`.
+        RequestError: No `Person` is given for an agent that a person is to play, or one is given for another agent.
         AudienceError: A name cannot name an agent, or is not in the `cast`, if that is known.
     """
     names = config.people or tuple(people)

@@ -1,6 +1,6 @@
 """A scenario as a game sees it, and its score as a record can hold it.
 
-Scores come from user code, so they are checked before they reach a record. Does not know: games' messages, who plays.
+Scores come from user code, so they are checked before they reach a record.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from agentcho.protocol import value_checks
 
 
 class Playable(Protocol):
-    """A scenario as a game sees it; see `scenario.Scenario`. `play` is given the game."""
+    """A scenario as a game sees it; see `scenario.Scenario`. `play` gets the game."""
 
     async def play(self, game: Any) -> Any: ...
     def score(self, outcome: Any) -> dict[str, float]: ...
 
 
 def scored(scenario: Playable, outcome: Any, behind: Callable[[], Mapping[str, Set[str]]]) -> dict[str, float]:
-    """Return a scenario's numbers for its outcome, and for what influenced the messages if it has a `provenance`.
+    """Return a scenario's score of its outcome, and that of its `provenance` if it has one.
 
-    Raises TypeError, ValueError or `RequestError` for what is not a score.
+    Raises TypeError, ValueError or `RequestError` for an invalid score.
     """
     found = points(scenario.score(outcome))
     traced = getattr(type(scenario), "provenance", None)
@@ -32,12 +32,12 @@ def scored(scenario: Playable, outcome: Any, behind: Callable[[], Mapping[str, S
 
 
 def called(scenario: Playable) -> str:
-    """Return the name of a scenario, or that of its class."""
+    """Return the name of a scenario, or else of its class."""
     return getattr(scenario, "name", type(scenario).__name__)
 
 
 def no_outcome(returned: object) -> str:
-    """Return what is wrong with what `play` returned, and what to do."""
+    """Return the words of an error about the value that `play` returned."""
     what = "None" if returned is None else f"a {type(returned).__name__}"
     return (
         f"returned {what}; return an Outcome instead, as in `return self.Outcome(...)`, with the "
@@ -46,9 +46,9 @@ def no_outcome(returned: object) -> str:
 
 
 def points(score: Any) -> dict[str, float]:
-    """Return a score that can be written.
+    """Return a score whose values can be recorded.
 
-    Raises TypeError, ValueError or `RequestError` here, and not where it is written, for what is not a score.
+    Raises TypeError, ValueError or `RequestError` for an invalid score, so that recording it does not fail.
     """
     if not isinstance(score, Mapping):
         raise RequestError(

@@ -7,7 +7,7 @@ its parent's frontier, and a task that has ended passes its own back.
 
 Tasks may also wait for each other by events, locks or streams, which cannot be observed. If a task continues in the
 step in which exactly one message has ended, and nothing of its own was running, that message is taken to be what it
-waited for. Does not know: who may read what, encodings, clocks.
+waited for. Independent of audiences, encodings and clocks.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from typing import NamedTuple
 import anyio
 
 Frontier = tuple[str | int, ...]
-"""Ids of messages and numbers of rounds, each once."""
+"""Ids of messages and numbers of rounds, without duplicates."""
 
 
 @dataclass(eq=False)
 class _Node:
     """One task.
 
-    Its `coro`, what precedes what it does next, what did when it was `forked`, and the tasks that it has started.
-    `step` is the number of engine steps when it last did or joined anything.
+    `frontier` precedes whatever it does next, `forked` is the frontier with which it started, and `children` are the
+    tasks that it has started. `step` is the number of engine steps when it last did or joined anything.
     """
 
     coro: object
@@ -45,7 +45,7 @@ class _Node:
 
 
 class _Here(NamedTuple):
-    """The place of a task: its node, and the frontier as it is now. A new task gets a copy of its parent's."""
+    """The context of a task: its node, and its current frontier. A new task gets a copy of its parent's."""
 
     node: _Node
     frontier: Frontier
@@ -64,7 +64,7 @@ class Precedence:
         self._set(_Node(anyio.get_current_task().coro, (), (), self._steps()), ())
 
     def asked(self, floor: Frontier = ()) -> Frontier | None:
-        """Return what precedes what the running task asks for now. `floor` does in any case.
+        """Return the frontier of a message that the running task asks for now, `floor` included.
 
         None if the task does not belong to the game.
         """
@@ -74,7 +74,7 @@ class Precedence:
         return tuple(dict.fromkeys((*floor, *node.frontier, *self._awaited(node))))
 
     def said(self, id: str, after: Frontier | None) -> None:
-        """Note that a message has ended that the running task had asked for `after` these."""
+        """Note that a message of the running task has ended. It was asked for with the frontier `after`."""
         node, step = self._joined(), self._steps()
         if step != self._ended_in:
             self._ended_in, self._ended = step, []
@@ -84,15 +84,14 @@ class Precedence:
             self._set(node, (id,))
 
     def closed(self, number: int) -> None:
-        """Note that a round has closed in which something was said, and that the running task has awaited it."""
+        """Note that the running task has awaited the end of a round in which something was said."""
         node = self._joined()
         if node is not None:
             node.step = self._steps()
             self._set(node, (number,))
 
     def join(self) -> Frontier | None:
-        """Take over from tasks that the running one had started and that have ended. Returns what precedes its next
-        act."""
+        """Take over the frontiers of ended tasks that the running one had started. Returns its frontier."""
         node = self._joined()
         return None if node is None else node.frontier
 
@@ -103,7 +102,7 @@ class Precedence:
         return self._ended if waited and len(self._ended) == 1 else ()
 
     def _joined(self) -> _Node | None:
-        """Return the running task, after the tasks that it has started and that have ended."""
+        """Return the node of the running task, with the frontiers of ended tasks that it had started."""
         here, coro = self._here.get(), anyio.get_current_task().coro
         if here is None:
             return None
@@ -124,7 +123,7 @@ class Precedence:
 
 
 def _gathered(node: _Node) -> Frontier:
-    """Return the frontier of a task with those of the ended tasks that it has started, which are forgotten."""
+    """Return the frontier of a task, merged with those of the ended tasks that it had started, which are removed."""
     frontier = node.frontier
     ended, node.children = [c for c in node.children if c.ended], [c for c in node.children if not c.ended]
     for child in ended:

@@ -1,7 +1,6 @@
 """One message that a model behind an API generates, from the request to the journal.
 
-Every piece is on record before any code sees it, however the message ends. Does not know: what is in the prompt, who
-may read what, HTTP.
+Every piece is recorded before any code sees it, however the message ends. Independent of HTTP and of audiences.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from agentcho.records.line_models import Ending, SpentPart
 from agentcho.records.transcript import MessageUsage
 
 LONE = re.compile("[\ud800-\udfff]")
-"""Halves of letters, which JSON can hold and no encoding can write."""
+"""Lone surrogates, which JSON can contain and UTF-8 cannot encode."""
 
 
 class TextTurn:
     """One message of a game on a model behind an API.
 
     `flush` records what `sink` received, and `listen` gets the visible text after that. `begin_thought` makes the
-    message of what was thought before, which exists once this one is complete.
+    message of the thought before it, which exists once this one is complete.
     """
 
     def __init__(
@@ -62,12 +61,12 @@ class TextTurn:
     async def ask(self, port: TextPort, call: TextCall) -> None:
         """Ask for the message, and enter it in the journal once it is complete.
 
-        If the message is given up, the journal has what was shown of it, even if that is nothing: its prompt was sent,
-        and is what its author has read.
+        If the message is given up, the journal has the part that was shown, even if that is empty: its prompt was sent,
+        so its author has read it.
 
         Raises:
-            AgentchoError: What the endpoint raises.
-            AnswerInvalid: The answer is none of the choices, or differs from what was shown of it.
+            AgentchoError: The endpoint raises it.
+            AnswerInvalid: The answer is none of the choices, or differs from the part that was shown.
             CallbackFailed: `listen` raises.
         """
         self._begin()
@@ -82,7 +81,7 @@ class TextTurn:
         self._journal.enter_text(self._draft, self._record.words(reply.stopped), usage)
 
     async def say(self, known: KnownText, thought: KnownText | None = None) -> None:
-        """Say words that are known already, after a `thought` if there was one, without asking anybody."""
+        """Say known words, after a `thought` if there was one, without asking the model."""
         await anyio.lowlevel.checkpoint()
         self._begin()
         self.hear(known.text)
@@ -94,7 +93,7 @@ class TextTurn:
         self._journal.enter_text(self._draft, self._record.words(known.stopped), known.usage)
 
     def _enter_thought(self, text: str) -> None:
-        """Enter what was thought before, if anything was."""
+        """Enter the thought before the message, if there was one."""
         if text:
             self.thought = self._begin_thought(self._draft)
             words = Words(
@@ -117,7 +116,7 @@ class TextTurn:
         return reply
 
     def _check(self, reply: TextReply, port: TextPort, call: TextCall) -> None:
-        """Check that the answer is one that was asked for, and agrees with what was shown of it."""
+        """Check that the answer is one of the choices, and agrees with the part that was shown."""
         text, choices = LONE.sub("\ufffd", reply.text), call.sampling.choices
         if choices is not None and text not in choices:
             raise AnswerInvalid(f"the answer of {port.name} is not one of the choices; rephrase the prompt")
@@ -129,9 +128,9 @@ class TextTurn:
             )
 
     def hear(self, text: str) -> None:
-        """Take in a piece of the text, and record it first.
+        """Record a piece of the text, then pass it to the listener.
 
-        If a listener raises, the message is given up. A piece that comes after the end is dropped.
+        If the listener raises, the message is given up. Pieces after the end are dropped.
         """
         if self._over or self._error is not None or not text:
             return
@@ -146,7 +145,7 @@ class TextTurn:
             self._scope.cancel()
 
     def _begin(self) -> None:
-        """Record what the message is made over, before any of it is sent."""
+        """Record what the message reads, before any of it is sent."""
         self._record.begin(self._usage())
         self._write()
 
@@ -161,7 +160,7 @@ class TextTurn:
 
     def _give_up(self, ended: Ending) -> None:
         self._over = True
-        with suppress(Exception):  # the error that ended it says more
+        with suppress(Exception):  # the error that ended the message matters more
             self._record.drop(self._usage(), ended)
 
     def _usage(self) -> MessageUsage:
@@ -170,7 +169,7 @@ class TextTurn:
 
 
 def _reported(spent: TokensSpent) -> TokensSpent:
-    """Return what a server reports if a record can hold it, or else that it reports nothing."""
+    """Return the usage that a server reports, or none if it is not valid for a record."""
     try:
         SpentPart(**spent._asdict())
     except ValidationError:

@@ -1,7 +1,6 @@
 """The cast of a game: who has joined under which name, and which system prompts are public.
 
-Agents are known by their place in the cast, and not by what they call themselves. Does not know: how messages are made,
-encodings.
+Agents are identified by the name under which they were cast, not by their own `name`.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ __all__ = ["SCENARIO", "Roster"]
 class Roster:
     """One game's agents by name.
 
-    An agent's name is found by the identity of the object, so that what an agent says of itself is not asked again.
-    `find` returns the class of a library name (None if there is no library).
+    An agent's name is looked up by object identity, so that the agent's own attributes are not read again. `find`
+    returns the class for a library name (None if there is no library).
     """
 
     def __init__(self, find: Callable[[str], type[Agent]] | None = None) -> None:
@@ -35,10 +34,10 @@ class Roster:
     def candidate(
         self, agent: str | type[Agent] | Agent, name: str | None, attributes: Mapping[str, Any]
     ) -> tuple[Agent, str]:
-        """Return who is to `join`, and under which name: a class, a library name, or an instance.
+        """Return the agent that is to `join`, and its name. `agent` is a class, a library name, or an instance.
 
-        Names are never used again, and an agent joins once. `attributes` are for an agent that is made here. Raises
-        `AudienceError` for a name that cannot be one or is taken, and for an agent that is in a game already.
+        Names are never reused, and an agent joins once. `attributes` are for an agent that is made here. Raises
+        `AudienceError` for an invalid or taken name, and for an agent that is already in a game.
         """
         if isinstance(agent, str):
             if self._find is None:
@@ -103,7 +102,7 @@ class Roster:
         return None if name is None else self._own.get(name)
 
     def hide(self, id: str) -> None:
-        """Leave a message out of every view, such as the listing of tools, and the choice whether to call one."""
+        """Leave a message out of every view, such as the list of tools, or the choice whether to call one."""
         self._hidden.add(id)
 
     def sees(self, name: str, id: str) -> bool:

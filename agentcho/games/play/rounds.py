@@ -1,10 +1,10 @@
-"""Rounds of a game: what is out, in order, and simultaneous rounds in which moves wait for each other.
+"""Rounds of a game: which messages are out, in order, and simultaneous rounds in which moves wait for each other.
 
-If several acts are running whose messages come out in one place, the order depends on which of them ends first, which
-is noted as `raced`. Each move of a round has a place of its own, so moves do not race. Tasks in lockstep act in one
+If several acts run at the same time in one branch, the order of their messages depends on which of them ends first,
+which is noted as `raced`. Each move of a round has its own branch, so moves do not race. Tasks in lockstep act in one
 round after another (`lockstep`).
 
-Does not know: audiences, encodings, who may read what.
+Independent of audiences and encodings.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Moving = Coroutine[Any, Any, Any]
 class Branch:
     """A move of a simultaneous round.
 
-    It holds what was out before the round, what the move has put out so far, the messages whose text its code has
-    looked at, and those that it has `said` anything of. `moves` are its places in rounds, the outermost first. `floor`
-    precedes everything that it does. `seat` is that of a task in lockstep.
+    It holds the messages that were out before the round, those that the move has published so far, those whose text its
+    code has looked at (`sources`), and those of which it has `said` anything. `moves` are its places in rounds, the
+    outermost first. `floor` precedes everything that it does. `seat` is that of a task in lockstep.
     """
 
     before: History
@@ -47,7 +47,7 @@ class Branch:
 
 
 class Order(TypedDict):
-    """What an `Act` says about the order of messages."""
+    """The fields of an `Act` about the order of messages."""
 
     after: Frontier | None
     moves: tuple[Move, ...]
@@ -63,7 +63,8 @@ class _Branches(NamedTuple):
 class Rounds:
     """Messages in the order in which they came out.
 
-    A task in a round sees what was out before, and its own moves. `told` is called when something has come out for all.
+    A task in a round sees what was out before the round, and the messages of its own move. `told` is called when a
+    message has come out for all tasks.
     """
 
     def __init__(self, tasks: TaskTracker, taint: TaintTracker, precedence: Precedence) -> None:
@@ -79,7 +80,7 @@ class Rounds:
 
     @property
     def branch(self) -> Branch | None:
-        """The move that the running task is in, to publish from another task. None if it is in no round."""
+        """The move of the running task, for publishing from another task. None if it is in no round."""
         return self._branch.get()
 
     def visible(self) -> History:
@@ -90,13 +91,13 @@ class Rounds:
         return History(self._out) if branch is None else History(branch.out, after=branch.before)
 
     def order(self) -> Order:
-        """Return what precedes what the running task asks for now, and in which moves that will come out."""
+        """Return the frontier of a message that the running task asks for now, and the moves that it belongs to."""
         branch = self.branch
         moves, floor = ((), ()) if branch is None else (branch.moves, branch.floor)
         return {"after": self.precedence.asked(floor), "moves": moves}
 
     def publish(self, message: Metadata, branch: Branch | None) -> None:
-        """Let a message out, or keep it with the moves of a round until that closes."""
+        """Publish a message, or keep it in its branch until the round closes."""
         if branch is None:
             self._out.add(message)
             if self.told is not None:
@@ -107,10 +108,10 @@ class Rounds:
 
     @asynccontextmanager
     async def act(self) -> AsyncIterator[None]:
-        """A context around an act that waits for the engine and then lets a message out.
+        """A context around an act that waits for the engine and then publishes a message.
 
-        If two acts overlap in one place, which of them ends first decides the order of their messages. A task in
-        lockstep then waits for the others.
+        If two acts overlap in one branch, the order of their messages depends on which ends first. At its end, a task
+        in lockstep waits for the others.
         """
         branch = self.branch
         self._under_way[branch] += 1
@@ -123,11 +124,11 @@ class Rounds:
             await branch.seat.acted()
 
     def acting(self, branch: Branch) -> bool:
-        """Return whether an act is running there."""
+        """Return whether an act is running in a branch."""
         return self._under_way[branch] > 0
 
     async def together(self, *moves: Moving) -> list[Any]:
-        """Run moves side by side. Everything comes out at the end, in the order of the moves, errors or not."""
+        """Run moves side by side. Their messages come out at the end, in the order of the moves, also on errors."""
         async with self.act():
             with self._moves(moves) as (_, running):
                 return await self._tasks.together(*running)
@@ -135,8 +136,8 @@ class Rounds:
     async def first(self, *moves: Moving) -> Any:
         """Run moves side by side until one has ended, and return its result. The others are cancelled.
 
-        Complete messages come out, in the order of the moves. Which move was first depends on the length of every
-        message, so the code counts as having looked at all of them.
+        Complete messages come out, in the order of the moves. Which move is first depends on the lengths of all
+        messages, so the code counts as having looked at all of them.
         """
         if not moves:
             raise ScenarioError("game.first was given no moves; give at least one, such as ann.say()")
@@ -151,7 +152,7 @@ class Rounds:
     async def lockstep(self, *runs: Moving) -> None:
         """Run tasks in lockstep; see `Lockstep`.
 
-        Raises the error of the first of them, once the others have finished what they were at.
+        If tasks fail, raises the error of the first one in order, once the others have finished their current acts.
         """
         async with self.act():
             outer, before = self.branch, self.precedence.join()
@@ -189,7 +190,7 @@ class Rounds:
             branch.moves, branch.floor = (*path, Move(number, place)), floor or under
 
     def _pass(self, last: Frontier) -> None:
-        """Note that the running task has awaited the end of the last round in which something was said."""
+        """Note that the running task has awaited the end of the last round with a message."""
         for number in last:
             assert isinstance(number, int)
             self.precedence.closed(number)
@@ -203,7 +204,7 @@ class Rounds:
 
     @contextmanager
     def _moves(self, moves: Sequence[Moving], race: bool = False) -> Iterator[tuple[_Branches, list[Moving]]]:
-        """A context in which moves run, each in a branch of its own. At its end, what they said comes out."""
+        """A context in which moves run, each in its own branch. Their messages come out at its end."""
         before = self.visible()
         outer = self.branch
         number = next(self._numbers)

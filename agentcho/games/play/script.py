@@ -1,7 +1,4 @@
-"""A scenario made of a program's own agents, each playing by itself.
-
-`agentcho.run(agent, ...)` plays it. Does not know: where the agents come from, what they do.
-"""
+"""A scenario made of a program's own agents, each playing by itself, for `agentcho.run(agent, ...)`."""
 
 from __future__ import annotations
 

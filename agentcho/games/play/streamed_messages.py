@@ -1,9 +1,8 @@
 """A message of the scenario whose text comes in pieces, from a person who types or a page that loads.
 
-What has come is encoded while the rest is still to come, so that the message is ready when it is complete. Each state
-of the text is encoded as the whole message will be, and takes over the keys of the state before. The finished message
-therefore has the ids, positions and place that it would have had at once. Does not know: where the text comes from, who
-reads it.
+The text is encoded while the rest is still to come, so that the message is ready when it is complete. Each state of the
+text is encoded as the whole message will be, and takes over the keys of the state before. The finished message
+therefore has the token ids, positions and place that it would have had at once. Independent of the source of the text.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from agentcho.provenance.drafts import Draft, PartialEncoding
 LEAST = 256
 """Least number of characters to encode at a time."""
 SHARE = 16
-"""And the least share (a sixteenth) of the text so far. Each time, the keys of the text so far are copied, so this
-keeps the work in proportion to the text."""
+"""At least one sixteenth of the text so far is encoded at a time. Each time, the keys of the text so far are copied, so
+this keeps the work in proportion to the text."""
 
 
 class Streamed:
@@ -70,7 +69,7 @@ class Streamed:
             await self._encode()
 
     async def close(self) -> str:
-        """Let the message out for its whole audience, and encode what is left of it. `Game.streamed` calls it.
+        """Publish the message for its whole audience, and encode the rest of it. `Game.streamed` calls it.
 
         Returns:
             The id of the message.
@@ -93,7 +92,8 @@ class Streamed:
             self._begun = None
 
     async def _encode(self) -> None:
-        """Encode what is there. What does not fit is told when the stream is closed, or when somebody reads it."""
+        """Encode the text so far. If it does not fit, the error is raised when the stream is closed or when the message
+        is read."""
         model, self._encoded = self._told.model, self._length
         call = model.resolver.beginning(self._draft(), self._begun)
         order, turn = (self._game, "", self._fed), SchedulingPriority(str(self._game))
@@ -110,7 +110,7 @@ class Streamed:
             model.choreographer.release([before])
 
     def _draft(self) -> Draft:
-        """The message as it is now."""
+        """Return the message in its current state."""
         told = self._told
         metadata = self._messages.metadata(told.author, "prefill", told.role, told.to, told.reads)
         return told.model.draft(metadata, self.text, None, told.reads)

@@ -1,7 +1,7 @@
-"""Tool calls of one game: each is on record before it runs and after.
+"""Tool calls of one game, each recorded before and after it runs.
 
 An earlier call whose result is unknown is not repeated unless the user asks for it, because it may have had effects.
-Does not know: who may read what, how a model writes a call.
+Independent of audiences and of how a model writes a call.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ToolCallAttempt(NamedTuple):
 class ToolCalls:
     """The tool calls of game `index`.
 
-    `sink` puts events on record before it returns or, if there is a `confirmed`, before that returns.
+    `sink` has recorded an event when it returns or, if there is a `confirmed`, when that returns.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class ToolCalls:
     async def make(self, making: ToolCallAttempt) -> Returned:
         """Make a call within the time limits of its agent and of the game.
 
-        Raises what ends the game: `LimitReached`, and errors of the tool that do not concern this one call.
+        Raises errors that end the game: `LimitReached`, and errors of the tool that concern more than this call.
         """
         if self._recorded.skips(making.id):
             return running.failed("skipped", SKIPPED)

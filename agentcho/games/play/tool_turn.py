@@ -1,8 +1,8 @@
 """A turn of an agent that may call tools: calls, their results, and then the text.
 
 Each call is a message that only the agent may read, constrained to the schemas of the tools. Each result is a message
-of no agent. If the chat template marks calls, the agent's text begins with the mark or not; otherwise the agent chooses
-first. Does not know: how a call runs, where tools come from.
+of no agent. If the chat template marks calls, the beginning of the agent's text shows whether it calls; otherwise the
+agent chooses first. Independent of how a call runs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WHICH = f"Before each message say which it will be: {CALL!r}, a call of a functi
 CALLS = 1 << 10
 """The most calls that may be allowed before a text."""
 LEAST = 512
-"""A call may have so many tokens, however short the text is to be."""
+"""The number of tokens that a call may have even if the text is limited to fewer."""
 UNREAD = ReadSet(None, (), None, ())
 
 
@@ -52,7 +52,7 @@ class OfferedTools(NamedTuple):
 
 
 class PendingResult(NamedTuple):
-    """A result that is to come: its call and tool, who will read it, and what it may tell them."""
+    """A pending result: its call and tool, its readers, and what it may tell them."""
 
     call: str
     use: ToolUse
@@ -88,7 +88,7 @@ class ToolTurns:
             return await _Talk(self, speech, offer, wish).play()
 
     def _offer(self, author: str, speech: Speech, tools: Mapping[str, Tool]) -> OfferedTools:
-        """Return the tools, listed in a message that is put before the agent and that no view shows.
+        """Return the tools, listed in a message that the agent reads and that no view shows.
 
         Everybody who learns the arguments of a tool may read that message.
         """
@@ -113,7 +113,7 @@ class ToolTurns:
         return self.messages.audience(author, frozenset().union(*names))
 
     def _with(self, listing: str, reads: ReadSet) -> ReadSet:
-        """Return the read set with the listing in it, after the system prompts that it begins with."""
+        """Return the read set with the listing after the system prompts at its beginning."""
         place = 0
         while place < len(reads.reads) and self.messages.drafts[reads.reads[place].id].metadata.role == "system":
             place += 1
@@ -147,12 +147,12 @@ class _Talk:
         return await self._game.turns.say(self._speech)
 
     def _again(self) -> None:
-        """Take the seed of the agent's next turn."""
+        """Switch to the seed of the agent's next turn."""
         turns, options = self._game.turns, self._speech.asked.sampling
         self._speech = self._speech._replace(options=turns.sampling(self._author, options))
 
     async def _wants_call(self) -> bool:
-        """Return whether the agent calls next: its text is begun, with the seed of what it then says."""
+        """Return whether the agent calls a tool next. If the template marks calls, its text is begun to find out."""
         writer = self._offer.writer
         if writer.auto and self._speech.port is None:
             begun = await self._private(peek=True, max_tokens=self._opening())
@@ -186,12 +186,12 @@ class _Talk:
         )
         if hidden:
             self._game.messages.roster.hide(said.id)
-        known = self._game.messages.drafts[said.id].message  # not the tracked one: no code of the user's looks at it
+        known = self._game.messages.drafts[said.id].message  # untracked, because no user code looks at it
         assert known is not None
         return known
 
     async def _call(self, named: str | None) -> None:
-        """Make one call, and its result. What the agent says next reads both."""
+        """Make one call, and its result. The agent's next message reads both."""
         if self._speech.port is not None and named is None and len(self._offer.tools) > 1:
             named = (await self._private(choices=tuple(self._offer.tools))).text  # servers take one object, not several
             self._again()
@@ -228,7 +228,7 @@ class _Talk:
         return before, calls, known
 
     def _follow(self, id: str) -> None:
-        """Let what the agent says from now on read that message too."""
+        """Let the agent's next messages read that message too."""
         reads = self._speech.reads
         more = reads._replace(reads=(*reads.reads, Read(id, reads.new_at)), new_at=None)
         self._speech = self._speech._replace(reads=more)
@@ -265,7 +265,7 @@ class _Talk:
     def _saying(
         self, told: KnownTextMessage, to: Audience, written: tuple[str, tuple[int, ...] | None]
     ) -> KnownTextMessage:
-        """Return a result with these words."""
+        """Return a result message with the given words."""
         text, ids, said = *written, told.said
         if said is not None:
             said = said._replace(text=self._offer.writer.returned(text, said.call_id, said.name or ""))
@@ -273,5 +273,5 @@ class _Talk:
 
 
 def _plain(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema without keywords that only our own compiler reads."""
+    """Return a schema without keywords that only agentcho's own grammar compiler reads."""
     return {key: value for key, value in json.loads(json.dumps(schema)).items() if not key.startswith("x-")}

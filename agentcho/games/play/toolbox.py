@@ -1,7 +1,7 @@
 """The tools of one game: those that agents were given, and those of servers.
 
-A server is connected when an agent first needs it, and disconnected when the game is over. Each connection has a task
-of its own, which enters and leaves it. Does not know: what a tool does, how it is called.
+A server is connected when an agent first needs it, and disconnected when the game is over. Each connection has its own
+task, which enters and leaves it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agentcho.games.tools.tool import Tool, Toolset
 from agentcho.protocol.value_checks import type_name
 
 LEAVING = 5.0
-"""Seconds that connections may take to be let go."""
+"""Seconds that connections may take to close."""
 
 
 class Connection:
@@ -30,7 +30,7 @@ class Connection:
         self._error: Exception | None = None
 
     async def keep(self) -> None:
-        """Connect, and stay connected until `leave`. Raises nothing: whoever needs its tools gets the error."""
+        """Connect, and stay connected until `leave`. Raises nothing; `tools` raises the error."""
         try:
             async with self._toolset.connected(self._agent) as tools:
                 self._tools = tools

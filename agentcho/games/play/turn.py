@@ -1,7 +1,7 @@
 """One turn of an agent: from the request of a verb, over its read set, to the finished message.
 
-All verbs that generate text end here, so that each is checked and counted in the same way. Does not know: scenarios,
-how games end, where a record is.
+All verbs that generate text end here, so that each is checked and counted in the same way. Independent of scenarios and
+records.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from agentcho.provenance.views import Charge, Read, ReadSet
 from agentcho.records.transcript import MessageUsage
 
 Forced = Mapping[str, tuple[int, ...]]
-"""Ids of what is said after the header, by message: they take the place of sampled ones."""
+"""Token ids after the header, by message, that replace sampled ones."""
 
 
 class TurnParts(NamedTuple):
@@ -104,7 +104,7 @@ class Turns:
             return await self.say(self.begin(agent, asked))
 
     def begin(self, agent: Agent, asked: Utterance) -> Speech:
-        """Return what an agent is about to say and what it reads. Its prompt is out then.
+        """Return what an agent is about to say and what it reads. Its prompt is published here.
 
         The view is asked here.
         """
@@ -139,7 +139,7 @@ class Turns:
         return speech._replace(reads=reads)
 
     async def say(self, speech: Speech) -> Message:
-        """Generate one message, from its read set to the transcript. The caller has an act of the rounds around it."""
+        """Generate one message, from its read set to the transcript. The caller wraps it in `Rounds.act`."""
         messages, (author, asked, model, port, spoken_to, reads, options, *_) = self._messages, speech
         charge = None if self._words is None else self._words.charge(self._saying(speech))
         retold = charge is not None and charge.schema is not None
@@ -176,7 +176,7 @@ class Turns:
     def permit(self, speech: Speech, prompt: str | None = None) -> None:
         """Ask the rule for words, if there is one, before anything is said, even a private `prompt`.
 
-        Raises `LeakageError` if the message must not be said. That was no turn then.
+        Raises `LeakageError` if the message must not be said. It then does not count as a turn.
         """
         if self._words is None:
             return
@@ -191,15 +191,15 @@ class Turns:
             raise
 
     def charge_result(self, speech: Speech) -> Charge | None:
-        """Return what the result of a call over these reads may tell `speech.to`.
+        """Return the charge for the result of a call over these reads to `speech.to`.
 
-        That may be anything, because a tool can repeat what it was given. Raises `LeakageError` if the call must not be
-        made.
+        The result may contain anything that was read, because a tool can repeat its arguments. Raises `LeakageError` if
+        the call must not be made.
         """
         return None if self._words is None else self._words.charge(self._saying(speech)._replace(result=True))
 
     def _saying(self, speech: Speech) -> PlannedDisclosure:
-        """Return what the rule is asked about. A person who plays an agent does not forget what it has been shown."""
+        """Return the disclosure that the rule is asked about. It includes all that a person has been shown."""
         author, release = speech.author, speech.asked.release
         return PlannedDisclosure(
             author=author,
@@ -212,16 +212,15 @@ class Turns:
         )
 
     def _shown(self, author: str) -> tuple[str, ...]:
-        """Return what the person who plays an agent has been shown. Nothing for a model."""
+        """Return the messages that the person who plays an agent has been shown. Empty for a model."""
         if self._seats is None or author not in self._seats:
             return ()
         return tuple(message.id for message in self._messages.readable(author))
 
     def _retold(self, draft: Draft, charge: Charge, to: Audience, model: GameModel) -> Message | None:
-        """Put JSON that was sampled in private before its audience as a message of known text, in one canonical
-        spelling.
+        """Publish JSON that was sampled in private, as a message of known text in canonical spelling.
 
-        How it was spelled then tells nothing. Raises `AnswerInvalid` if it is none of the values that were charged.
+        Its original spelling then reveals nothing. Raises `AnswerInvalid` if it is none of the charged values.
         """
         said, author = draft.message, draft.metadata.author
         assert said is not None
@@ -250,7 +249,7 @@ class Turns:
         return self._seats is not None and self._messages.roster.member(agent) in self._seats
 
     def model(self, author: str, agent: Agent) -> GameModel:
-        """Return the model that an agent speaks through in its next turn, or for what it tells before that."""
+        """Return the model that an agent speaks through in its next turn, and for its `tell` before that."""
         if agent.model is None:
             return self._models.own
         return self._models.chosen(author, agent.model, self._taken.get(author, -1) + 1)
@@ -258,7 +257,7 @@ class Turns:
     async def _type(self, seats: Seats, speech: Speech, draft: Draft) -> None:
         """Let a person give the words of a message, unless they are known.
 
-        They are on record before anybody else sees them.
+        They are recorded before anybody else sees them.
         """
         id, recorded = draft.metadata.id, self._messages.recorded
         said = recorded.human(id)
@@ -313,7 +312,7 @@ class Turns:
             await turn.run(model.choreographer, order, SchedulingPriority(str(self._index), priority))
 
     def _known(self, draft: Draft, model: GameModel) -> tuple[tuple[int, ...] | None, bool]:
-        """Return the ids that a message is to say, if they are known, and whether they may contain a thought."""
+        """Return the token ids of a message if they are known, and whether it may contain a thought."""
         id, recorded = draft.metadata.id, self._messages.recorded
         if draft.typed is not None:
             return tuple(model.frames.framing.content.encode(draft.typed)), False
@@ -327,7 +326,7 @@ class Turns:
         return forced, forced is None
 
     def _publish(self, thought: Draft | None, draft: Draft, branch: Branch | None) -> None:
-        """Let a message out, after its thought."""
+        """Publish a message, after its thought."""
         rounds = self._messages.rounds
         if thought is not None:
             rounds.publish(thought.metadata, branch)
@@ -337,7 +336,7 @@ class Turns:
     def _shares(self, author: str, agent: Agent) -> bool:
         """Return whether readers of an agent's messages may read its thoughts.
 
-        Raises `RequestError` for a wrong value.
+        Raises `RequestError` for an invalid value.
         """
         wish = agent.shares_thoughts
         return (
@@ -375,7 +374,7 @@ class Turns:
             self._publish(turn.thought, draft, branch)
 
     def sampling(self, author: str, options: SamplingOptions) -> Sampling:
-        """Return the run's defaults with the call's options, a seed for the author's own turn, and its tokens left."""
+        """Return the run's defaults with the call's options, the seed of the author's turn, and its tokens left."""
         turn = self._taken.get(author, -1) + 1
         base = self._defaults | {"seed": coin_seed(self._seed, self._index, author, turn)}
         try:
@@ -390,7 +389,7 @@ class Turns:
 
 
 def _value(asked: Utterance, options: Sampling, said: Message) -> ReturnedValue | None:
-    """Return what the verb will return of a message, or None for the message itself."""
+    """Return the value that the verb returns for a message, or None if it returns the message itself."""
     if asked.labels:
         labels = dict(zip(options.choices or (), asked.labels, strict=False))
         return (labels.get(said.text, said.text),)

@@ -2,14 +2,14 @@
 
 No library is needed here. See https://arrow.apache.org/docs/format/CDataInterface.html.
 
-A reader of a table moves its structs out and calls the `release` of each one that it has moved, once, in any thread and
+A reader moves the structs of a table out and calls the `release` of each moved struct once, in any thread and possibly
 long after the table is gone. Each struct therefore has its own reference to all memory behind it, and drops it in
 `release`. A second release does nothing, because `release` is empty by then.
 
-A capsule has no destructor, because a Python one would lose the error that is being raised while a reader gives up.
-`KEPT` holds the capsules instead, with the struct that each one points to, until nobody else has the capsule.
+Capsules have no destructor, because a Python one would lose the error that is being raised when a reader fails.
+Instead, `KEPT` holds each capsule, with the struct that it points to, until nothing else refers to the capsule.
 
-Does not know: games, messages.
+Independent of games and messages.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
 Kind = Literal["whole", "number", "flag", "text", "texts"]
-"""Of the values of a column: int64, float64, boolean, UTF-8, a list of UTF-8. Each value may be missing."""
+"""The type of a column: int64, float64, boolean, UTF-8, list of UTF-8. Each value may be missing."""
 FORMATS: dict[Kind, bytes] = {"whole": b"l", "number": b"g", "flag": b"b", "text": b"U", "texts": b"+L"}
 NULLABLE, ROOM = 2, bytes(8)
-"""The flag of a field that may have no value, and what stands behind every buffer, so that none is empty."""
+"""The flag of a nullable field, and the padding after every buffer, so that none is empty."""
 
 
 class Column(NamedTuple):
-    """A column of a table: its name, the kind of its values, and the values, None where one is missing."""
+    """A column of a table: its name, the kind of its values, and the values, None for missing ones."""
 
     name: str
     kind: Kind
@@ -107,7 +107,7 @@ def schema(columns: Sequence[Column]) -> object:
 
 
 class _Batches:
-    """What a stream has left to give."""
+    """The batches that a stream has not yet returned."""
 
     def __init__(self, columns: Sequence[Column], made: Array) -> None:
         self.columns, self.left = columns, [made] if made.length else []
@@ -117,7 +117,7 @@ class _Batches:
             _release_now(made)
 
 
-# -- ownership: a struct has one reference to an object, which has all memory that the struct points to ------------
+# -- ownership: a struct holds one reference to an object, which holds all memory that the struct points to --------
 
 
 def _own(struct: Any, owner: object, release: Any) -> None:
@@ -152,7 +152,7 @@ def _release_now(struct: Any) -> None:
 
 
 def _move(struct: Any, to: int) -> None:
-    """Move a struct: its bytes go to `to`, and the one here counts as released."""
+    """Move a struct: copy its bytes to `to`, and mark the original as released."""
     ctypes.memmove(to, ctypes.addressof(struct), ctypes.sizeof(struct))
     struct.release = None
 
@@ -193,13 +193,13 @@ def _capsule(struct: Any, name: bytes) -> object:
     capsule: object = new_capsule(ctypes.addressof(struct), name, None)
     with KEPT_LOCK:
         for place in range(len(KEPT) - 1, -1, -1):
-            if sys.getrefcount(KEPT[place][0]) <= 2:  # that of the list, and that of this question
+            if sys.getrefcount(KEPT[place][0]) <= 2:  # those of the list and of this call
                 _release_now(KEPT.pop(place)[1])
         KEPT.append((capsule, struct))
     return capsule
 
 
-# -- what is in the structs ------------------------------------------------------------------------------------------
+# -- contents of the structs -----------------------------------------------------------------------------------------
 
 
 def _table_schema(columns: Sequence[Column]) -> Schema:

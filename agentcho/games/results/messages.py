@@ -1,7 +1,6 @@
 """The messages of a run: read from its record on demand, or kept in memory while a run without a record is played.
 
-What is kept is what was said and what it cost. Encodings, which an audit needs, are only in records. Does not know: who
-asks.
+Messages and their costs are kept. Encodings, which an audit needs, are only in records.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from agentcho.records.record import SavedRun
 from agentcho.records.transcript import TranscriptEntry, by_attempt, carry
 
 MOST = 50_000
-"""So many messages of a run without a record are kept."""
+"""The maximum number of messages kept of a run without a record."""
 Games = Mapping[int, list[TranscriptEntry]]
 """The messages of each game's last attempt."""
 
@@ -35,7 +34,7 @@ class MessageSource(Protocol):
 
 
 class RecordedMessages:
-    """The messages of a record as it is now. It is read once."""
+    """The messages of a record in its current state. It is read once."""
 
     def __init__(self, run: SavedRun) -> None:
         self._run = run
@@ -50,9 +49,9 @@ class RecordedMessages:
 
 
 class LiveMessages:
-    """The messages of a run without a record, as a sink of its events that passes each one on to another `sink`.
+    """The messages of a run without a record, as a sink of its events that passes each event on to another `sink`.
 
-    They are asked for once the run is over.
+    They must be read only after the run is over.
     """
 
     def __init__(self, most: int = MOST) -> None:
@@ -67,7 +66,7 @@ class LiveMessages:
             case Ended(entry=entry):
                 self._keep(entry)
             case Encoded(encodings=encodings):
-                with suppress(KeyError):  # its game said nothing that is kept
+                with suppress(KeyError):  # no message of its game is kept
                     carry(self._entries, encodings._replace(made=()))
         if self.sink is not None:
             self.sink(event)
@@ -100,9 +99,9 @@ def _slim(entry: TranscriptEntry) -> TranscriptEntry:
 
 
 def named(cast: Iterable[str], games: Games) -> frozenset[str]:
-    """Return the names of agents: of the cast, of authors and of readers.
+    """Return the names of agents: the cast, authors and readers.
 
-    The cast of a run that is not over is not on record.
+    Authors and readers are needed because the cast of a running run is not recorded yet.
     """
     found = set(cast)
     for entry in (entry for said in games.values() for entry in said):

@@ -1,7 +1,7 @@
 """The results of a run: its games and their messages, in memory or read from a record.
 
-Programs and notebooks read results here in one form, however the run was played. Does not know: how games are played,
-the terminal.
+Programs and notebooks read results here in one form, however the run was played. Independent of how games are played
+and of the terminal.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Selected(NamedTuple):
 
 
 def _with_thoughts(entries: list[TranscriptEntry]) -> Iterator[TranscriptEntry]:
-    """Messages with those of what their authors thought before, as far as these are among them."""
+    """Yield messages with the thoughts of their authors, as far as these are among the entries."""
     known = {(each.message.game, each.message.id): each.message for each in entries}
     for entry in entries:
         thought = known.get((entry.message.game, entry.act.thought or ""))
@@ -301,7 +301,7 @@ class Played:
 
 
 def _lined(game: PlayedGame) -> str:
-    """What ended a game, behind its line."""
+    """Return the error that ended a game, after its line of code."""
     return ": ".join(filter(None, (game.where, game.error)))
 
 
@@ -312,7 +312,7 @@ def _summary(values: Sequence[float]) -> str:
 
 
 def played_games(games: Iterable[GameOver], said: MessageSource) -> tuple[PlayedGame, ...]:
-    """Games that are over, by number."""
+    """Return finished games, by number."""
     ordered = sorted(games, key=lambda over: over.game)
     return tuple(
         PlayedGame(

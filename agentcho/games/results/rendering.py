@@ -1,7 +1,6 @@
-"""How results show themselves in a terminal and in a notebook.
+"""Renders results for a terminal and for a notebook.
 
-What anybody said is escaped: nothing in it can move a cursor, change the direction of a line, or become markup. Does
-not know: what is shown.
+Texts are escaped: nothing in them can move a cursor, change the direction of a line, or become markup.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 from agentcho.games.results.safe_text import inline, visible
 
 MOST_ROWS, MOST_LETTERS = 20, 60
-"""So many rows of a table are shown, and so many letters of a value in a terminal."""
+"""The maximum rows shown of a table, and the maximum letters shown of a value in a terminal."""
 LEFT, RIGHT = ' style="text-align: left"', ' style="text-align: right"'
 
 

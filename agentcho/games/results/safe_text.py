@@ -1,6 +1,6 @@
 """Makes text of models safe to show.
 
-Nothing in it can move the cursor, or recolour or reorder the terminal. Does not know: rich, messages.
+Nothing in it can move the cursor, or recolour or reorder the terminal. Must not depend on rich.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2
 
 
 def visible(text: str) -> str:
-    """`text` with control characters, direction marks, lone surrogates and what is no character as visible signs.
+    """Replace control characters, direction marks, lone surrogates and noncharacters of a text by visible signs.
 
-    Newlines and tabs stay. ESC becomes ␛, U+202E becomes \\u202e; what was text already stays as it is.
+    Newlines and tabs stay. ESC becomes ␛, U+202E becomes \\u202e; all other text is unchanged.
     """
     return "".join(char if char in "\n\t" else _sign(char) for char in text)
 
 
 def inline(text: str) -> str:
-    """`text` made visible in one line: a name cannot look like another line of the output."""
+    """Make a text visible in one line, so that a name cannot look like another line of the output."""
     return visible(text.replace("\n", "␊").replace("\t", "␉"))
 
 

@@ -1,6 +1,6 @@
 """A table of results: typed columns of equal length, for data frames and for people.
 
-It needs no data frame library, and every library that reads Arrow can read it. Does not know: what the columns are of.
+It needs no data frame library, and every library that reads Arrow can read it.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ class Table:
 
 
 def column(name: str, values: Sequence[Any], kind: Kind | None = None) -> Column:
-    """A column of values, of the kind that all of them have; text of JSON where they have none in common."""
+    """Return a column of values, of their common kind, or as JSON text if they have none in common."""
     kind = kind or _kind([value for value in values if value is not None])
     return Column(name, kind or "text", [*values] if kind else [None if v is None else as_text(v) for v in values])
 
 
 def _kind(values: Sequence[Any]) -> Kind | None:
-    """What all values are; None: they are of no one kind."""
+    """Return the common kind of all values, or None if there is none."""
     if all(isinstance(value, bool) for value in values) and values:
         return "flag"
     if all(isinstance(value, str) for value in values):
@@ -98,7 +98,7 @@ def _fits(value: float) -> bool:
 
 
 def number(value: float | None) -> float | None:
-    """A score as a number of 64 bits: one that is beyond them is infinite."""
+    """Return a score as a 64-bit float, infinite if it is out of range."""
     if value is None:
         return None
     try:
@@ -108,11 +108,11 @@ def number(value: float | None) -> float | None:
 
 
 def as_text(value: Any) -> str:
-    """A value as JSON; a text as it is."""
+    """Return a value as JSON, or unchanged if it is text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def spread(prefix: str, found: Sequence[Mapping[str, Any] | None]) -> list[Column]:
-    """A column for every key of these, in the order in which they come up, named `prefix.key`."""
+    """Return one column per key of the mappings, in order of first occurrence, named `prefix.key`."""
     keys = dict.fromkeys(key for each in found for key in each or {})
     return [column(f"{prefix}.{key}", [(each or {}).get(key) for each in found]) for key in keys]

@@ -1,4 +1,4 @@
-"""The tables of a run: one row per game, or one row per message. Does not know: where these come from."""
+"""The tables of a run: one row per game, or one row per message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentcho.records.transcript import TranscriptEntry
 
 
 class Row(Protocol):
-    """A game that is over, as its row needs it; see `PlayedGame`."""
+    """The properties of a finished game that its row needs; see `PlayedGame`."""
 
     @property
     def number(self) -> int: ...
@@ -31,7 +31,7 @@ class Row(Protocol):
 
 
 COSTS = "encoded", "reused", "first_token", "seconds"
-"""The columns of a message that tell of what its author read."""
+"""The columns of a message that reveal something about what its author read."""
 
 
 def games_table(games: Sequence[Row], usage: Mapping[int, GameUsage] | None = None) -> Table:
@@ -65,9 +65,9 @@ def _usage(found: Sequence[GameUsage]) -> list[Column]:
 def messages_table(
     said: Sequence[TranscriptEntry], only: Sequence[str] | None = None, leave_out: Sequence[str] = ()
 ) -> Table:
-    """Return one row per message, in all columns, in `only` some, or without some.
+    """Return one row per message, with all columns, `only` some of them, or without those in `leave_out`.
 
-    `audience` has the names of its readers, or "everyone" alone.
+    The column `audience` has the names of the readers, or just "everyone".
     """
     found = [each for each in _message_columns(said) if only is None or each.name in only]
     return Table([each for each in found if each.name not in leave_out])

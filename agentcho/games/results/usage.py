@@ -1,4 +1,4 @@
-"""Token counts and costs of the messages of a game. Does not know: encodings."""
+"""Token counts and costs of the messages of a game."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class GameUsage(NamedTuple):
         sent: Prompt tokens sent to models behind APIs, as their servers report them. None if none did.
         cached: Those of them that were cached there. None if no server reported it.
         requests: Requests to models behind APIs. None if there were none.
-        price: Price at the given prices. None if there are none.
+        price: The cost at the given prices. None if there are none.
     """
 
     messages: int

@@ -1,7 +1,6 @@
-"""Finds scenarios and agents by name: a path, the working folder, entry points, then those that are shipped.
+"""Finds scenarios and agents by name: as a path, in the working folder, in entry points, then among the shipped ones.
 
-It reads source files and executes nothing, so that listing is safe and quick. Does not know: how a class is imported
-(see `library`), what it does.
+It reads source files and executes nothing, so that listing is safe and quick. `library` imports the classes.
 """
 
 from __future__ import annotations
@@ -36,21 +35,21 @@ class Found(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """A source file that does not parse, as `agentcho ls` shows it."""
+    """A source file that does not parse, for `agentcho ls`."""
 
     path: Path
     error: ScenarioError
 
 
 def shipped(section: Section) -> Path:
-    """Return the folder that came with the package: inside it in a wheel, beside it in a checkout."""
+    """Return the folder that is shipped with the package: inside it in a wheel, beside it in a checkout."""
     package = Path(__file__).parents[2]
     inside = package / "_library" / section
     return inside if inside.is_dir() else package.parent / section
 
 
 def listing(section: Section) -> Iterator[Found | Unreadable]:
-    """Return everything that can be named, in search order, each file once. Executes nothing."""
+    """Return all scenarios or agents, in search order, each file once. Executes nothing."""
     seen = set()
     for path, origin, module in _files(section):
         if path.resolve() in seen:
@@ -74,15 +73,15 @@ def _files(section: Section) -> Iterator[tuple[Path, Origin, str | None]]:
 
 @lru_cache(maxsize=8)
 def _entries(section: Section, places: tuple[tuple[str, int], ...]) -> list[EntryPoint]:
-    """Return what packages installed in `places` provide; each place comes with the time of its last change.
+    """Return the entry points of packages installed in `places`; each place comes with the time of its last change.
 
-    This goes through everything there, and is asked again when something was installed or removed.
+    This is slow, so it is cached until something is installed or removed.
     """
     return sorted(entry_points(group=f"agentcho.{section}"), key=lambda entry: entry.name)
 
 
 def _changed(place: str) -> int:
-    """Return when something was last added or removed there. 0 if there is nothing."""
+    """Return the time of the last addition or removal in a place. 0 if it does not exist."""
     try:
         return os.stat(place or ".").st_mtime_ns
     except OSError:
@@ -114,7 +113,7 @@ def broken(path: Path, line: int | None, what: str) -> ScenarioError:
 
 @lru_cache(maxsize=256)
 def parsed(source: bytes) -> ast.Module:
-    """Return the syntax tree of a source file. The same bytes give the same tree, which nobody changes.
+    """Return the syntax tree of a source file. The tree is cached by the bytes, and must not be changed.
 
     Raises `SyntaxError` or `ValueError` if it cannot be parsed.
     """
@@ -176,7 +175,7 @@ def _first(docstring: str) -> str:
 
 
 def find(section: Section, name: str) -> Found:
-    """Return the first of that name, or what a path gives; `file.py:Class` if a file defines several.
+    """Return the first class of that name, or the class in a path; `file.py:Class` if the file defines several.
 
     Raises `ScenarioNotFound`, or `ScenarioError` if the file cannot be read.
     """
@@ -196,7 +195,7 @@ def find(section: Section, name: str) -> Found:
 
 
 def from_anywhere(name: str) -> str:
-    """Return a name that means the same in every working folder: a path is made absolute."""
+    """Return a name with the same meaning in every working folder: a path is made absolute."""
     path, cls = _path(name)
     if path.suffix != ".py" or not path.is_file():
         return name
@@ -228,9 +227,9 @@ def _in_file(section: Section, path: Path, cls: str) -> Found:
 
 
 def place(found: Found) -> Path:
-    """Return the default folder of a copy: where it is found first.
+    """Return the default folder of a copy: the one that is searched first.
 
-    In a clone, where the shipped ones themselves are there, it is a folder beside them.
+    In a clone, that is the folder of the shipped ones themselves, so `mine` is used instead.
     """
     there = Path(found.section)
     return Path("mine") if there.resolve() == shipped(found.section).resolve() else there
@@ -250,7 +249,7 @@ def copy(found: Found, folder: Path) -> Path:
 
 
 class Setting(NamedTuple):
-    """One option as its source has it: name, default and description, as written there."""
+    """The name, default and description of one option, as written in its source."""
 
     name: str
     default: str

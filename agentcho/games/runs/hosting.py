@@ -1,7 +1,7 @@
 """Models that several runs of one event loop share: the first run opens them, and the last one closes them.
 
-They are opened in a task of their own, so that a run may end or be cancelled while others go on. The last run waits
-until they are closed. `aplay` plays a run this way. Does not know: what is played, the terminal.
+They are opened in a task of their own, so that a run may end or be cancelled while others continue. The last run waits
+until they are closed. `aplay` plays a run this way.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Host:
 
 
 HOSTS: RunVar[dict[Key, Host]] = RunVar("agentcho.hosts")
-"""Those of an event loop."""
+"""The hosts of an event loop."""
 
 
 @asynccontextmanager

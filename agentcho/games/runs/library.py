@@ -1,7 +1,6 @@
-"""Imports the scenario or agent that was asked for, and tells which line of it failed.
+"""Imports the scenario or agent that was asked for, and names the line if importing fails.
 
-Only that one file is imported, so that a broken neighbour does no harm. Does not know: where it was found (see
-`discovery`), how it is played.
+Only that one file is imported, so that a broken neighbour does no harm. `discovery` finds the file.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from agentcho.scenario import Scenario
 
 
 def scenario(name: str) -> type[Scenario]:
-    """Find and import a scenario, or make that of a TextArena environment."""
+    """Find and import a scenario, or make the scenario of a TextArena environment."""
     if is_arena(name):
         from agentcho.integrations.textarena.named import scenario_of
 
@@ -63,7 +62,7 @@ def chosen(name: str, given: Mapping[str, Any]) -> Scenario:
 
 
 def configured(cls: type[Scenario], given: Mapping[str, Any]) -> Scenario:
-    """Return the scenario with its options. A word that does not fit as it stands is read as JSON (`3`, `true`,
+    """Return the scenario with its options. A text that is not a valid value itself is read as JSON (`3`, `true`,
     `null`).
 
     Raises `ConfigError`, which names the option and lists those that exist.
@@ -145,7 +144,7 @@ def _agents(scenario: Scenario) -> Iterator[type[Agent]]:
 def casts(scenario: Scenario) -> list[str]:
     """Return the agents that a scenario casts by a literal name in its source, or by its options.
 
-    A broken one then fails early.
+    Importing them first makes a broken one fail early.
     """
     file = inspect.getsourcefile(type(scenario))
     tree = parsed(Path(file).read_bytes()) if file else ast.Module([], [])
@@ -156,9 +155,9 @@ def casts(scenario: Scenario) -> list[str]:
 
 
 def cast_names(scenario: Scenario) -> frozenset[str] | None:
-    """Return the names under which a scenario casts agents, if its source tells them all before it plays.
+    """Return the names under which a scenario casts agents, if its source shows all of them.
 
-    All of them must be literal, and nobody else may be given the game. None if they cannot be known.
+    All of them must be literal, and `play` must not pass the game on. None if they cannot be known.
     """
     cls = type(scenario)
     if cls.__bases__ != (Scenario,):

@@ -1,7 +1,4 @@
-"""Decides when each game of a run begins, so that the store is well used and does not overflow.
-
-Does not know: what is played.
-"""
+"""Decides when each game of a run begins, so that the store is well used and does not overflow."""
 
 from __future__ import annotations
 
@@ -17,22 +14,22 @@ from agentcho.games.play.game_models import RunModels
 from agentcho.protocol.value_checks import checked_int
 
 FULL = 0.75
-"""With this share of the store held nobody more is let in, so that games finish one after another, and not all late."""
+"""The share of the store from which no further game begins, so that games finish one after another, not all late."""
 FIRST = 8
-"""So many are let in at most before one has ended, for until then nobody knows how large a game becomes."""
+"""The maximum number of running games before one has ended, because until then the size of a game is unknown."""
 
 
 class GameLimiter:
     """Lets games begin, in order.
 
-    With `at_once` that many games run side by side. With None the first one begins, and after each step one more, while
-    less than `FULL` of the store is held, and would be if all running games became as large as games were so far. A
-    game that ends lets one begin too, and there is always one running. `most` is the largest number so far.
+    With `at_once`, that many games run side by side. With None the first one begins, and one more after each step, if
+    less than `FULL` of the store is held, and still would be if all running games became as large as games were so far.
+    A game that ends lets one begin too, and there is always one running. `most` is the largest number so far.
 
     A game also waits for `within`, if that is given: the limiter of all runs on the same models. That one is `eager`: a
-    game begins while there is room, because running games may wait for something that no step brings.
+    game begins as soon as there is room, without a step, because running games may wait for something other than steps.
 
-    Raises `RequestError` if `at_once` is no such number.
+    Raises `RequestError` if `at_once` is not a positive integer.
     """
 
     def __init__(self, tasks: TaskTracker, at_once: int | None, within: GameLimiter | None = None) -> None:
@@ -53,7 +50,7 @@ class GameLimiter:
         """A context in which a game is played. Entering it waits until the game may begin."""
         if not self._waiting and (self._inside < (self._at_once or 1) or (self.eager and self._has_room())):
             self._count(+1)
-        elif self._spare and self._has_room():  # one rests, and did before this one came
+        elif self._spare and self._has_room():  # a running game began to wait before this one came
             self._spare -= 1
             self._count(+1)
         else:
@@ -93,7 +90,7 @@ class GameLimiter:
         except BaseException:
             if place in self._waiting:
                 self._waiting.remove(place)
-            else:  # it was let in, and cancelled before it went on
+            else:  # it was let in, and cancelled before it continued
                 self._count(-1)
             raise
 

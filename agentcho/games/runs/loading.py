@@ -1,7 +1,4 @@
-"""Loads all models of a run before its first game begins.
-
-An error in one of them is then told before anything is played. Does not know: how a model is loaded, what plays on it.
-"""
+"""Loads all models of a run before its first game begins, so that errors are raised before anything is played."""
 
 from __future__ import annotations
 
@@ -29,17 +26,17 @@ from agentcho.records.models import ON
 
 ENGINE = logging.getLogger("agentcho.engine")
 NOTES = logging.getLogger("agentcho.notes")
-"""What a user of a command sees on standard error, whether or not there is a log."""
+"""Notes that a user of a command sees on standard error, whether or not there is a log."""
 
 
 CostsByModel = dict[str, ForwardCosts]
-"""What the forwards of a run's models take, by name."""
+"""The costs of forward passes of a run's models, by name."""
 
 
 class EngineSource(NamedTuple):
     """What is loaded for one model. Equal sources share an engine, and so do adapters on one base.
 
-    `merge` and `device_map` are the run's own model's.
+    `merge` and `device_map` apply to the run's own model.
     """
 
     model: ModelConfig
@@ -58,9 +55,9 @@ class EngineSource(NamedTuple):
 
 
 class ModelShares(NamedTuple):
-    """How much all models together may keep.
+    """How much all models together may keep: `share` of the default memory, and `disk_tokens` on disk.
 
-    `share` of the default memory, `disk_tokens` on disk, and in `keep_cache` what outlives the run.
+    `keep_cache` is the option of that name, for encodings that outlive the run.
     """
 
     share: float
@@ -70,9 +67,9 @@ class ModelShares(NamedTuple):
 
 @runtime_checkable
 class LearnsWords(Protocol):
-    """An engine that can only say words that it has met: the fake one, and its stand-in on workers.
+    """An engine that can only say words that it has met: the fake engine, and its stand-in on workers.
 
-    It must meet words from another process before it can say them.
+    It must be taught words from another process before it can say them.
     """
 
     def meet(self, header: str, text: str) -> None:
@@ -80,29 +77,29 @@ class LearnsWords(Protocol):
 
 
 def teach_words(engine: object, texts: Iterable[tuple[str, str]]) -> None:
-    """Let an engine meet the words of messages, by their headers and texts, if it needs to."""
+    """Teach an engine the words of messages, given as headers and texts, if it needs that."""
     if isinstance(engine, LearnsWords):
         for header, text in texts:
             engine.meet(header, text)
 
 
 def as_engines(models: Mapping[str, EnginePort | TextPort]) -> Engines:
-    """Return the models beside a run's own, those behind APIs each as one engine for all its names."""
+    """Return a run's other models as engines. A model behind an API is one engine for all its names."""
     remote = {id(model): TextEngine(cast(TextPort, model)) for model in models.values() if not is_engine(model)}
     return {name: remote.get(id(model)) or cast(EnginePort, model) for name, model in models.items()}
 
 
 def remote(model: ModelConfig, name: str) -> TextEngine:
-    """Return a model behind an API without asking it anything. `name` is how errors name it."""
+    """Return a model behind an API without sending it a request. `name` is its name in errors."""
     from agentcho.integrations.endpoints.endpoint import open_endpoint
 
     return TextEngine(open_endpoint(model, name))
 
 
 def fingerprints(loaded: LoadedEngines) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
-    """Return the fingerprints of a run's own engine and of those beside it, by name, for a record.
+    """Return the fingerprint of a run's own engine, and those of its other engines by name, for a record.
 
-    Those of adapters on one engine include the first model there.
+    Those of adapters on a shared engine include the name of the first model there.
     """
     models = {DEFAULT_MODEL: loaded.engine, **loaded.others}
     there = {name: engine_and_adapter(model) for name, model in models.items()}
@@ -116,14 +113,13 @@ def fingerprints(loaded: LoadedEngines) -> tuple[dict[str, str], dict[str, dict[
 
 
 def _threads(engine: object) -> dict[str, str]:
-    """Return the number of threads that an engine computes on, for a record. Nothing for one that computes nothing
-    here."""
+    """Return the number of threads of an engine, for a record. Empty for an engine that computes nothing here."""
     threads = getattr(engine, "threads", None)
     return {} if threads is None else {"threads": str(threads[0])}
 
 
 def threads_of(engine: object) -> str:
-    """Return the number of threads of an engine, and why, as words that follow others. Empty if it has none here."""
+    """Return the number of threads of an engine, and why, as words to append. Empty if it has none here."""
     threads = getattr(engine, "threads", None)
     return "" if threads is None else f", {threads[0]} thread{'' if threads[0] == 1 else 's'} ({threads[1]})"
 
@@ -149,7 +145,7 @@ def speculate(
 ) -> CostsByModel:
     """Let the models of a run guess tokens, if it asks for that, and return the costs that each uses.
 
-    These are the costs in a record, or those that are measured now.
+    These are the recorded costs, or else costs measured now.
     """
     models = {DEFAULT_MODEL: loaded.engine, **loaded.others} if config.speculate else {}
     found = {name: model.speculate(recorded.get(name)) for name, model in models.items()}
@@ -157,7 +153,7 @@ def speculate(
 
 
 def give_up(loaded: LoadedEngines) -> None:
-    """Close the engines of a run's models, and leave their memory to the next."""
+    """Close the engines of a run's models, and free their memory."""
     engines = {id(each): each for each in (loaded.engine, *loaded.others.values())}.values()
     closing = [close for engine in engines if (close := getattr(engine, "close", None)) is not None]
     for close in closing:
@@ -173,9 +169,9 @@ def load_together(
 ) -> LoadedEngines:
     """Load the models of a run that its configuration names and that are not given already.
 
-    Equal models are one engine. All that are loaded together keep no more encodings than this share of what one alone
-    would. An error in one of them is raised before any is loaded. Raises as `Engine.load` does, with the name of the
-    model.
+    Equal models share one engine. All that are loaded together keep no more encodings than `share` of what one alone
+    would. An error that can be found without loading is raised before any is loaded. Raises as `Engine.load` does, with
+    the name of the model.
     """
     own = EngineSource(config.own, config.merge, config.device_map)
     named = {name: EngineSource(each) for name, each in config.models.items() if name not in given}
@@ -214,7 +210,7 @@ def load_together(
 
 
 def _on_bases(names: Mapping[EngineSource, str]) -> dict[EngineSource, EngineSource]:
-    """Return what is loaded for each model: the base, if several differ only in adapters that can run side by side.
+    """Return the source to load for each model: the base, if several differ only in adapters that can run together.
 
     Raises `ModelError` if an adapter cannot be read.
     """
@@ -230,7 +226,7 @@ def _on_bases(names: Mapping[EngineSource, str]) -> dict[EngineSource, EngineSou
 
 
 def _mixes(source: EngineSource) -> bool:
-    """Return whether calls of a model can run in forward passes of others on its base."""
+    """Return whether calls of a model can run in the same forward passes as those of others on its base."""
     if source.model.engine == VLLM:
         return False
     if source.merge or source.model.adapter is None:
@@ -254,7 +250,7 @@ def _kept(engine: Any) -> str:
 
 
 def _check(source: EngineSource, markers: Markers) -> None:
-    """Raise what is known to be wrong with a model before it is loaded."""
+    """Raise errors that are known before a model is loaded."""
     if source.model.model == FAKE and source.model.adapter is not None:
         raise ConfigError("adapter needs a model with weights, and the fake model has none; leave it out")
     if source.model.engine == VLLM:
@@ -268,7 +264,7 @@ def _check(source: EngineSource, markers: Markers) -> None:
 
 
 def check_loadable(config: RunConfig, markers: Markers) -> None:
-    """Raise what is known to be wrong with the models of a run before any is loaded. No server is asked."""
+    """Raise errors in the models of a run that are known before any is loaded. Sends no request to a server."""
     sources = {config.model: EngineSource(config.own, config.merge, config.device_map)}
     for name, source in (sources | {name: EngineSource(each) for name, each in config.models.items()}).items():
         _check(source, markers)
@@ -288,7 +284,7 @@ def _made(source: EngineSource, name: str) -> EnginePort:
 def _load(
     wanted: Mapping[str, EngineSource], config: RunConfig, markers: Markers, tell: ProgressCallback, room: ModelShares
 ) -> list[EnginePort]:
-    """Return the engines of models with weights, each by a name that errors show."""
+    """Return the engines of models with weights. The keys of `wanted` are their names in errors."""
     if not wanted:
         return []
     with importing():

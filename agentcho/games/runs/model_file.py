@@ -1,6 +1,6 @@
 """Reads the file of `--models`: one TOML table per model of a run, with the fields of `ModelConfig`.
 
-The table "default" is the run's own model. Does not know: what a model is.
+The table "default" is the run's own model.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from agentcho.errors import ConfigError
 
 
 def read_models(file: Path, typed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a run, those that were typed and the models of a file.
+    """Return the options of a run: those that were typed, and the models of a file.
 
-    Raises `ConfigError`, which names the wrong table and field, and quotes no value.
+    Raises `ConfigError`, which names the invalid table and field, and quotes no value.
     """
     models = tables(file)
     own = models.pop(DEFAULT_MODEL, None)

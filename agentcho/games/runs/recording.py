@@ -1,7 +1,7 @@
 """Sends the events of a run to its record first, then to the listener, and to the log.
 
-The log, under `agentcho.game`, gets ids, counts and times, and nothing that anybody said. Does not know: how games are
-played, where a record is.
+The log, under `agentcho.game`, gets ids, counts and times, and no texts of messages. Independent of how games are
+played.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ GAME = logging.getLogger("agentcho.game")
 class RecordingSink:
     """Sends events to the record of a run, if there is one, and to `sink`.
 
-    `sink` gets tokens only once a `flush` has put them on record. `confirmed` returns when everything so far is on
-    record, if that takes time.
+    `sink` gets tokens only after a `flush` has recorded them. `confirmed` returns when everything so far is recorded,
+    if that takes time.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class RecordingSink:
 
     @property
     def watch(self) -> Callable[[Stepped], None] | None:
-        """What receives engine steps. None if nothing does."""
+        """The function that receives engine steps. None if there is none."""
         return self._sink.stepped if isinstance(self._sink, Watching) else None
 
     def flush(self) -> None:
-        """Return once all events so far are on record."""
+        """Record all events so far, then pass the waiting ones to `sink`."""
         waiting, self._waiting = self._waiting, []
         if self._record is not None:
             self._record.flush()
@@ -71,7 +71,7 @@ class RecordingSink:
 
 
 def write(record: RunRecord, event: Event) -> None:
-    """Put an event on record."""
+    """Record an event."""
     match event:
         case Joined(agent=agent, role=role):
             record.joined(agent, role)
@@ -107,7 +107,7 @@ def begun_line(call: Calling) -> CallLine:
 
 
 def log(event: Event) -> None:
-    """Put an event into the log: ids, counts and times."""
+    """Log an event: ids, counts and times."""
     match event:
         case Joined(game=game, agent=agent):
             GAME.debug("game %d: %s joined", game, agent)

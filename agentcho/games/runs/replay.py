@@ -1,7 +1,7 @@
-"""Plays a trace again on an engine, with every text forced: what its tokens were chosen from, and what it cost.
+"""Replays a trace on an engine with every text forced, and returns the logits of its tokens and the costs.
 
-Each message is submitted when its parents are done, through the choreographer and the resolver that games use. Does not
-know: agents' code, policies, torch.
+Each message is submitted when its parents are done, through the choreographer and the resolver that games use. Must not
+depend on agents' code or on torch.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class ReplayedMessage:
         receipt: What it attended to.
         ttft: Seconds from when it could be submitted to its first row of logits, waiting included.
         seconds: Seconds from when it could be submitted to its end, waiting included.
-        logits: Logits `[tokens + 1, vocab]`, float32: what each of the text's tokens, and then the first closing token,
-            was chosen from. None if they were not asked for.
+        logits: Logits `[tokens + 1, vocab]`, float32, from which each of the text's tokens, and then the first closing
+            token, was chosen. None if they were not requested.
     """
 
     entry: TranscriptEntry
@@ -147,7 +147,7 @@ def awaited(trace: Workflow) -> dict[str, frozenset[str]]:
 
 @dataclass
 class _Gate:
-    """Opens after a number of events. A task that waits counts as awake from then."""
+    """Opens after a number of events. A waiting task counts as awake from then."""
 
     left: int
     opened: float = field(default_factory=perf_counter)
@@ -187,7 +187,7 @@ class _Replay:
         self._logs: dict[frozenset[str], MessageLog] = {}
 
     async def play(self) -> Replayed:
-        """Play all decodes side by side, each when its parents are done. Logits are read when the engine rests."""
+        """Play all decodes side by side, each when its parents are done. Logits are read when the engine is idle."""
         began = perf_counter()
         self._gates = {d.id: _Gate(len(self._needs[d.id])) for d in self._decodes}
         async with Choreographer(self._engine, self._reuse) as self._choreographer:
@@ -251,7 +251,7 @@ class _Replay:
         await turn.run(self._choreographer, (place,))
 
     def _out(self, draft: Draft) -> History:
-        """Return what must be out when this is said: everything that it reads, directly or not.
+        """Return the messages that must be out when this one is said: all that it reads, directly or transitively.
 
         Messages with the same reads share a log.
         """
@@ -298,7 +298,7 @@ class _Drafts:
     def framed(self, message: TraceMessage) -> Words:
         """Return the words of a message of known text.
 
-        They are the trace's ids if these are of this engine's tokenizer, or else its text's.
+        They have the trace's token ids if these are of this engine's tokenizer, or else those of the text.
         """
         return self._engine.frame(message.role, message.name, message.text, self._content(message))
 
@@ -310,14 +310,14 @@ class _Drafts:
         content = framed.inside(message.tokens, closed=message.ended is None)
         if message.content is not None:
             content = message.tokens[slice(*message.content)]
-        if content is None and message.role == "system":  # the frame may have a date
+        if content is None and message.role == "system":  # the frame may contain a date
             return None
         if content is None:
             raise RecordBroken(f"message {message.id}", "its tokens do not match this engine's framing", TRACE)
         return content
 
     def forced(self, decode: TraceMessage) -> tuple[int, ...]:
-        """Return the ids to force: the text's, after the header's."""
+        """Return the token ids to force: those of the text, without the header."""
         encode = self._engine.framing.content.encode
         content = self._content(decode)
         if content is None:
@@ -328,9 +328,9 @@ class _Drafts:
         return content[len(header) :]
 
     def cut(self, decode: TraceMessage, forced: tuple[int, ...]) -> Sampling:
-        """Return options under which the last of these tokens cuts the text where it was cut.
+        """Return options under which the last forced token ends the text where the trace's text ends.
 
-        It was cut by a token that ended it and is not part of it, or by a stop string.
+        That text was ended by a token that is not part of it, or by a stop string.
         """
         spelled, begins = self._engine.framing.content.token_bytes, not decode.header
         pieces = [spelled(token, begins and not place) for place, token in enumerate(forced)]

@@ -1,6 +1,6 @@
-"""The request for a run: one value that every way to start a run passes on whole.
+"""The request for a run: one value that every way to start a run passes on unchanged.
 
-A new option then needs no change in between. Does not know: how games are played, or who plays them.
+A new option then needs no change in between. Independent of how games are played.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ FindAgent = Callable[[str], type[Agent]]
 
 
 class GameSelection(NamedTuple):
-    """Which games of a run to play, and what is known of them.
+    """Which games of a run to play, and what earlier attempts at them recorded.
 
     Attributes:
         numbers: The games. None for all.
         forced: Returns the token ids to force in a game, by message.
-        before: What was said in games that had begun already.
-        typed: What people typed for messages there.
-        calls: Tool calls that were begun there.
+        before: The messages of games that had already begun.
+        typed: What people typed for messages of these games.
+        calls: Tool calls that were begun in these games.
     """
 
     numbers: tuple[int, ...] | None = None
@@ -52,8 +52,8 @@ class OnFailure(NamedTuple):
 
     Attributes:
         fail_fast: Whether the first failure stops the run.
-        retries: How often a game is played again after a transient error of the engine or an endpoint. Any other error
-            would come again.
+        retries: How often a game is played again after a transient error of the engine or an endpoint. Other errors
+            would recur.
     """
 
     fail_fast: bool = False
@@ -71,7 +71,8 @@ class Resumption:
         saved: The run.
         changed: What to do if sources have changed since: "refuse" or "accept".
         redo: Tool calls without a result to make again, each as GAME:CALL.
-        skip: Tool calls without a result not to make again. A game with such a call that is in neither does not go on.
+        skip: Tool calls without a result not to make again. A game with such a call that is in neither list does not
+            continue.
     """
 
     saved: SavedRun
@@ -89,7 +90,7 @@ class RunRequest:
         config: The configuration.
         engine: An engine to play on instead of loading that of the configuration. None loads it.
         others: Models beside it, by the names that agents use.
-        sink: Receives every event on the event loop. What it raises stops the run.
+        sink: Receives every event on the event loop. An error in it stops the run.
         out: Folder of runs to record in. None for no record.
         named: How the scenario was asked for, for the record.
         at_once: Maximum number of games side by side. None means as many as the store has room for.

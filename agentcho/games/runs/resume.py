@@ -1,6 +1,6 @@
 """Resuming a recorded run: whether it is the same run, and which games it lacks.
 
-A record must not mix games of different options or code. Does not know: how games are played.
+A record must not mix games of different options or code. Independent of how games are played.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from agentcho.records.record import RunInfo, SavedRun
 from agentcho.records.transcript import TranscriptEntry
 
 Changed = Literal["refuse", "accept"]
-"""What to do where the source of the scenario, or of an agent that it casts by name, has changed since."""
+"""What to do if the source of the scenario, or of an agent that it casts by name, has changed since."""
 LOADED = ("model", "model_type", "weights", "tokenizer", "dtype", "bits", KV_DTYPE, "device", "adapter", "engine")
 MODEL = (*LOADED, "chat_template_kwargs", "kind", "server", "vendor")
-"""Of an engine's fingerprint what decides what it says."""
+"""The keys of an engine's fingerprint that determine what it generates."""
 DTYPES = frozenset({"float32", "bfloat16", "float16"})
 
 
@@ -31,7 +31,7 @@ def check_asked(
     sources: Mapping[str, str],
     changed: Changed = "refuse",
 ) -> None:
-    """Raise `ResumeMismatch`, before a model is loaded, if a run was played otherwise than it is asked for now."""
+    """Raise `ResumeMismatch`, before a model is loaded, if a run was played in another way than is requested now."""
     found = differences(run.info, scenario, options, config, tasks)
     if changed == "refuse" and run.info.scenario == scenario:
         found += source_differences(run.info.sources, sources)
@@ -42,7 +42,7 @@ def check_asked(
 def differences(
     info: RunInfo, scenario: str, options: Mapping[str, Any], config: RunConfig, tasks: str | None
 ) -> list[str]:
-    """Return what the run of `info` was asked for otherwise, in words. Another scenario says everything.
+    """Return how the requested run differs from the run of `info`, in words. For another scenario, that is all.
 
     A scenario's own options may be secret, so only their names are given.
     """
@@ -62,14 +62,14 @@ def differences(
 
 
 def _keyless(value: Any) -> Any:
-    """Return an option without where its keys are."""
+    """Return an option without the locations of API keys."""
     if isinstance(value, dict):
         return {name: _keyless(model) for name, model in value.items()}
     return value.model_copy(update=dict.fromkeys(KEYS)) if isinstance(value, ModelConfig) else value
 
 
 def check_engine(run: SavedRun, fingerprint: Mapping[str, str], others: Mapping[str, Mapping[str, str]]) -> None:
-    """Raise `ResumeMismatch` if a run was played on other models, or on one that was loaded otherwise."""
+    """Raise `ResumeMismatch` if a run was played on other models, or on one that was loaded differently."""
     found = engine_differences(run.info.engine, fingerprint) + others_differences(run.info.engines, others)
     if run.info.config.deterministic:
         found += _threads_differences(run.info.engine, fingerprint)
@@ -83,7 +83,7 @@ def check_engine(run: SavedRun, fingerprint: Mapping[str, str], others: Mapping[
 
 
 def others_differences(before: Mapping[str, Mapping[str, str]], now: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return how the models of two runs beside their own differ, in words."""
+    """Return how the other models of two runs differ, in words."""
     found = [f"the model {name}" for name in sorted(before.keys() ^ now.keys())]
     for name in sorted(before.keys() & now.keys()):
         found += engine_differences(before[name], now[name], f"the model {name}'s")
@@ -91,7 +91,7 @@ def others_differences(before: Mapping[str, Mapping[str, str]], now: Mapping[str
 
 
 def engine_differences(before: Mapping[str, str], now: Mapping[str, str], whose: str = "the model's") -> list[str]:
-    """Return how two engines' fingerprints differ in what decides what a model says, in words."""
+    """Return how two engines' fingerprints differ in what determines the model's output, in words."""
     return [
         f"{whose} {name} ({_short(before.get(name))}, not {_short(now.get(name))})"
         for name in MODEL
@@ -100,7 +100,7 @@ def engine_differences(before: Mapping[str, str], now: Mapping[str, str], whose:
 
 
 def _threads_differences(before: Mapping[str, str], now: Mapping[str, str], whose: str = "the model's") -> list[str]:
-    """Return that an engine computes on another number of threads than then, in words.
+    """Return how the number of threads of an engine differs from the recorded one, in words.
 
     Earlier versions did not record the number.
     """
@@ -109,7 +109,7 @@ def _threads_differences(before: Mapping[str, str], now: Mapping[str, str], whos
 
 
 def mismatch(run: str, changed: Sequence[str]) -> ResumeMismatch:
-    """Return the error for a run that is to be resumed and was played otherwise."""
+    """Return the error for resuming a run that was played in another way."""
     ask = "; --changed accept goes on with the source as it is" if any("source" in each for each in changed) else ""
     return ResumeMismatch(
         f"{run} was played otherwise: {'; '.join(changed)} differ. Leave those options out, or begin a run of its "
@@ -118,7 +118,7 @@ def mismatch(run: str, changed: Sequence[str]) -> ResumeMismatch:
 
 
 def loading_config(run: SavedRun, config: RunConfig) -> RunConfig:
-    """Return the options to load models with. What was chosen automatically then is taken again."""
+    """Return the options to load models with. Values that were chosen automatically are those of the record."""
     chosen: dict[str, Any] = {"dtype": _dtype(config.dtype, run.info.engine)}
     if config.deterministic and config.threads is None and (then := run.info.engine.get("threads", "")).isdecimal():
         chosen["threads"] = int(then)
@@ -130,7 +130,7 @@ def loading_config(run: SavedRun, config: RunConfig) -> RunConfig:
 
 
 def _dtype(asked: str, engine: Mapping[str, str]) -> str:
-    """Return the dtype to load a model in: that of a fingerprint, if it is to be chosen."""
+    """Return the dtype to load a model in: that of the fingerprint if "auto" is asked for."""
     then = engine.get("dtype", "")
     return then if asked == "auto" and then in DTYPES else asked
 
@@ -142,7 +142,7 @@ def unfinished_games(run: SavedRun) -> tuple[int, ...]:
 
 
 def recorded_entries(run: SavedRun) -> dict[int, list[TranscriptEntry]]:
-    """Return what was said in the games that a run lacks."""
+    """Return the recorded messages of the games that a run lacks."""
     said = run.attempts()
     return {number: said.get(number, []) for number in unfinished_games(run)}
 
@@ -152,7 +152,8 @@ def settled_calls(
 ) -> dict[int, BegunCalls]:
     """Return the tool calls that were begun in games that the run lacks, with what to do about those without a result.
 
-    `redo` and `skip` name calls as GAME:CALL. Raises `ResumeMismatch` if one of these names no such call.
+    `redo` and `skip` name calls as GAME:CALL. Raises `ResumeMismatch` if one of them names no such call, or both name
+    the same one.
     """
     open_ = {
         f"{game}:{call}": (game, call)
@@ -177,10 +178,10 @@ def settled_calls(
 def begun_before(
     runs: Sequence[SavedRun], left: Container[int]
 ) -> tuple[dict[int, list[TranscriptEntry]], dict[int, BegunCalls]]:
-    """Return what was said in those games of some records that are to be played again, and their calls without a
+    """Return the messages of games in `left` that have called tools, from several records, and their calls without a
     result.
 
-    Only games that have called tools count. Such a game goes on where it was, so that nothing is called twice.
+    Such a game continues where it was, so that no tool is called twice.
     """
     said: dict[int, list[TranscriptEntry]] = {}
     calls: dict[int, BegunCalls] = {}

@@ -1,7 +1,7 @@
 """The games of a run, side by side: what is done about one that fails, and who receives their events.
 
-The log, under `agentcho`, gets ids, counts, times and classes of errors, and nothing that anybody said. Does not know:
-which engine is loaded, where a record is.
+The log, under `agentcho`, gets ids, counts, times and classes of errors, and no texts of messages. Independent of which
+engine is loaded and of where a record is.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ from agentcho.tasks import Task, TaskSet
 
 LOG = logging.getLogger("agentcho.run")
 BUSY = 2
-"""Games that are let in for each request that a model behind an API takes at a time: while one waits, another asks."""
+"""Running games per concurrent request to a model behind an API: while one game waits, another sends its request."""
 QUIET = 60.0
-"""After so many seconds in which nothing has moved the log tells who waits, where nobody outside is waited for."""
+"""Seconds without progress after which the log lists who waits, unless a person or a server may be waited for."""
 CLOSING = 5.0
-"""Seconds that an endpoint may take to give up its connections."""
+"""Seconds that an endpoint may take to close its connections."""
 Args = TypeVarTuple("Args")
 
 
 class FailedGame(NamedTuple):
-    """A game that an error ended: the error as it was raised, and where it came from."""
+    """A game that an error ended: the raised error, and its fault."""
 
     error: BaseException
     fault: GameFault
 
 
 def _transient(error: BaseException) -> bool:
-    """Return whether another attempt may end otherwise."""
+    """Return whether another attempt may succeed."""
     return error.transient if isinstance(error, AgentchoError) else isinstance(error, ConnectionError | TimeoutError)
 
 
 class Run:
     """One running run: its request, its tasks, its models, and its listener.
 
-    What the sink raises (a full disk, a reader that has left) stops the run, and is no game's error.
+    An error in the sink (a full disk, a closed pipe) stops the run, and is not an error of a game.
     """
 
     def __init__(self, request: RunRequest, tasks: TaskSet | None, loaded: LoadedEngines, sink: RecordingSink) -> None:
@@ -83,17 +83,17 @@ class Run:
         self._flush = partial(self._call_sink, sink.flush)
 
     async def play(self) -> None:
-        """Play its games, with as many side by side as were asked for. None means as `GameLimiter` lets them begin."""
+        """Play its games, at most as many side by side as requested. None means as many as `GameLimiter` lets in."""
         await self._to_their_end(self._play)
 
     async def join(self, models: RunModels, limiter: GameLimiter) -> None:
-        """Play its games on models that other runs use too, as the limiter of all lets them begin."""
+        """Play its games on models that other runs use too, as the common limiter lets them begin."""
         await self._to_their_end(self._together, models, limiter)
 
     async def visit(self, models: RunModels, all: GameLimiter) -> None:
-        """Play its games, with as many side by side as were asked for, on models that other runs use too.
+        """Play its games, at most as many side by side as requested, on models that other runs use too.
 
-        The limiter of all runs lets them begin. `steps` are those that were made meanwhile, for any run.
+        The common limiter of all runs lets them begin. `steps` counts all steps made meanwhile, for any run.
         """
         await self._to_their_end(self._visit, models, all)
 
@@ -132,7 +132,7 @@ class Run:
 
     @property
     def _together_at(self) -> int | None:
-        """How many games run side by side. None means as `GameLimiter` lets them begin."""
+        """The maximum number of games side by side. None means as many as `GameLimiter` lets in."""
         if self.request.at_once is None and isinstance(self._loaded.engine, TextEngine):
             return BUSY * self.config.own.concurrency
         return self.request.at_once
@@ -165,10 +165,10 @@ class Run:
                 left -= 1
 
     async def _attempt(self, models: RunModels, index: int) -> FailedGame | None:
-        """Play a game with the words that it said before. Returns the error that ended it, if one did."""
+        """Play a game with its recorded words. Returns the error that ended it, if one did."""
         try:
             await self._new_game(models, index).play(copy.copy(self.scenario))
-        except KeyboardInterrupt:  # an event loop would end at it, with a warning
+        except KeyboardInterrupt:  # it would end the event loop, with a warning
             self.interrupted = True
             self._all.cancel()
         except BaseException as error:
@@ -200,7 +200,7 @@ class Run:
         )
 
     def _recorded(self, index: int) -> RecordedLines:
-        """Return what is known of earlier attempts at a game."""
+        """Return the recorded lines of earlier attempts at a game."""
         said, typed = self._said.setdefault(index, []), self._typed.setdefault(index, {})
         return RecordedLines(index, said, typed, self._calls.get(index))
 
@@ -234,10 +234,10 @@ class Run:
             self._limiter.rests()
 
     def _tell_over(self, over: GameOver) -> None:
-        """Tell people that a game is over, once everybody else knows."""
+        """Tell people that a game is over, after all other listeners."""
         cast = self._cast.pop(over.game, {})
         for name, person in self._people.items():
-            with suppress(Exception):  # it is over, whoever cannot hear it
+            with suppress(Exception):  # an error in a listener does not change a game that is over
                 person.over(over.game, name, over) if name in cast else person.absent(over.game, name, tuple(cast))
         self.met.update(cast)
 
@@ -268,7 +268,7 @@ async def open_endpoints(
 
 @asynccontextmanager
 async def closing_endpoint(port: TextPort) -> AsyncIterator[None]:
-    """A context that closes the connections of an endpoint at its end, however it ends."""
+    """A context that closes the connections of an endpoint when it ends, also on errors."""
     try:
         yield
     finally:
@@ -277,7 +277,7 @@ async def closing_endpoint(port: TextPort) -> AsyncIterator[None]:
 
 
 def stopped(how: str) -> ScenarioError:
-    """Return the error for game code that ended more than its own game."""
+    """Return the error for game code that stopped more than its own game."""
     return ScenarioError(
         f"the code of a game stopped the whole run: {how}. Let it raise in `play`, which ends that game alone; "
         "what was over is kept, and --resume goes on",
@@ -297,6 +297,6 @@ def game_seed(seed: int, index: int) -> int:
 
 
 def package_of(scenario: Scenario) -> str:
-    """Return the package that a scenario came in, if that is not ours."""
+    """Return the package that a scenario belongs to, unless that is agentcho."""
     top = type(scenario).__module__.split(".", 1)[0]
     return "" if top in ("agentcho", "__main__") else top

@@ -1,6 +1,6 @@
-"""Parts of one run, played by several processes, and merged into one record.
+"""Merges parts of one run, played by several processes, into one record.
 
-Does not know: how games are played, who starts the processes.
+Independent of how games are played and of who starts the processes.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from agentcho.records.names import LINES
 from agentcho.records.record import RunInfo, SavedRun, Status, new_folder, write_info
 
 Missing = Literal["refuse", "accept"]
-"""What to do where games of the run are in no part, or not over in theirs."""
+"""What to do if games of the run are in no part, or not over in their part."""
 FEW = 10
-"""How many numbers of games an error lists."""
+"""The maximum number of games that an error lists."""
 
 
 def merge(parts: Sequence[SavedRun], out: Path, missing: Missing = "refuse") -> SavedRun:
     """Write one record in a new folder of `out` with the games of all `parts`, as one process would have written it.
 
-    The parts are read and left as they are. A part whose games are not all over counts with those that are. A run that
-    lacks games is "interrupted", and can be resumed.
+    The parts are read and left unchanged. Of an unfinished part, the finished games count. A run that lacks games is
+    "interrupted", and can be resumed.
 
     Raises:
         ResumeMismatch: The parts are not of one run.
@@ -69,7 +69,7 @@ def _check_alike(one: RunInfo, other: RunInfo) -> None:
 
 
 def _rest(one: RunInfo, other: RunInfo, model: str | None) -> list[str]:
-    """Return what differs of a model beside what decides what it says. An audit uses it too."""
+    """Return the other differences in a model's fingerprint, which do not affect its output but are used by audits."""
     mine, theirs = (part.engine if model is None else part.engines.get(model, {}) for part in (one, other))
     whose = "the model's" if model is None else f"the model {model}'s"
     rest = sorted({*mine, *theirs} - {*MODEL})
@@ -77,7 +77,7 @@ def _rest(one: RunInfo, other: RunInfo, model: str | None) -> list[str]:
 
 
 def _check_apart(parts: Iterable[SavedRun]) -> None:
-    """Raise `RecordError` if a game is in two parts, and `RecordBroken` if a part has a game of another part.
+    """Raise `RecordError` if a game is in two parts, and `RecordBroken` if a part has a game outside its numbers.
 
     It reads every line.
     """
@@ -95,7 +95,7 @@ def _check_apart(parts: Iterable[SavedRun]) -> None:
 
 
 def _check_still(parts: Iterable[SavedRun]) -> None:
-    """Raise `RecordError` if a part was resumed meanwhile, because its files may be older or newer than that."""
+    """Raise `RecordError` if a part was resumed meanwhile, because its files may have been read before or after."""
     for part in parts:
         writer_lock.check(part.path / writer_lock.NAME)
         if SavedRun(part.path).info != part.info:
@@ -108,19 +108,19 @@ def _missing(parts: Sequence[SavedRun]) -> list[int]:
 
 
 def _numbers(games: Sequence[int]) -> str:
-    """Return games by their numbers, the first few of them."""
+    """Return the numbers of games in words, at most the first few."""
     more = f" and {len(games) - FEW} more" if len(games) > FEW else ""
     return f"{'game' if len(games) == 1 else 'games'} {', '.join(map(str, games[:FEW]))}{more}"
 
 
 def _status(parts: Iterable[SavedRun]) -> Status:
-    """Return how a run ended whose games are all over: as the part that ended worst."""
+    """Return the status of a run whose games are all over: the worst status of its parts."""
     found = {part.status for part in parts}
     return "done" if found == {"done"} else "failed" if found <= {"done", "failed"} else "interrupted"
 
 
 def _written(parts: Sequence[SavedRun], out: Path, status: Status) -> SavedRun:
-    """Return the record of all parts. Nothing is left of one that could not be written."""
+    """Write and return the record of all parts. If writing fails, its folder is removed."""
     path = new_folder(out, parts[0].info.scenario, datetime.now(UTC))
     try:
         for name, always in LINES.items():
@@ -135,7 +135,7 @@ def _written(parts: Sequence[SavedRun], out: Path, status: Status) -> SavedRun:
 
 
 def _whole_lines(part: SavedRun, name: str) -> bytes:
-    """Return the lines of a part's file. A torn last line of a killed process is left out; otherwise it is damage."""
+    """Return the complete lines of a part's file. Raises `RecordBroken` if the last line of a finished part is torn."""
     file = part.path / name
     if not file.exists():
         raise RecordBroken(file, "the file is missing", "restore the file")
@@ -148,7 +148,7 @@ def _whole_lines(part: SavedRun, name: str) -> bytes:
 
 
 def _info(id: str, parts: Sequence[RunInfo], status: Status) -> RunInfo:
-    """Return what `run.json` of the merged record holds."""
+    """Return the contents of `run.json` of the merged record."""
     first = parts[0]
     at_once = {part.at_once for part in parts}
     most = [part.most for part in parts if part.most]

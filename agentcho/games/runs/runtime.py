@@ -1,6 +1,6 @@
-"""Plays the games of a run side by side on one engine, and keeps their record whole, however the run ends.
+"""Plays the games of a run side by side on its models, and completes their record, however the run ends.
 
-The engine is loaded only when a run needs it. Does not know: the terminal, where a scenario came from.
+The models are loaded only when a run needs them. Independent of the terminal.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ from agentcho.tasks.mathematics import require_verifier
 
 ENGINE = logging.getLogger("agentcho.engine")
 OUR_MODELS = ("fake", "understudy", "smollm2")
-"""Names of models that are no ids of the hub."""
+"""Names of agentcho's own models, which are not on the Hugging Face hub."""
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
@@ -78,7 +78,7 @@ class RunResult(NamedTuple):
         games: The games that ended, by number.
         steps: Number of forward passes.
         interrupted: Whether the run was interrupted.
-        errors: Errors that ended games, by number, the first to fail first. The other games went on.
+        errors: Errors that ended games, by number, in the order in which they failed.
         record: Folder of the record. None if there is none.
     """
 
@@ -102,21 +102,21 @@ class RunResult(NamedTuple):
 
 
 def play(request: RunRequest) -> RunResult:
-    """Play the games of a run from a plain thread, until all are over.
+    """Play the games of a run until all are over, and block meanwhile.
 
-    Ctrl-C stops the run, with everything said so far in the record. An error of one game ends that game, is returned,
-    and leaves the others alone, unless `on_failure` says otherwise. A resumed run plays the games that are not over, or
-    that an error ended, each from its beginning with the words that it had said.
+    Ctrl-C stops the run, with everything said so far in the record. An error of one game ends that game and is
+    returned; the other games continue unless `on_failure` says otherwise. A resumed run plays the games that are not
+    over, or that an error ended, each from its beginning with its recorded words.
 
     Args:
         request: The run.
 
     Returns:
-        What was played.
+        The result.
 
     Raises:
         ResumeMismatch: The resumed run was played with other options or code. A game that departs from its record ends
-            by the same error.
+            with the same error.
         RecordInUse: Another process is writing the record of the resumed run.
         AudienceError: At the end, if a person was to play an agent that no game has cast.
     """
@@ -130,7 +130,7 @@ def play(request: RunRequest) -> RunResult:
 
 
 def checked(request: RunRequest) -> TaskSet | None:
-    """Return the tasks of a run, once they are known to exist and its record can be written."""
+    """Return the tasks of a run, and check that its record can be written."""
     tasks = tasks_of(request.scenario, request.config)
     if request.out is not None:
         check_folder(request.out)
@@ -164,7 +164,7 @@ def open_run(
 
 
 def _go_on(request: RunRequest, resumption: Resumption) -> RunResult:
-    """Play what a recorded run lacks."""
+    """Play the games that a recorded run lacks."""
     saved = resumption.saved
     scenario = request.scenario
     config = request.config
@@ -187,12 +187,12 @@ def _go_on(request: RunRequest, resumption: Resumption) -> RunResult:
 
 
 def teach_recorded_words(engine: EnginePort, entries: Iterable[TranscriptEntry]) -> None:
-    """Let an engine meet the words that it is to say again, if it only knows words that it has met (the fake)."""
+    """Teach an engine the words that it is to say again, if it only knows words that it has met (the fake engine)."""
     teach_words(engine, ((entry.message.header, entry.message.text) for entry in entries))
 
 
 def recorded(record: RunRecord | None, run: Run, came_to: RunResult) -> RunResult:
-    """Return the result of a run, once its record, if it has one, has it."""
+    """Close the record of a run, if it has one, and return the result."""
     if record is None:
         return _all_met(run, came_to)
     record.most = max(run.most, record.most or 0)
@@ -201,7 +201,7 @@ def recorded(record: RunRecord | None, run: Run, came_to: RunResult) -> RunResul
 
 
 def _all_met(run: Run, played: RunResult) -> RunResult:
-    """Return the result of a run. Raises `AudienceError` if people were to play agents that no game has cast."""
+    """Return the result of a run. Raises `AudienceError` if a person was to play an agent that no game has cast."""
     absent = [name for name in run.config.people if name not in run.met]
     if absent and not played.interrupted and any(not game.failed for game in played.games):
         kept = "" if played.record is None else f". All games are over and recorded: {played.record}"
@@ -216,7 +216,7 @@ def _play(run: Run) -> RunResult:
         interrupted = run.interrupted
     except KeyboardInterrupt:
         interrupted = True
-    except SystemExit as exit:  # a task that a game started raised it, which ends the loop
+    except SystemExit as exit:  # raised by a task that a game started, which ends the loop
         raise stopped(str(fault(exit, package_of(run.scenario)))) from exit
     return result(run, interrupted)
 
@@ -235,9 +235,9 @@ def result(run: Run, interrupted: bool) -> RunResult:
 
 
 def blocking(work: Callable[[Unpack[Args]], Awaitable[T]], *args: *Args) -> T:
-    """Run async work to its end from plain code.
+    """Run async work to its end from synchronous code.
 
-    If an event loop is running already, as in a notebook, it runs in a thread of its own.
+    If an event loop is already running, as in a notebook, it runs in a separate thread.
     """
     if not _in_a_loop():
         return _to_its_end(work, *args)
@@ -246,10 +246,10 @@ def blocking(work: Callable[[Unpack[Args]], Awaitable[T]], *args: *Args) -> T:
 
 
 def _to_its_end(work: Callable[[Unpack[Args]], Awaitable[T]], *args: *Args) -> T:
-    """Run async work. Its `KeyboardInterrupt` is raised after the event loop has ended.
+    """Run async work. A `KeyboardInterrupt` in it is raised after the event loop has ended.
 
-    One that comes out of the first task would end the loop before it has stopped its threads, and the process would
-    wait for them forever.
+    Raised from the first task, it would end the loop before its threads have stopped, and the process would wait for
+    them forever.
     """
     interrupts = list[KeyboardInterrupt]()
 
@@ -278,7 +278,7 @@ def tasks_of(scenario: Scenario, config: RunConfig) -> TaskSet | None:
     """Return the tasks that a run's games draw from, or None if the scenario takes none. Needs no model.
 
     Raises:
-        TaskError: The tasks cannot be read, are of another kind, or are too few for all games.
+        TaskError: The tasks cannot be read, are of the wrong kind, or are too few for all games.
         ExtraMissing: A library that checks their answers is not installed.
     """
     spec = config.tasks or scenario.tasks
@@ -310,9 +310,9 @@ def load_models(
     tell: ProgressCallback = no_progress,
     costs: Mapping[str, ForwardCosts] = MappingProxyType({}),
 ) -> LoadedEngines:
-    """Load all models of a run that are not given. If one cannot be loaded, none is.
+    """Load all models of a run that are not given. Raises if one of them cannot be loaded.
 
-    `costs` are those of their forward passes in a record.
+    `costs` are the recorded costs of their forward passes.
     """
     given = as_engines(others)
     if config.models:
@@ -339,7 +339,7 @@ def load_share(config: RunConfig, engine: EnginePort | None, share: float) -> Lo
 def checked_models(
     config: RunConfig, loaded: LoadedEngines, costs: Mapping[str, ForwardCosts] = MappingProxyType({})
 ) -> LoadedEngines:
-    """Return models of a run, once their messages are known to be separable as it needs, with costs if they guess."""
+    """Return the models of a run, after checking that they separate messages as required and enabling speculation."""
     required = required_markers(config.policy, config.plain_markers)
     check_markers(loaded.engine.framing.plain, required, config.model)
     for name, other in loaded.others.items():
@@ -349,9 +349,9 @@ def checked_models(
 
 
 def load_engine(config: RunConfig, tell: ProgressCallback = no_progress, share: float = 1) -> EnginePort:
-    """Return the engine that a run asks for. "fake" is the scripted one of `agentcho.testing`, without a model.
+    """Load the engine that a run asks for. "fake" is the scripted engine of `agentcho.testing`, without a model.
 
-    `tell` receives the progress. `share` is that of what one process would take for encodings.
+    `tell` receives the progress. `share` is the share of the memory that one process would take for encodings.
     """
     began = perf_counter()
     ENGINE.info("loading %s", config.model)
@@ -367,7 +367,7 @@ def load_engine(config: RunConfig, tell: ProgressCallback = no_progress, share: 
 
 
 def _refuse_misspelt(model: str) -> None:
-    """Raise `ConfigError` for a name like one of our own: the hub has no such model, and is asked for half a minute."""
+    """Raise `ConfigError` for a name similar to one of `OUR_MODELS`, because asking the hub can take half a minute."""
     if "/" not in model and model not in OUR_MODELS and not Path(model).exists():
         like = nearest(model, OUR_MODELS)
         if like:

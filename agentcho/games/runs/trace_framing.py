@@ -1,4 +1,4 @@
-"""A message of a trace in the token ids of one model. Does not know: how a trace is played."""
+"""A message of a trace in the token ids of one model. Independent of how a trace is played."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def framed(message: TraceMessage, template: FramingPort) -> FramedTokens:
 def traced(
     message: TraceMessage, template: FramingPort, game: int = 0, tokens: tuple[int, ...] | None = None
 ) -> Message:
-    """Return the message as a game has it. `tokens` are all its ids, if they are not those of its text."""
+    """Return the message as it is in a game. `tokens` are all its token ids, if they are not those of its text."""
     own = framed(message, template)
     ids = own.tokens if tokens is None else tokens
     content = len(own.opening), len(ids) - len(own.closing)

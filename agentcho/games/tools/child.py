@@ -1,6 +1,6 @@
 """The process of an isolated tool: reads a call from standard input as JSON, and writes the answer as JSON.
 
-What the tool prints is dropped, because it would break the answer. Does not know: who asked.
+Output that the tool prints is dropped, because it would break the answer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agentcho.games.tools.tool import Tool, tool
 def main() -> None:
     """Answer one call."""
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what the tool prints is no part of the answer
+    os.dup2(2, 1)  # keeps output of the tool out of the answer
     asked = json.load(sys.stdin)
     try:
         found = _tool(_module(asked["module"], asked["file"]), asked["function"])
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _module(name: str, file: str) -> ModuleType:
-    """Return the module of a file: by its name if that leads to the file, otherwise as one that is not the main one."""
+    """Return the module of a file: by its name if that leads to the file, otherwise not under `__main__`."""
     with suppress(ImportError, ValueError):
         spec = None if name == "__main__" else importlib.util.find_spec(name)
         if spec is not None and spec.origin == file:

@@ -1,8 +1,7 @@
 """Runs a tool in a process of its own, so that it can be killed.
 
 Calls and answers are JSON, and nothing in an answer is executed. The process imports the file that defines the tool. It
-is killed with everything that it started when its time is over or its caller is cancelled. Does not know: what a result
-means.
+is killed with everything that it started when its time is over or its caller is cancelled.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from agentcho.games.tools.tool import Tool, ToolRaised
 
 CHILD = "agentcho.games.tools.child"
 BESIDE = 1 << 12
-"""Bytes that an answer may have beside the result."""
+"""Bytes that an answer may have in addition to the result."""
 ESCAPED = 6
 """Bytes that one letter of a result may take in JSON."""
 
@@ -34,7 +33,7 @@ async def in_process(tool: Tool, arguments: str) -> Any:
     process = await anyio.open_process(command, stderr=subprocess.DEVNULL, start_new_session=True, env=_environment())
     try:
         assert process.stdin is not None
-        with suppress(anyio.BrokenResourceError):  # it died before it had read all: what it answered says why
+        with suppress(anyio.BrokenResourceError):  # it died before it had read everything; its answer says why
             await process.stdin.send(json.dumps(_asked(tool, arguments)).encode())
             await process.stdin.aclose()
         answer = await _read(process, most)
@@ -47,7 +46,7 @@ async def in_process(tool: Tool, arguments: str) -> Any:
 
 
 def _asked(tool: Tool, arguments: str) -> dict[str, str]:
-    made = tool.function  # that it can be found was checked where it was defined
+    made = tool.function  # its definition checked that it can be found
     there = {
         "module": made.__module__,
         "file": inspect.unwrap(made).__code__.co_filename,
@@ -57,12 +56,12 @@ def _asked(tool: Tool, arguments: str) -> dict[str, str]:
 
 
 def _environment() -> dict[str, str]:
-    """Return an environment in which the process finds what this one finds."""
+    """Return an environment in which the process finds the same modules as this one."""
     return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 async def _read(process: anyio.abc.Process, most: int) -> bytes:
-    """Return what the process wrote, and at most one byte too many of it."""
+    """Return what the process wrote, cut to one byte above the maximum. A process that writes more is killed."""
     found = bytearray()
     assert process.stdout is not None
     async for piece in process.stdout:
@@ -81,7 +80,7 @@ def _kill(pid: int) -> None:
 
 def _value(answer: bytes, code: int, most: int) -> Any:
     if len(answer) > most:
-        return "\0" * most  # more than a result may have, whatever it is
+        return "\0" * most  # too large for any result, so that the caller reports it
     try:
         told = json.loads(answer)
         if "error" in told:

@@ -1,8 +1,7 @@
-"""The tools of an MCP server, by the package `mcp`: a process that is spoken to over its standard streams, or HTTP.
+"""The tools of an MCP server, through the package `mcp`, over standard streams of a process or over HTTP.
 
-By default each agent of each game has a connection of its own, and over standard streams that is a process of its own.
-Agents that share a connection can tell each other anything through it, and no audit sees that. Does not know: agents,
-games.
+By default each agent of each game has its own connection, and over standard streams its own process. Agents that share
+a connection can tell each other anything through it, and no audit sees that. Independent of agents and games.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 CONNECTING = 30.0
-"""Seconds within which a server must be connected and have listed its tools. The duration of a call is declared by its
-tool, and nothing else limits it."""
+"""Seconds within which a server must be connected and have listed its tools. The duration of a call is limited only by
+its tool's declaration."""
 PAGES = 100
 
 
@@ -121,7 +120,7 @@ class MCPServer:
                     tools = await self._tools(client, agent, under_way)
                     there, connecting.deadline = True, inf
                     yield tools
-        except Exception as error:  # of the library, in groups; their words may be secret
+        except Exception as error:  # errors of the library come in groups, and their text may be secret
             first = _first(error)
             if isinstance(first, AgentchoError):
                 raise first from error
@@ -151,7 +150,7 @@ class MCPServer:
     async def _tools(self, client: Client, agent: str, under_way: set[anyio.CancelScope]) -> list[Tool]:
         """Return the tools of the server that are offered.
 
-        One that cannot be offered is left out with a warning, unless it was asked for by name.
+        One that cannot be offered is left out with a warning, unless it was requested by name.
         """
         found, cursor = list[Any](), None
         for _ in range(PAGES):
@@ -229,7 +228,8 @@ class MCPServer:
 
 
 def _name(command: str | None, arguments: Sequence[str], url: str | None) -> str:
-    """Return the default name of a server. It has no argument and no key of its address, which may be secret."""
+    """Return the default name of a server, without its arguments and without keys in its address, which may be
+    secret."""
     if url is not None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -254,6 +254,6 @@ def _unreached(error: BaseException) -> str:
 
 
 def _text(result: CallToolResult) -> str:
-    """Return the texts of a result, and for a part that is not text its kind."""
+    """Return the texts of a result, with the kind of each part that is not text."""
     texts = [getattr(each, "text", None) or f"[{each.type}]" for each in result.content]
     return "\n".join(texts)

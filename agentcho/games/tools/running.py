@@ -1,8 +1,8 @@
 """One tool call, from the arguments that a model wrote to the text of its result, limited in time and size.
 
-An error of a single call is a result too, which tells the model: its arguments do not fit, or the function raises,
-takes too long, or returns no JSON or too much of it. What ends the game instead is a server that is gone
-(`ToolFailed`), or a limit or leak of a game that the function itself speaks in. Does not know: agents, games, records.
+An error of a single call is also a result, for the model to read: its arguments do not fit, or the function raises,
+takes too long, or returns no JSON or too much of it. The game ends only if a server is gone (`ToolFailed`), or on a
+limit or leak of a game that the function itself speaks in. Independent of agents, games and records.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from agentcho.games.tools.tool import Tool, ToolRaised, is_async
 
 LONE = re.compile("[\ud800-\udfff]")
 SAID = 500
-"""So many letters of an error are told to the model."""
+"""The maximum number of letters of an error that the model reads."""
 How = Literal["returned", "refused", "raised", "timeout", "invalid", "large", "skipped", "cancelled"]
-"""How a call ended: it returned; its arguments were refused; it raised, took too long, returned what is no JSON, or too
-much; it was not made again, for it may have been made before; it was cancelled."""
+"""How a call ended: it returned; its arguments were refused; it raised; it timed out; its result is not JSON, or too
+large; it was not repeated, because it may have been made before; it was cancelled."""
 
 
 class Returned(NamedTuple):
@@ -83,8 +83,7 @@ async def _called(tool: Tool, arguments: str) -> Returned:
 def _ends_game(error: BaseException) -> bool:
     """Return whether an error of a function ends more than this call.
 
-    A cancellation that nobody asked for does not, and neither does an error of this package that the function met on
-    its own.
+    A cancellation that was not requested does not, and neither does any other error of this package.
     """
     if isinstance(error, BaseExceptionGroup):
         return any(_ends_game(each) for each in error.exceptions)
@@ -93,7 +92,7 @@ def _ends_game(error: BaseException) -> bool:
 
 
 def _told(error: BaseException) -> str:
-    """Return the class of an error and what it says, whatever it does when asked."""
+    """Return the class and text of an error, even if its `__str__` fails."""
     return "".join(format_exception_only(error)).strip().removeprefix(f"{type(error).__module__}.")
 
 
@@ -105,8 +104,8 @@ async def _run(tool: Tool, arguments: str, given: dict[str, Any]) -> Any:
 
 
 async def _in_thread(tool: Tool, given: dict[str, Any]) -> Any:
-    """Run a function in a thread that keeps no process from ending, because one that hangs cannot be ended from
-    outside."""
+    """Run a function in a daemon thread, because a thread that hangs cannot be ended and must not keep the process
+    alive."""
     done, token, context = anyio.Event(), anyio.lowlevel.current_token(), copy_context()
     value: Any = None
     error: BaseException | None = None
@@ -117,7 +116,7 @@ async def _in_thread(tool: Tool, given: dict[str, Any]) -> Any:
             value = context.run(tool.function, **given)
         except BaseException as raised:
             error = raised
-        with suppress(RuntimeError):  # the loop is over, and nobody waits
+        with suppress(RuntimeError):  # the loop has ended, and nothing waits
             anyio.from_thread.run_sync(done.set, token=token)
 
     threading.Thread(target=work, name=f"tool {tool.name}", daemon=True).start()
@@ -126,7 +125,7 @@ async def _in_thread(tool: Tool, given: dict[str, Any]) -> Any:
         return value
     if isinstance(error, Exception):
         raise error
-    raise ToolRaised(_told(error)) from error  # Ctrl-C, and the end of a task, come to no thread of a tool
+    raise ToolRaised(_told(error)) from error  # a tool's thread gets no real Ctrl-C or cancellation
 
 
 def _written(tool: Tool, value: Any) -> Returned:

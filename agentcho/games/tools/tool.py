@@ -1,7 +1,7 @@
-"""A tool that an agent may call: a typed function, the schema of its arguments, and what is declared of it.
+"""A tool that an agent may call: a typed function, the schema of its arguments, and its declarations.
 
 Anything that is not declared is not trusted: the whole world learns the arguments, the call changes something there,
-and its result may say anything. Does not know: how a call runs, agents, games.
+and its result may say anything. Independent of how a call runs.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def declared(
     isolate: bool = False,
     most: int = MOST,
 ) -> Declared:
-    """Check declarations as users write them: see `tool`. Raises `RequestError` or `AudienceError` for wrong ones."""
+    """Check declarations as users write them: see `tool`. Raises `RequestError` or `AudienceError` for invalid ones."""
     told = _told(audience)
     changes = told != Audience(frozenset()) if effect is None else value_checks.checked_bool(effect, "effect of a tool")
     return Declared(
@@ -115,7 +115,7 @@ def _seconds(value: object) -> float:
 
 
 class ToolRaised(Exception):
-    """Raised when another process reports an error of a call. The model is told."""
+    """Raised when another process, or a thread, reports an error of a call. The model reads its text."""
 
 
 class Tool:
@@ -206,7 +206,7 @@ class Toolset(Protocol):
 
 
 class _Object(BaseModel):
-    """Arguments of which the schema is checked elsewhere."""
+    """Arguments whose schema is checked elsewhere."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -297,11 +297,11 @@ def check_callable(called: str, schema: Mapping[str, Any]) -> None:
 
 
 def _is_plain(schema: Any) -> bool:
-    """Return whether a schema has only keywords that something always fits, so that it need not be compiled."""
+    """Return whether a schema has only keywords that some value always fits, so that it need not be compiled."""
     if not isinstance(schema, Mapping):
         return schema is not False
     inside = [*schema.get("properties", {}).values(), *schema.get("anyOf", ()), schema.get("items", True)]
-    others = schema.get("additionalProperties", True)  # False leaves the object without others
+    others = schema.get("additionalProperties", True)  # False is fine: it only excludes further properties
     return schema.keys() <= PLAIN and all(map(_is_plain, inside)) and (others is False or _is_plain(others))
 
 
@@ -311,7 +311,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function that is run where this is called: what a partial is made of, the method of an object."""
+    """Return the function that a call runs: that of a partial, or the `__call__` of an object."""
     while isinstance(function, partial):
         function = function.func
     named = isroutine(function) or hasattr(function, "__wrapped__")
@@ -325,7 +325,7 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _documented(function: Callable[..., Any]) -> str:
-    """The docstring of a function; of an object, that of its method, or else of its class."""
+    """Return the docstring of a function, or for an object that of its `__call__`, or else of its class."""
     while isinstance(function, partial):
         function = function.func
     method = _plain(function)
@@ -333,7 +333,7 @@ def _documented(function: Callable[..., Any]) -> str:
 
 
 def _not_importable(function: Callable[..., Any]) -> str:
-    """Why another process cannot find a function; empty: it can."""
+    """Return why another process cannot find a function, or an empty text if it can."""
     qualified, code = getattr(function, "__qualname__", ""), getattr(unwrap(function), "__code__", None)
     if code is None or not qualified or "<" in qualified:
         return "it is defined inside another function, or is not a plain function"
@@ -341,14 +341,17 @@ def _not_importable(function: Callable[..., Any]) -> str:
 
 
 def checked_name(name: object) -> str:
-    """Return a name that a tool can have. Raises `RequestError` for another one."""
+    """Return the name if a tool can have it. Raises `RequestError` otherwise."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise RequestError(f"{shown(name)} cannot name a tool; use 1 to 64 letters, digits, '_', '.' or '-'")
     return str.__str__(name)
 
 
 def _model(called: str, function: Callable[..., Any]) -> type[BaseModel]:
-    """A model whose fields are the parameters of a function. `RequestError`: one has no type that JSON has."""
+    """Return a model whose fields are the parameters of a function.
+
+    Raises `RequestError` if the type of one cannot be expressed in JSON.
+    """
     try:
         hints, given = get_type_hints(_plain(function), include_extras=True), _parameters(function)
     except (NameError, TypeError, ValueError) as error:
@@ -368,7 +371,7 @@ def _model(called: str, function: Callable[..., Any]) -> type[BaseModel]:
 
 
 def _parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
-    """The parameters of a function that a call gives: not those that a partial gives by name."""
+    """Return the parameters of a function that a call can give, without those that a partial gives by name."""
     found = dict(signature(function).parameters)
     while isinstance(function, partial):
         found = {name: each for name, each in found.items() if name not in function.keywords}
@@ -388,7 +391,7 @@ def _schema(called: str, model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _untitled(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema without the title that pydantic made of a name."""
+    """Return a schema without the title that pydantic derived from a name."""
     return {key: value for key, value in schema.items() if key != "title"}
 
 
@@ -398,6 +401,6 @@ def _unfit(called: str, error: Exception) -> RequestError:
 
 
 def _faults(error: ValidationError) -> str:
-    """The first faults of arguments, with the places where they are and no values."""
+    """Return the first faults of arguments, with their locations and without values."""
     found = error.errors(include_url=False, include_input=False, include_context=False)[:4]
     return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'they'}: {each['msg']}" for each in found)
