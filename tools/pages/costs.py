@@ -31,6 +31,8 @@ PAPER = "paper.json"
 OLDER = "was last measured on an older version of the engine: see [docs/speed.md](docs/speed.md)."
 Chosen = Callable[[Path], bool]
 """Which result files count."""
+LEADING = ("debate", "tree-of-thoughts")
+"""The workflows that the README lists first."""
 
 
 def every(file: Path) -> bool:
@@ -135,7 +137,8 @@ def first_screen(results: Path, chosen: Chosen = computes_as_today) -> list[str]
         "`enforce` is faster. Where it depends on how prompts begin, the first six rows show the lesser figure "
         "([all of them](docs/speed.md))."
     )
-    rows = [f"| {name} | {first.shown()} | {whole.shown()} |" for name, (first, whole) in found.items()]
+    named = sorted(found, key=lambda name: LEADING.index(name) if name in LEADING else len(LEADING))
+    rows = [f"| {name} | {found[name][0].shown()} | {found[name][1].shown()} |" for name in named]
     rows += _readers(results, chosen)
     told += _beside_stock(results, chosen)
     return [*wrapped(told), "", "| | first token | end to end |", "| --- | ---: | ---: |", *rows]
