@@ -1,1 +1,3 @@
-"""Other systems, each in a folder with an extra of its own: clusters, games, logs, traces and servers of others."""
+"""Integrations with other systems, one folder and one optional extra each: clusters, games, logs, traces and
+servers.
+"""
