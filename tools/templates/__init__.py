@@ -1,2 +1,3 @@
-"""Real chat templates and tokenizers that Python packages carry, against stock transformers: `python -m
-tools.templates`."""
+"""Compares real chat templates and tokenizers, carried by Python packages, with stock transformers: `python -m
+tools.templates`.
+"""
