@@ -244,7 +244,7 @@ def _stalled(result: Result, arm: str) -> Spread:
 
 def _peers(result: Result, elsewhere: Judged) -> Iterator[Target]:
     def words(subjects: list[str], arm: str) -> Words:
-        """Those of the comparison of the workflow; a subject of so many agents is a debate."""
+        """The effect according to the comparison of the workflow. A subject named by a number of agents is a debate."""
         debates = {f"{count} agents" for count in range(2, 65)}
         known = (DEBATE if name in debates else name for name in (each.removesuffix(UNNAMED) for each in subjects))
         return worst(elsewhere.get((name, arm), "unknown") for name in known)

@@ -24,7 +24,7 @@ LONGEST_WAIT = 120.0
 LONGEST, READ = 200, 4000
 """Characters of a server's error message that are reported (`LONGEST`) and that are read for that (`READ`)."""
 SHARED = 6
-"""Runs of at least so many characters that a server's error shares with the prompt are not reported."""
+"""Minimum length of a run of characters shared with the prompt that is removed from a server's error."""
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 REMEDIES = {
     400: "the request does not suit this server or its model",

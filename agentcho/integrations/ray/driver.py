@@ -1,8 +1,8 @@
 """Deals games to workers, deals them again if a worker dies, and takes in each finished game once.
 
-A game on its last chance, which dying workers have had as often as is allowed, is dealt last and alone, so that it
-takes no other game down with it. Texts do not depend on where a game is played, so games are kept in no order.
-Independent of how games are played, of the system that runs the workers, and of records.
+A game that has used up its allowed worker deaths is dealt last and alone, so that it takes no other game down with it.
+Texts do not depend on where a game is played, so games are kept in no order. Independent of how games are played, of
+the system that runs the workers, and of records.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ class WorkerState:
 
 
 class Driver:
-    """Keeps `workers` workers of a pool at work. `deaths`: how many worker deaths a game may be part of and still be
-    dealt again; after one more it is given up. `warn` is told, once each, why a worker does not take part.
+    """Keeps `workers` workers of a pool at work. `deaths`: after how many worker deaths a game is still dealt again;
+    after one more it is given up. `warn` is called with each reason why a worker does not take part, once per reason.
 
     `play` may be called several times; workers keep what they have loaded.
     """

@@ -116,7 +116,7 @@ def kind_of(name: str) -> EnvironmentKind:
 
 
 def _parameters(cls: type, given: Mapping[str, Any]) -> list[Parameter]:
-    """The options of an environment that have a default, with the defaults of its variant."""
+    """The options of an environment that have a default that can be written down, with the defaults of its variant."""
     made: Any = cls
     try:
         hints = get_type_hints(made.__init__)

@@ -39,7 +39,7 @@ take."""
 Play = Callable[[Case, Sequence[Offered]], Ran]
 
 
-if hasattr(yaml, "CSafeLoader"):  # AgentDojo reads its environments for every case: the same data, but faster
+if hasattr(yaml, "CSafeLoader"):  # AgentDojo parses YAML for every case, and the C loader is much faster
     yaml.safe_load = lambda stream: yaml.load(stream, yaml.CSafeLoader)
 
 
