@@ -1,3 +1,1 @@
-"""Integrations with other systems, one folder and one optional extra each: clusters, games, logs, traces and
-servers.
-"""
+"""Integrations with other systems, each with its own folder and extra: clusters, games, logs, traces and servers."""

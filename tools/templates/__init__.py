@@ -1,3 +1,1 @@
-"""Compares real chat templates and tokenizers, carried by Python packages, with stock transformers: `python -m
-tools.templates`.
-"""
+"""Compares real chat templates from Python packages with stock transformers: `python -m tools.templates`."""

@@ -1,3 +1,1 @@
-"""Reads bodies of OpenAI's APIs into requests, and writes answers as their objects and events. Independent of
-sockets.
-"""
+"""Reads bodies of OpenAI's APIs into requests, and writes answers as their objects and events, without sockets."""

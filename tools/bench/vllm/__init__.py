@@ -1,3 +1,1 @@
-"""Compares the speed of engine vllm with plain vLLM with its prefix cache, agentcho's own engine and stock
-`generate`.
-"""
+"""Compares the speed of engine vllm with plain vLLM, agentcho's own engine and stock `generate`."""
