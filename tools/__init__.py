@@ -1,1 +1,1 @@
-"""Programs for the project's makers: not in the wheel."""
+"""Programs for the project's developers. Not in the wheel."""

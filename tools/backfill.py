@@ -1,10 +1,10 @@
-"""Digests of code for results that hold none, from the commits that they name: `python -m tools.backfill docs/results`.
+"""Adds digests of code to results without any, from the commits that they name: `python -m tools.backfill
+docs/results`.
 
-A result of before these digests gets those of all of the package, the scenarios and the agents at its commit, and of
-what else it measures; digests of bytes, which results held once, become digests of syntax trees of the same code, where
-the commit has that very code. Either is marked `"trees_from": "commit"`: the run did not write it. Of a commit that was
-changed when it ran ("-dirty") they are those of the commit itself, and that is said too. Does not know: what a result
-says.
+A result from before these digests gets those of the whole package, the scenarios and the agents at its commit, and of
+what else it measures. Digests of bytes, which results used to hold, become digests of syntax trees of the same code if
+the commit has exactly that code. Both are marked `"trees_from": "commit"`: the run did not write them. If the working
+tree was changed when it ran ("-dirty"), the digests are those of the commit itself, and the mark says so.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ COMMIT = re.compile(r'"commit":(\s*)"([0-9a-f]{40})(-dirty)?"(,\s*)?')
 
 
 class Code(NamedTuple):
-    """The Python files of one commit, by their paths."""
+    """The Python files of one commit, by path."""
 
     files: dict[Path, bytes]
 
     def units(self, *below: str) -> Iterator[tuple[str, str]]:
-        """The digests of all code below these files and folders, by its name."""
+        """The digests of all code below these files and folders, by name."""
         found = dict[str, list[str]]()
         for path, content in self.files.items():
             if any(path.is_relative_to(each) for each in below):
@@ -43,7 +43,7 @@ class Code(NamedTuple):
             yield name, found[name][0] if name.endswith(".py") else folder_digest(found[name])
 
     def by_bytes(self, name: str) -> str:
-        """The digest of bytes that results held once, of a file or folder."""
+        """The digest of bytes, as results used to hold it, of a file or folder."""
         whole = sha256()
         for path in sorted(self.files):
             if name in (path.as_posix(), path.parent.as_posix()):
@@ -75,8 +75,8 @@ def filled(name: str, text: str, code: Code) -> str:
     """The text of a result file with digests of the code at its commit.
 
     Args:
-        name: The name of the file, by which it is known what else it measures.
-        text: What it holds.
+        name: The name of the file, which tells what else it measures.
+        text: Its content.
         code: The code of the commit that it names.
 
     Raises:
@@ -103,7 +103,7 @@ def filled(name: str, text: str, code: Code) -> str:
 
 
 def main() -> None:
-    """Fill in all that hold none."""
+    """Fill in all results without digests."""
     parser = argparse.ArgumentParser(description="Digests of code for results that hold none, from their commits.")
     parser.add_argument("results", type=Path)
     codes = dict[str, Code]()
@@ -121,7 +121,7 @@ def main() -> None:
 
 
 def _sealed(old: str, new: str) -> str:
-    """With a digest of what it holds now, in the one format that has such a digest and where it was right before."""
+    """Update the digest of the content, in the one format that has such a digest, if it was right before."""
     before = json.loads(old)
     if before.get("digest") != digest_of(before):
         return new

@@ -28,13 +28,14 @@ SEED, WAIT = ("--seed", "1"), ("--virtual-time-budget=4000",)
 
 
 def societies(page: str) -> dict[str, tuple[str, list[str]]]:
-    """By the name of the example: its title, and the words of its command behind `agentcho`."""
+    """The title of each example's section and the arguments of its command after `agentcho`, by the name of the
+    example."""
     return {each["name"]: (each["title"], shlex.split(each["command"])[1:]) for each in SECTION.finditer(page)}
 
 
 def picture(words: list[str], browser: str, file: Path) -> None:
-    """Play, make the page, and photograph it at a message in the middle that all could read. `CalledProcessError`: a
-    program failed."""
+    """Play, make the page, and take a screenshot at a message in the middle that all could read. `CalledProcessError`:
+    a program failed."""
     with tempfile.TemporaryDirectory() as folder:
         runs, page = Path(folder, "runs"), Path(folder, "view.html")
         for each in ([*words, *SEED, "--out", str(runs)], ["view", "last", "--out", str(runs), "--html", str(page)]):

@@ -1,7 +1,7 @@
-"""Builds llama.cpp's server and quantiser for this processor, from the sources inside llama-cpp-python's source
+"""Builds llama.cpp's server and quantiser for this machine's CPU, from the sources inside llama-cpp-python's source
 distribution: `python -m tools.llama .venv/clients/llama`, which `make llama` runs.
 
-Version and hash are pinned. Does not know: what the server is asked.
+Version and hash are pinned.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ FLAGS = (
     "LLAMA_OPENSSL=OFF",
     "LLAMA_CURL=OFF",
 )
-"""For this very processor, and nothing that is not measured."""
+"""Builds for exactly this CPU, without anything that is not measured."""
 TARGETS = ("llama-server", "llama-quantize")
 NOTE = "build.txt"
-"""Beside the programs: how they were built."""
+"""The file next to the programs that says how they were built."""
 
 
 def check_tools() -> None:
-    """Before anything is fetched. `SystemExit`: cmake or a compiler is missing."""
+    """Check for cmake and a compiler before anything is downloaded. `SystemExit`: one is missing."""
     lacking = [] if shutil.which("cmake") else ["cmake"]
     lacking += [] if any(map(shutil.which, (os.environ.get("CXX", "c++"), "g++", "clang++"))) else ["a C++ compiler"]
     if lacking:
@@ -49,7 +49,7 @@ def check_tools() -> None:
 
 
 def fetch(folder: Path) -> Path:
-    """The source distribution from the package index. `SystemExit`: it is not there, or not the one that is pinned."""
+    """Download the source distribution from the package index. `SystemExit`: it is not there, or not the pinned one."""
     asked = Request(INDEX, headers={"Accept": "application/vnd.pypi.simple.v1+json"})
     with urlopen(asked, timeout=60) as index:
         found = [each["url"] for each in json.load(index)["files"] if each["filename"] == FILE]
@@ -63,7 +63,7 @@ def fetch(folder: Path) -> Path:
 
 
 def check_hash(archive: Path) -> None:
-    """`SystemExit`: it is another file than the one that is pinned."""
+    """`SystemExit`: the file is not the pinned one."""
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()
     if digest != SHA256:
         raise SystemExit(f"{archive.name} has the SHA-256 {digest}, and {SHA256} is pinned: nothing of it is used")
@@ -86,7 +86,7 @@ def build(archive: Path, work: Path, home: Path) -> None:
 
 
 def main() -> None:
-    """Build into the folder that is named."""
+    """Build into the folder given as the argument."""
     home = Path(sys.argv[1])
     check_tools()
     with TemporaryDirectory(prefix="llama-") as folder:

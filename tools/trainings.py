@@ -1,7 +1,6 @@
 """Collects trained adapters into one result file: `python -m tools.trainings FOLDER ... --json FILE`.
 
-Each adapter brings what it was trained on and with, and the loss on held-out traces after each epoch. Does not know:
-how an adapter is trained.
+For each adapter it has what it was trained on and with, and the loss on held-out traces after each epoch.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from agentcho.records.frozen import Frozen
 
 
 class Checkpoint(Frozen):
-    """The loss on held-out traces, in nats per token, after so many steps and epochs."""
+    """The loss on held-out traces, in nats per token, after a number of steps and epochs."""
 
     step: int
     epoch: float
@@ -27,7 +26,7 @@ class Checkpoint(Frozen):
 
 
 class TrainedAdapter(Frozen):
-    """One adapter: the name of its folder, its training, and its checkpoints; step 0 is the model without it."""
+    """One adapter: the name of its folder, its training, and its checkpoints. Step 0 is the model without it."""
 
     name: str
     training: AdapterTraining
@@ -35,7 +34,7 @@ class TrainedAdapter(Frozen):
 
 
 class Trainings(Frozen):
-    """The file. `machine` is the one on which the first adapter was trained."""
+    """The result file. `machine` is the one on which the first adapter was trained."""
 
     format: Literal["agentcho-trainings/1"] = "agentcho-trainings/1"
     machine: dict[str, str]
@@ -43,11 +42,11 @@ class Trainings(Frozen):
 
 
 def trained_adapter(folder: Path) -> TrainedAdapter:
-    """What is in the folder of a training that is over.
+    """The adapter in the folder of a finished training.
 
     Raises:
         AdapterError: There is no adapter in it.
-        ValueError: It holds an adapter that `agentcho tune` has not trained, or its log has no held-out losses.
+        ValueError: `agentcho tune` did not train the adapter, or its log has no held-out losses.
     """
     training = find_adapter(folder).trained
     if training is None:

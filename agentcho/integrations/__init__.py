@@ -1,1 +1,1 @@
-"""Other systems, each in a folder with an extra of its own: clusters, games, logs, traces and servers of others."""
+"""Integrations with other systems, each with its own folder and extra: clusters, games, logs, traces and servers."""

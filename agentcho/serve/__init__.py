@@ -1,1 +1,1 @@
-"""A server that speaks OpenAI's HTTP API, in front of one choreographer a model."""
+"""A server that speaks OpenAI's HTTP API, with one choreographer per model."""

@@ -1,7 +1,4 @@
-"""Errors as a client of OpenAI's API expects them: a status, and a body of one shape whatever is wrong.
-
-Does not know: what is asked for.
-"""
+"""Errors in the form that clients of OpenAI's API expect: a status, and a body that always has the same shape."""
 
 from __future__ import annotations
 
@@ -24,10 +21,10 @@ UNKNOWN = "the server failed; the log has the class of the error"
 
 
 class ApiError(Exception):
-    """A request that is refused, or that failed.
+    """A request that was refused or that failed.
 
-    `status` is HTTP's. `param` names the field of the request that is wrong, `code` is a word for programs.
-    `retry_after`: seconds after which the same may succeed. The words of messages are never part of `message`.
+    `status` is the HTTP status. `param` names the field of the request that is wrong, `code` is a word for programs.
+    `retry_after`: seconds after which the same request may succeed. `message` never contains words of messages.
     """
 
     def __init__(
@@ -47,7 +44,7 @@ class ApiError(Exception):
 
     @property
     def kind(self) -> str:
-        """OpenAI's word for the family of the error."""
+        """OpenAI's name for the family of the error."""
         known = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
         if self.status >= 500:
             return "server_error"
@@ -60,7 +57,7 @@ class ApiError(Exception):
 
 
 def api_error(error: Exception) -> ApiError:
-    """Any error as what a client is told. Of errors that nobody foresaw it says nothing of what happened inside."""
+    """Convert any error to what the client is told. Unexpected errors reveal nothing about what happened inside."""
     match error:
         case ApiError():
             return error

@@ -1,6 +1,6 @@
-"""Options of a server, frozen and checked once at the edge.
+"""Options of a server, frozen and validated once, on entry.
 
-Does not know: HTTP, keys, models.
+Independent of HTTP.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class ServeLimits(BaseModel):
-    """Bounds of a server. `tenant_per_minute` None: any number.
+    """Limits of a server. `tenant_per_minute` None: no limit.
 
-    - `connections`, `requests`: at once, of the whole server. `tenant_requests`: at once, `tenant_per_minute`: begun in
-      a minute, of one tenant; a key may have smaller ones of its own.
+    - `connections`, `requests`: concurrent ones of the whole server. `tenant_requests`: concurrent ones of a tenant,
+      `tenant_per_minute`: those that a tenant starts within a minute; a key may have lower limits of its own.
     - `header_seconds`, `body_seconds`, `send_seconds`: how long a client may take to send its header and its body, and
       to read one piece of an answer.
-    - `buffered_bytes`: of all bodies that are being read.
+    - `buffered_bytes`: the total size of the bodies that are being read.
     - `body_bytes`, `messages`, `choices` ("n"), `stops`, `logprobs`, `tools`, `schema_bytes` (as JSON) and
-      `schema_depth`: what one request may bring or ask for.
-    - `conversations`: so many responses of a tenant are kept for `previous_response_id` (0: none is), with at most
-      `conversation_letters` together, each for `conversation_minutes`.
-    - `idle_minutes`: after so long without a request a society ends. `society_messages`: so many it remembers.
-      `society_tokens`, `tenant_tokens`: so many may be kept encoded; what was read least recently goes first.
-      `tenant_societies`: so many there may be at a time; the one that was asked least recently ends first.
+      `schema_depth`: what one request may contain or ask for.
+    - `conversations`: how many responses of a tenant are kept for `previous_response_id` (0: none), with at most
+      `conversation_letters` characters in all, each for `conversation_minutes`.
+    - `idle_minutes`: how long a society lasts without requests. `society_messages`: how many messages it remembers.
+      `society_tokens`, `tenant_tokens`: how many tokens may be kept encoded; the least recently read are dropped first.
+      `tenant_societies`: how many societies may exist at a time; the least recently used ends first.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -76,14 +76,14 @@ class ServeLimits(BaseModel):
 
     @property
     def asked(self) -> RequestLimits:
-        """What one request may ask for."""
+        """The limits of a single request."""
         return RequestLimits(
             **{name: getattr(self, name) for name in RequestLimits._fields if name in ServeLimits.model_fields}
         )
 
 
 class ModelNames(FrozenOptions):
-    """Which model is served, and what it is called."""
+    """The served model and its name in the API."""
 
     model: str = Field(default="understudy", description=LOCAL)
     name: str | None = Field(
@@ -95,7 +95,7 @@ class ModelNames(FrozenOptions):
 
 
 class ListenOptions(FrozenOptions):
-    """Where a server listens, for whom, and who reads what it is told."""
+    """Where a server listens, who may use it, and who may read the messages sent to it."""
 
     adapters: dict[str, Path] = Field(default_factory=dict)
     host: str = Field(default="127.0.0.1", description="Address to listen on. Any but loopback needs --keys.")
@@ -116,9 +116,9 @@ class ListenOptions(FrozenOptions):
 class ServeConfig(TemplateChecks, ListenOptions, ComputeOptions, DeviceOptions, EngineOptions, ModelNames):
     """How a server is started. Frozen. A field with a description is an option of `agentcho serve`.
 
-    `adapters`: folders by name; each is an engine of its own, and a model `M+NAME`. `logprobs` None: "exact",
-    or with `engine` "vllm" "refuse", for vLLM has no deterministic profile that could answer them exactly.
-    Raises pydantic's `ValidationError`.
+    `adapters`: folders by name; each is an engine of its own, and a model `M+NAME`. `logprobs` None: "exact", or
+    "refuse" with `engine` "vllm", because vLLM has no deterministic profile to compute them exactly. Raises pydantic's
+    `ValidationError`.
     """
 
     deterministic: bool = Field(
@@ -199,15 +199,15 @@ class ServeConfig(TemplateChecks, ListenOptions, ComputeOptions, DeviceOptions, 
 
     @property
     def logprobs_rule(self) -> LogprobsRule:
-        """What becomes of a request for log-probabilities."""
+        """How requests for log-probabilities are handled."""
         return self.logprobs or ("refuse" if self.engine == VLLM else "exact")
 
     @property
     def served_name(self) -> str:
-        """The model's name for clients."""
+        """The model's name in the API."""
         return self.name or (Path(self.model).resolve().name if Path(self.model).is_dir() else self.model)
 
     @property
     def folder(self) -> Path | None:
-        """Where societies are recorded; None: nowhere."""
+        """The folder in which societies are recorded, None for no records."""
         return None if self.record == "none" else Path(self.record)

@@ -1,7 +1,7 @@
-"""What a client asks for and what it gets, whichever API it came by.
+"""Requests and answers, independent of the API that they came by.
 
-Plain values without HTTP and JSON: the edge reads requests into these, and writes answers from them. Does not
-know: keys, sockets, encodings.
+Plain values without HTTP and JSON: the `api` modules read requests into these and write answers from them. Independent
+of keys, sockets and encodings.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from agentcho.protocol.variables import Variables
 
 ChatRole = Literal["system", "user", "assistant", "tool"]
 ServedMode = Literal["baseline", "audit", "enforce"]
-"""How a society reads: "baseline" is exact, the two others are choreographed."""
+"""How a society reads: "baseline" is exact, the other two are choreographed."""
 LogprobsRule = Literal["exact", "raw", "refuse"]
-"""What becomes of a request for log-probabilities. "exact": it runs in the deterministic profile; "raw": it runs like
-any other, and they depend on what else is computed at the same time; "refuse": it is refused."""
+"""How a request for log-probabilities is handled. "exact": it runs in the deterministic profile. "raw": it runs like
+any other, so the values depend on what else is computed at the same time. "refuse": it is refused."""
 
 
 Sharing = Literal["shared", "private"]
-"""Whether messages are for a society, or for the agent alone that brings them."""
+"""Whether messages are for the whole society, or only for the agent that sends them."""
 
 SHORT = 1 << 14
-"""So many letters are tokenised in a moment."""
+"""Number of characters that are tokenised quickly enough to do so on the event loop."""
 
 
 class Tools(NamedTuple):
-    """The functions of a request. `choice`: "none", "auto", "required", or the name of the one that must be called, as
-    `named`."""
+    """The functions of a request. `choice`: "none", "auto", "required", or "named" if `named` is the function that must
+    be called."""
 
     tools: tuple[ToolDefinition, ...]
     choice: Literal["none", "auto", "required", "named"] = "auto"
@@ -41,8 +41,8 @@ class Tools(NamedTuple):
 
 
 class QuotedMessage(NamedTuple):
-    """A message as a client sends it. `id` is the one that it claims to have from an earlier answer; `name` is whose it
-    claims to be. `calls` are the calls of functions in it (assistant), `call_id` the call that it answers (tool)."""
+    """A message as a client sends it. `id` is the id that it claims to have from an earlier answer, `name` its claimed
+    speaker. `calls` are the function calls in it (assistant), `call_id` the call that it answers (tool)."""
 
     role: ChatRole
     text: str
@@ -54,24 +54,25 @@ class QuotedMessage(NamedTuple):
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """What is asked for.
+    """A request.
 
     - `options` are those of `Sampling` that the client gave, without `max_tokens` and `seed`.
     - `max_tokens` (None: as many as there is room for) is cut to the room that the context leaves.
-    - `seed` None: one is drawn, so that equal requests may get other words.
-    - `choices` is how many answers are asked for ("n").
-    - `logprobs`: with each token come so many of the likeliest, after itself (None: no logarithms at all).
-    - `audience` are the names of the agents that may read the messages that this request brings, and its answers, its
-      own agent always among them (None: everyone in the society).
-    - `user_messages`: whose the user messages are that it brings (None: as the server has it). `history`: whose the
-      answers are that it quotes, and that no model said in this society.
-    - `apart`: names of functions that no call can be held to, so that none of them is called where a call must be made.
-    - `priority`: a higher one is served first. `cache_salt`: requests share encodings only where theirs is the same.
-    - `ids` are the ids that its answers get, one for each of `choices` (none given: they are drawn). They are known
-      before the first token because the first event of a stream of /v1/responses already names its message.
-    - `variables`: what the chat template is given beside the messages. `asked`: which of them the client itself names;
-      `hard`: its field that says how much the model is to think (None: it has none), from which the others come.
-    - `constrained` is the client's field that holds the answer to something, `most` that of `max_tokens`.
+    - `seed` None: one is drawn, so that equal requests may get different answers.
+    - `choices` is the number of requested answers ("n").
+    - `logprobs`: each token comes with its log-probability and those of this many likeliest tokens (None: none at all).
+    - `audience` are the names of the agents that may read the messages that this request brings, and its answers; its
+      own agent is always among them (None: everyone in the society).
+    - `user_messages`: who may read the user messages that it brings (None: as the server is configured). `history`: who
+      may read the answers that it quotes and that no model in this society has said.
+    - `apart`: names of functions whose calls cannot be constrained to their schema, so that they are not called where a
+      call is required.
+    - `priority`: a higher one is served first. `cache_salt`: requests share encodings only if their salts are equal.
+    - `ids` are the ids for its answers, one for each of `choices` (if empty, they are drawn). They are known before the
+      first token because the first event of a /v1/responses stream already names its message.
+    - `variables`: what the chat template is given besides the messages. `asked`: those that the client names itself.
+      `hard`: the client's field for reasoning effort (None: it gave none), from which the others come.
+    - `constrained` is the client's field that constrains the answer, `most` that of `max_tokens`.
     """
 
     messages: tuple[QuotedMessage, ...]
@@ -96,17 +97,17 @@ class ChatRequest:
 
     @property
     def least(self) -> int:
-        """How many tokens an answer has at least."""
+        """The minimum number of tokens of an answer."""
         return self.options.get("min_tokens", 0)
 
     @property
     def held(self) -> tuple[ToolDefinition, ...]:
-        """The functions of which one may be called where a call must be made."""
+        """The functions that may be called where a call is required."""
         return () if self.tools is None else tuple(each for each in self.tools.tools if each.name not in self.apart)
 
     @property
     def texts(self) -> Iterator[str]:
-        """All texts that a model is to read: messages, the arguments of calls of functions, and the functions."""
+        """All texts for the model: messages, arguments of function calls, and functions."""
         for message in self.messages:
             yield message.text
             yield from (call.arguments for call in message.calls)
@@ -116,15 +117,15 @@ class ChatRequest:
 
     @property
     def is_long(self) -> bool:
-        """Whether it takes more than a moment to tokenise them: it is to be done beside the event loop."""
+        """Whether tokenising the texts takes so long that it has to be done in a thread."""
         return sum(map(len, self.texts)) > SHORT
 
 
 class Caller(NamedTuple):
-    """Who asks: the tenant of the key, and the society and agent that key, path, header or model alias name.
+    """Who sends a request: the tenant of the key, and the society and agent named by key, path, header or model alias.
 
-    `agent` None: it is known by the hash of its system messages, if it has any. `mode` None: as the society was
-    opened, or the server's own. `key` names the key without giving it away.
+    `agent` None: the agent is identified by the hash of its system messages, if there are any. `mode` None: that of the
+    society, or the server's default. `key` identifies the key without revealing it.
     """
 
     tenant: str = ""
@@ -135,8 +136,8 @@ class Caller(NamedTuple):
 
 
 class TokenLogprob(NamedTuple):
-    """A token that was said: its id, its bytes, the natural logarithm of its probability, and the same of the likeliest
-    `others`, without others of their own. The bytes of all tokens, joined, are the text's UTF-8."""
+    """A generated token: its id, its bytes, the natural logarithm of its probability, and the same for the likeliest
+    `others`, which have no others themselves. The bytes of all tokens together are the text in UTF-8."""
 
     token: int
     raw: bytes
@@ -145,13 +146,13 @@ class TokenLogprob(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Its text; U+FFFD stands for a part of a character."""
+        """Its text, with U+FFFD for incomplete characters."""
         return self.raw.decode(errors="replace")
 
 
 class AnswerDelta(NamedTuple):
-    """What a step added to answer number `choice`: visible text, and the logarithms of its tokens where they were asked
-    for; or `thought`, text of what the model thinks before."""
+    """What a step added to answer number `choice`: visible text and, if requested, the log-probabilities of its tokens;
+    or `thought`, text of the model's thought before the answer."""
 
     choice: int
     text: str
@@ -160,12 +161,14 @@ class AnswerDelta(NamedTuple):
 
 
 class TokenUsage(NamedTuple):
-    """Tokens of a request, framing included. `prompt` are all that were read. Of these `exact` were reused as they
-    would have been encoded anew, but for rounding: what the prompt begins with, each message encoded over just those
-    before it; `reused` through encodings of messages, all others that were not encoded for this request. What requests
-    that come together have in common is new to one of them. `completion` were generated, `pondered` of them for
-    thoughts. `missed`: tokens of messages
-    that the society did not have yet, by why (see `index.Miss`); more than were encoded, where requests come together.
+    """Token counts of a request, framing included.
+
+    `prompt` counts all tokens that were read. Of these, `exact` were reused exactly as they would have been encoded
+    anew, apart from rounding: messages at the beginning of the prompt, each encoded over just those before it. `reused`
+    are all others that were not encoded for this request, reused through encodings of messages. Tokens that concurrent
+    requests have in common are new to one of them. `completion` tokens were generated, `pondered` of them for thoughts.
+    `missed`: tokens of messages that the society did not have yet, by reason (see `message_index.Miss`); with
+    concurrent requests more than were encoded.
     """
 
     prompt: int = 0
@@ -177,10 +180,10 @@ class TokenUsage(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """One answer. `id` is the one by which a later request may quote it. `text` is all that was said; where that is
-    calls of functions, `calls` has them, and `before` the text before the first. `ended`: "stop", "stop_string",
-    "stop_token" or "max_tokens"; `reason`: the string or the id of a token that the client named and that ended it.
-    `tokens` are the ids of what was said. `thought` is what the model thought before, in `pondered` tokens."""
+    """One answer. `id` is the id by which a later request may quote it. `text` is everything that was said; if that
+    contains function calls, `calls` has them, and `before` the text before the first. `ended`: "stop", "stop_string",
+    "stop_token" or "max_tokens"; `reason`: the client's stop string, or id of a stop token, that ended it. `tokens` are
+    the token ids of the text. `thought` is the model's thought before the answer, `pondered` its number of tokens."""
 
     id: str
     text: str
@@ -195,16 +198,16 @@ class Answer(NamedTuple):
 
     @property
     def sampled(self) -> int:
-        """How many tokens were generated for it."""
+        """The number of tokens generated for it."""
         return len(self.tokens) + self.pondered
 
 
 class Answers(NamedTuple):
-    """All answers of a request, in order, and what they cost together."""
+    """All answers of a request, in order, and their total usage."""
 
     answers: tuple[Answer, ...]
     usage: TokenUsage
 
 
 Hear = Callable[[AnswerDelta], None]
-"""Hears what is said, as it is said, on the event loop. What it raises ends the request."""
+"""Receives deltas as they are generated, on the event loop. An exception from it ends the request."""

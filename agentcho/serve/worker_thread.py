@@ -1,7 +1,5 @@
-"""Work that takes long and computes nothing with the model, done beside the event loop, one piece at a time: several at
-once would take the processor from the loop, and from the engine.
-
-Does not know: what the work is.
+"""Runs slow work that does not use the model in a thread, one piece at a time: several at once would take the CPU from
+the event loop and the engine.
 """
 
 from __future__ import annotations
@@ -18,8 +16,8 @@ _ONE = RunVar[CapacityLimiter]("_ONE")
 
 
 async def beside(work: Callable[[], T]) -> T:
-    """What `work` returns, or raises, from a thread. Who is cancelled waits until it is done: what nobody waits for any
-    more would go on all the same, beside the next."""
+    """Return what `work` returns, or raise what it raises, from a thread. A cancelled caller waits until the work is
+    done, because abandoned work would go on alongside the next piece."""
     if (one := _ONE.get(None)) is None:
         one = CapacityLimiter(1)
         _ONE.set(one)

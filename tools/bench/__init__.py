@@ -1,4 +1,4 @@
-"""Benchmarks of one thing each, for the engine's makers: `python -m tools.bench`."""
+"""Benchmarks of single aspects, for developers of the engine: `python -m tools.bench`."""
 
 PROGRAM = "python -m tools.bench"
 """The command line."""

@@ -1,5 +1,6 @@
-"""`python -m tools.bench`. `gpu-day` needs nothing but Python's own library to begin, every other command what tests
-need. Does not know: how anything is measured."""
+"""`python -m tools.bench`. To start, `gpu-day` needs only Python's standard library; every other command needs what
+tests need.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from tools.bench import GPU_DAY
 
 
 def main() -> None:
-    """Run the command that was asked for."""
+    """Run the requested command."""
     if sys.argv[1:2] == [GPU_DAY]:
         from tools.bench.gpu_day.program import main as gpu_day
 

@@ -1,7 +1,5 @@
-"""Games by two workers of a Ray cluster of this machine, beside two plain processes that each play half of them; and
-what the driver takes of many short games.
-
-Does not know: how figures are shown.
+"""Measures games played by two workers of a Ray cluster on this machine, compared with two plain processes that each
+play half of them; and the driver's overhead for many short games.
 """
 
 from __future__ import annotations
@@ -47,24 +45,24 @@ began = perf_counter()
 runtime.play(scenario, config, engine=engine, out=Path(sys.argv[2]))
 print(perf_counter() - began, flush=True)
 """
-"""A process that plays a part when it is told to, and says how long that took."""
+"""A process that plays its part on a signal, and prints how long that took."""
 
 
 class Pace(NamedTuple):
-    """Seconds of the same games by two workers and by two plain processes, one value a repeat."""
+    """Seconds for the same games with two workers and with two plain processes, one value a repeat."""
 
     workers: tuple[float, ...]
     plain: tuple[float, ...]
 
     @property
     def ratio(self) -> float:
-        """How much of the plain processes' rate the workers reach, by the medians of the repeats."""
+        """The workers' rate as a share of the plain processes' rate, from the medians of the repeats."""
         return median(self.plain) / median(self.workers)
 
 
 class Overhead(NamedTuple):
-    """Of many short games: processor seconds of the driver and of its workers together, and the driver's memory in MiB
-    after a tenth of them and at the end."""
+    """For many short games: CPU seconds of the driver and of its workers together, and the driver's memory in MiB after
+    a tenth of them and at the end."""
 
     games: int
     driver: float
@@ -74,12 +72,12 @@ class Overhead(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The driver's part of all workers' time."""
+        """The driver's CPU time as a share of all workers' CPU time."""
         return self.driver / self.workers
 
 
 def pace(games: int, repeats: int, seed: int, tell: ProgressCallback) -> Pace:
-    """Take turns at the same games of the understudy. Loading comes before; one thread a process."""
+    """Play the same games of the understudy in turns. Loading comes first; each process has one thread."""
     config = RunConfig(games=games, seed=seed, max_tokens=32)
     scenario, found = library.scenario(NAME)(), Pace((), ())
     for number in range(repeats):
@@ -94,7 +92,7 @@ def pace(games: int, repeats: int, seed: int, tell: ProgressCallback) -> Pace:
 
 
 def _plain(config: RunConfig) -> float:
-    """Seconds until the last of two processes is over, which begin together."""
+    """Seconds until the last of two processes ends, which begin together."""
     with ExitStack() as stack:
         folder = stack.enter_context(TemporaryDirectory())
         started = list[Any]()
@@ -113,7 +111,7 @@ def _plain(config: RunConfig) -> float:
 
 
 def overhead(games: int, seed: int, tell: ProgressCallback) -> Overhead:
-    """Play short games of the fake engine, and see what that takes. Linux alone."""
+    """Play short games on the fake engine, and measure the cost. Linux only."""
     scenario: Scenario = library.scenario(NAME)(rounds=1)
     config, over, memory = RunConfig(model="fake", games=games, seed=seed), list[int](), list[float]()
 
@@ -140,11 +138,11 @@ def _driver(device: str) -> Iterator[Players]:
 
 
 def _processor(pid: int) -> float:
-    """Seconds of the processor that a process has taken."""
+    """CPU seconds used by a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _memory() -> float:
-    """MiB that this process has in memory."""
+    """MiB of memory used by this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)

@@ -1,7 +1,4 @@
-"""The commands of `python -m tools.bench`: which benchmarks run on this machine, and where the figures go.
-
-Does not know: how anything is measured.
-"""
+"""The commands of `python -m tools.bench`: which benchmarks run on this machine, and where the figures go."""
 
 from __future__ import annotations
 
@@ -63,8 +60,9 @@ def app() -> typer.Typer:
 
 
 def benchmark(usual: int, plot: bool = True) -> Callable[[Callable[..., Measure]], Callable[..., Measure]]:
-    """A command with the options of all benchmarks (`usual`: how many repeats; `plot`: whether there is a picture) and
-    those of a function, which is given `repeats` and `seed` too, and returns the function that measures."""
+    """Make a command from a function. The command has the options of all benchmarks (`usual`: the default number of
+    repeats; `plot`: whether there is a plot) and those of the function, which also gets `repeats` and `seed`, and
+    returns the function that measures."""
     before: dict[str, tuple[Any, Any]] = {"model": (Model, UNDERSTUDY), "shape": (Shape, None)}
     before |= {"dtype": (Dtype, "auto")}
     quantized = {name: QUANTIZED.option(name) for name in QUANTIZED.fields(())}

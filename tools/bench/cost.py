@@ -1,7 +1,4 @@
-"""The cost of enforcement, and of the deterministic profile beside the fast one: one table.
-
-Does not know: engines, how arms take turns, files.
-"""
+"""The cost of enforcement, and of the deterministic profile compared with the fast one, as one table."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from agentcho.lab.bench.arms import AUDIT, ENFORCE, exactly
 from agentcho.lab.bench.result import Result
 
 PLAYED = ("debate", "tree-of-thoughts", "prisoners-dilemma")
-"""Workflows that are timed where none is named: few speakers, many at once, many private words."""
+"""Workflows that are timed by default: with few speakers, with many at once, with many private words."""
 ARMS = (AUDIT, ENFORCE, exactly(AUDIT), exactly(ENFORCE))
 MEASURED = {"ttft": "first token", "seconds": "end to end"}
 
@@ -37,7 +34,7 @@ HEADS = ("audit", *RATIOS)
 
 
 def rows(result: Result) -> Iterator[tuple[str, ...]]:
-    """First tokens and whole time of each workflow, with intervals over the repeats."""
+    """First tokens and total time of each workflow, with intervals over the repeats."""
     for subject in result.subjects:
         for measured, name in MEASURED.items():
             seconds = f"{result.spread(subject, AUDIT, measured).shown(3)} s"

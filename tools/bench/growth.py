@@ -1,6 +1,5 @@
-"""How the time to a first token grows with the context: one reader after another, each of twice as many messages.
-
-Does not know: how engines work.
+"""How the time to a first token grows with the context: one reader after another, each reading twice as many
+messages.
 """
 
 from __future__ import annotations
@@ -22,21 +21,22 @@ from agentcho.records.trace import Workflow
 MESSAGE = 256
 """Tokens of each message that is read."""
 SIZES = (1024, 2048, 4096, 8192)
-"""Numbers of tokens read, where the model has so many positions."""
+"""Numbers of tokens read, if the model has that many positions."""
 READER = 64
-"""Positions left for a reader's rules and what it says."""
+"""Positions left for a reader's rules and its message."""
 
 
 def sizes_of(positions: int) -> tuple[int, ...]:
-    """The members of `SIZES` that a model with `positions` positions can read; in any case the smallest."""
+    """The `SIZES` that a model with `positions` positions can read, always including the smallest."""
     return tuple(size for size in SIZES if size <= max(SIZES[0], positions - READER))
 
 
 def growth(
     engine: Any, sizes: Sequence[int], arms: Sequence[str], repeats: int, seed: int, tell: ProgressCallback
 ) -> list[Figures]:
-    """Figures of each size ("1024 tokens"), by arm: "ttft" in seconds. Sizes grow, in steps of 256 tokens. Warm-ups are
-    of all sizes, but for the baseline, which would take minutes: memory that was never touched is slow at first."""
+    """Figures of each size ("1024 tokens"), by arm: "ttft" in seconds. Sizes grow in steps of 256 tokens. Warm-ups have
+    all sizes, because memory that was never touched is slow at first, except for the baseline, where they would take
+    minutes."""
     whole, small = growing(sizes, seed), growing([MESSAGE], seed)
     timed = {
         arm: Timed(*(partial(_take, engine, told, OURS[arm]) for told in (small if arm == BASELINE else whole, whole)))
@@ -56,7 +56,7 @@ def _take(engine: Any, whole: Workflow, options: Mapping[str, Any]) -> dict[str,
 
 
 def growing(sizes: Sequence[int], seed: int) -> Workflow:
-    """One teller, and for every size a reader of all messages told until then. The teller goes on when the reader has
+    """One teller, and for each size a reader of all messages told until then. The teller continues after the reader has
     spoken, so that a reader is always alone."""
     dice, told, last = random.Random(seed), list[str](), list[str]()
     lines: list[dict[str, Any]] = []

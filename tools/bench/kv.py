@@ -1,9 +1,9 @@
-"""What rounding keys and values changes: next-token distributions on forced words of recorded games, and scores.
+"""Measures the effect of rounding keys and values on next-token distributions over forced words of recorded games, and
+on scores.
 
-Games are played on whole keys and values, and their words forced over whole and over rounded ones. So are they on
-random weights of the same shape, whose logits are scaled so that they are as unsure as the model is: else hardly
-anything would show in them. Two bits, of which three numbers are used, must show that a loss would be seen. Does not
-know: how anything is printed.
+Games are played on unrounded keys and values, and their words are forced over unrounded and over rounded ones. The same
+is done on random weights of the same shape, with logits scaled to the model's uncertainty; otherwise hardly any effect
+would be visible in them. Rounding to two bits, of which three values are used, must show that a loss would be detected.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from agentcho.runner.engine import Engine
 from agentcho.runner.kv import kv_quant
 
 ARMS = {"int8": kv_quant.TOP, "2 bits": 1}
-"""Of each arm the largest whole number that a rounded one is a multiple of."""
+"""For each arm, the largest integer in the rounded representation."""
 MOST, POINT = 0.01, 0.01
-"""Nats a token, and what a score may differ by."""
+"""The targets: nats per token, and the difference of a score."""
 FITTED = 4
-"""Games by whose rows the scale of random logits is found."""
+"""Number of games whose rows determine the scale of random logits."""
 POLICY = ReusePolicy("choreographed", "audit")
 Rows = NDArray[np.float32]
 
 
 class Asked(NamedTuple):
-    """How much is measured, on which scenario and model."""
+    """What is measured: scenario, games, seed, model and dtype."""
 
     scenario: str
     games: int
@@ -57,8 +57,8 @@ class Asked(NamedTuple):
 
 
 class Distance(NamedTuple):
-    """Of one arm from whole keys and values: nats a token, their interval over games, and the share of rows with the
-    same likeliest token."""
+    """The distance of one arm from unrounded keys and values: nats per token, their interval over games, and the share
+    of rows with the same likeliest token."""
 
     kl: float
     low: float
@@ -67,7 +67,7 @@ class Distance(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """One network. `entropy`: of whole keys and values, nats a token; `scale`: what its logits were multiplied by."""
+    """One network. `entropy`: with unrounded keys and values, in nats per token. `scale`: the factor of its logits."""
 
     games: int
     rows: int
@@ -77,19 +77,19 @@ class Subject(NamedTuple):
 
 
 class Score(NamedTuple):
-    """A score over all games, with whole and with rounded keys and values."""
+    """A score over all games, with unrounded and with rounded keys and values."""
 
     whole: float
     rounded: float
 
     @property
     def gap(self) -> float:
-        """How much more it is with rounded ones."""
+        """The increase of the score with rounded ones."""
         return self.rounded - self.whole
 
 
 class Found(NamedTuple):
-    """What was measured of a model and of random weights, and the model's scores."""
+    """The measurements of a model and of random weights, and the model's scores."""
 
     model: Subject
     drawn: Subject
@@ -106,7 +106,7 @@ class Found(NamedTuple):
         }
 
     def lines(self) -> Iterator[str]:
-        """It in words."""
+        """The result as text."""
         for name, each in (("the model", self.model), ("random weights", self.drawn)):
             yield f"{name}: {each.games} games, {each.rows} tokens, {each.entropy:.3f} nats unsure, x {each.scale:.3g}"
             for arm, (kl, low, high, agree) in each.arms.items():
@@ -117,7 +117,7 @@ class Found(NamedTuple):
 
 
 class _Pair(NamedTuple):
-    """One network with whole keys and values, and with rounded ones."""
+    """One network with unrounded keys and values, and with rounded ones."""
 
     whole: Engine
     rounded: Engine
@@ -128,7 +128,7 @@ class _Pair(NamedTuple):
 
 
 def measure(asked: Asked, tell: ProgressCallback) -> Found:
-    """Play, force, compare; in four parts of about the same length."""
+    """Play, force and compare, in four parts of about the same length."""
     pair = _Pair.of(asked.model, asked.dtype)
     workflows, whole = _played(asked, pair.whole, part(tell, 0, 4 * asked.games))
     _, rounded = _played(asked, pair.rounded, part(tell, asked.games, 4 * asked.games))
@@ -143,7 +143,7 @@ def measure(asked: Asked, tell: ProgressCallback) -> Found:
 
 
 def draw(engine: Engine, folder: Path, seed: int) -> None:
-    """Save the weights that the class of an engine's network begins with, and its tokenizer."""
+    """Save the initial random weights of an engine's network class, and its tokenizer."""
     loader: Any = AutoModelForCausalLM
     config = deepcopy(engine.network.config)
     with torch.random.fork_rng():
@@ -171,7 +171,8 @@ def _played(asked: Asked, engine: Engine, tell: ProgressCallback) -> tuple[list[
 def _compared(
     workflows: Sequence[Workflow], pair: _Pair, asked: Asked, unsure: float | None, tell: ProgressCallback
 ) -> Subject:
-    """Every arm against whole keys and values; logits are scaled until whole ones are `unsure` by so many nats."""
+    """Compare every arm with unrounded keys and values. Logits are scaled until unrounded ones have an entropy of
+    `unsure` nats."""
     scale, entropies = 1.0, list[float]()
     if unsure is not None:
         scale = scaled_to([_rows(each, pair.whole) for each in workflows[:FITTED]], unsure)
@@ -190,7 +191,7 @@ def _compared(
 
 @contextmanager
 def rounding_to(top: int) -> Iterator[None]:
-    """What is rounded within is a multiple of the `top`-th part of the largest number."""
+    """Within the context, rounded numbers are multiples of 1/`top` of the largest one."""
     before, kv_quant.TOP = kv_quant.TOP, top
     try:
         yield
@@ -199,19 +200,19 @@ def rounding_to(top: int) -> Iterator[None]:
 
 
 def _rows(workflow: Workflow, engine: Engine) -> Rows:
-    """The logits of every decode, its words forced, one below the other: `[rows, vocab]`."""
+    """The logits of every decode with forced words, concatenated: `[rows, vocab]`."""
     said = replay(workflow, engine, POLICY).values()
     return np.concatenate([np.asarray(each.logits, dtype=np.float32) for each in said])
 
 
 def entropy(rows: Rows) -> NDArray[np.float64]:
-    """Nats of each row of log-probabilities."""
+    """The entropy in nats of each row of log-probabilities."""
     found: NDArray[np.float64] = -(np.exp(rows, dtype=np.float64) * rows).sum(axis=1)
     return found
 
 
 def scaled_to(games: Sequence[Rows], unsure: float) -> float:
-    """What to multiply logits by so that they are unsure by so many nats on average."""
+    """The factor of logits that gives them a mean entropy of `unsure` nats."""
     rows, low, high = np.concatenate(games), -12.0, 12.0
     for _ in range(30):
         middle = (low + high) / 2
@@ -227,7 +228,7 @@ def _distance(games: Sequence[Apart], seed: int) -> Distance:
 
 
 def to_json(found: Found) -> Mapping[str, Any]:
-    """It as JSON."""
+    """The result as JSON."""
     subjects = {"model": found.model, "random": found.drawn}
     arms = {name: {arm: each._asdict() for arm, each in subject.arms.items()} for name, subject in subjects.items()}
     plain = {name: subject._asdict() | {"arms": arms[name]} for name, subject in subjects.items()}
@@ -235,7 +236,7 @@ def to_json(found: Found) -> Mapping[str, Any]:
 
 
 def sentence(found: Mapping[str, Any]) -> str:
-    """What a result says, for the page on memory."""
+    """The conclusions from a result, for the page on memory."""
     asked, model, chance = found["asked"], found["model"], found["random"]
     nats = [f"{each['arms'][arm]['kl']:.2g}" for each in (model, chance) for arm in ARMS]
     same, of = f"{model['arms']['int8']['agree']:.2%}", f"{asked['model']} ({asked['dtype']})"

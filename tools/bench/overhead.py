@@ -1,7 +1,4 @@
-"""The choreographer's own cost: its share of wall time beside a model, and requests a second on a fake engine.
-
-Does not know: models.
-"""
+"""The choreographer's own cost: its share of wall time next to a model, and requests per second on a fake engine."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ NAME = "choreographer"
 
 
 class Watched:
-    """An engine whose steps are timed: `seconds` in all."""
+    """An engine whose steps are timed. `seconds` is their total."""
 
     def __init__(self, engine: Any) -> None:
         self._engine, self.seconds = engine, 0.0
@@ -45,7 +42,7 @@ class Watched:
 
 
 def share(engine: Any, agents: int, repeats: int, seed: int, tell: ProgressCallback) -> list[Figures]:
-    """The share of wall time outside of the engine's steps, while `agents` agents talk in two simultaneous rounds."""
+    """The share of wall time outside the engine's steps while `agents` agents talk in two simultaneous rounds."""
     many, small = crowd(seed, agents, 2, 8), crowd(seed, 2, 1, 2)
     timed = Timed(lambda: _share(engine, small), lambda: _share(engine, many))
     return measure(f"{agents} agents", {NAME: timed}, repeats, tell)
@@ -58,8 +55,8 @@ def _share(engine: Any, played: Workflow) -> Mapping[str, float]:
 
 
 def requests(agents: int, each: int, repeats: int, tell: ProgressCallback) -> list[Figures]:
-    """Requests a second of `agents` agents on a fake engine, with the fake's own time and without it; `each` requests
-    of one word an agent, one after another."""
+    """Requests per second of `agents` agents on a fake engine, including and excluding the fake's own time. Each agent
+    makes `each` requests of one word, one after another."""
     timed = Timed(lambda: _requests(agents, 1), lambda: _requests(agents, each))
     return measure(f"{agents} agents, fake engine", {NAME: timed}, repeats, tell)
 
@@ -73,7 +70,7 @@ def _requests(agents: int, each: int) -> Mapping[str, float]:
 
 
 async def _talk(engine: Any, word: tuple[int, ...], agents: int, each: int) -> float:
-    """The seconds that all requests took together."""
+    """The total seconds of all requests."""
     async with Choreographer(engine, leakage="audit") as choreographer:
 
         async def agent(number: int) -> None:
@@ -87,7 +84,8 @@ async def _talk(engine: Any, word: tuple[int, ...], agents: int, each: int) -> f
 
 
 def crowd(seed: int, agents: int, rounds: int, words: int) -> Workflow:
-    """Agents with private rules who speak at the same time, round by round; each reads itself and three others."""
+    """Agents with private rules who speak simultaneously, round by round. Each reads its own messages and those of
+    three others."""
     names, dice = [f"agent{number}" for number in range(agents)], random.Random(seed)
 
     def said() -> str:

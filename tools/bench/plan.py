@@ -1,6 +1,6 @@
-"""All predictions of the documentation, into one file: `python -m tools.bench.plan docs/results OUT.json`.
+"""Writes all predictions of the documentation into one file: `python -m tools.bench.plan docs/results OUT.json`.
 
-Predictions for GPUs, and for this processor beside what was measured on it. Does not know: how the page looks.
+Predictions for GPUs, and for this machine's CPU compared with what was measured on it.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ JUDGED = {
     "bench-agents": "cpu",
     "bench-branches": "cpu",
 }
-"""Results that are predicted, by the hardware that they are predicted for."""
+"""Results that are predicted, and the hardware for the prediction."""
 CALIBRATED = {("bench-six", "multi-qa"), ("bench-six", "branch-solve-merge"), ("bench-whole", "multi-qa")}
-"""Rows that a number of the hardware was taken from."""
+"""Rows from which a number of the hardware description was taken."""
 SHAPE = "llama-3.1-8b"
 STRIDE = 16
 
 
 def validated(results: Path, file: str) -> list[dict[str, Any]]:
-    """Rows of one result: what is predicted beside what was measured, as baseline over mode."""
+    """Rows of one result: predictions next to measurements, as baseline divided by mode."""
     result = Result.model_validate_json((results / f"{file}.json").read_bytes())
     machine, model, scale = hardware(JUDGED[file]), shape(result.model), result.scale / WORDS_A_TOKEN
     match result.sweep:
@@ -80,7 +80,7 @@ def _measured(base: Figures, arm: Figures, what: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Predict all, and write it."""
+    """Compute all predictions, and write them."""
     results = arguments("plans").parse_args()
     folder: Path = results.results
     model = shape(SHAPE)

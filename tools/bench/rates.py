@@ -1,7 +1,7 @@
-"""The measured rates of this machine: bytes a second of weights that stream through a matrix product, operations a
-second of a large product; and the bytes and operations that a model's steps need.
+"""Measures the rates of this machine: bytes per second of weights streamed through a matrix product, and operations per
+second of a large product. Also computes the bytes and operations that a model's steps need.
 
-Does not know: engines, how long a step took.
+Independent of engines.
 """
 
 from __future__ import annotations
@@ -19,33 +19,33 @@ from agentcho.runner.quant.prepack import pack_linears, use_packed
 STREAMED = 256 * 2**20
 """Bytes of weights that are streamed: far more than any cache holds."""
 WIDE = 1024
-"""Columns and rows of the matrices."""
+"""Columns, and a quarter of the rows, of the matrices."""
 
 
 class Rates(NamedTuple):
-    """Bytes a second, operations a second (a multiplication and an addition are two)."""
+    """Bytes per second, and operations per second (a multiplication and an addition are two)."""
 
     bytes: float
     operations: float
 
 
 class Work(NamedTuple):
-    """The work of a forward: bytes of weights, keys and values read; operations."""
+    """The work of a forward: bytes of weights, keys and values read, and operations."""
 
     bytes: float
     operations: float
 
     def least(self, rates: Rates) -> float:
-        """The least seconds that the work can take: the longer of its two parts."""
+        """The minimum seconds that the work can take: the longer of its two parts."""
         return max(self.bytes / rates.bytes, self.operations / rates.operations)
 
 
 @torch.inference_mode()
 def rates(network: nn.Module, rows: int = 512, size: int | None = None) -> Rates:
-    """Both rates, in the network's dtype on its device, the better of three tries each. Bytes: one row through many
-    matrices, of `size` bytes together (default: 256 MiB). Operations: `rows` rows through matrices of 1024 by 4096. On
-    a CPU the matrices are packed, as a network's are. On a GPU, where launching would take as long as computing: eight
-    times the bytes, the matrices and the tries, and a copy where that is faster."""
+    """Measure both rates, in the network's dtype on its device, as the best of three tries each. Bytes: one row through
+    many matrices of `size` bytes in all (default: 256 MiB). Operations: `rows` rows through matrices of 1024 by 4096.
+    On a CPU the matrices are packed, as a network's are. On a GPU, where launches would take as long as the
+    computation: eight times the bytes, larger matrices and more repetitions, and a copy if that is faster."""
     first = next(network.parameters())
     wide, times = (8 * WIDE, 4) if first.device.type == "cuda" else (WIDE, 1)
     count = max(2, (size or STREAMED) * wide // WIDE // (4 * wide * wide * first.element_size()))
@@ -67,7 +67,7 @@ def rates(network: nn.Module, rows: int = 512, size: int | None = None) -> Rates
 
     read = sum(matrix.weight.nbytes for matrix in matrices)
     bytes = times * read / _best(stream, first.device)
-    if first.device.type == "cuda":  # each byte is read and written
+    if first.device.type == "cuda":  # a copy reads and writes each byte
         bytes = max(bytes, 2 * times * matrices[0].weight.nbytes / _best(copy, first.device))
     done = times * len(matrices[:8]) * 2 * rows * matrices[0].weight.numel()
     return Rates(bytes, done / _best(multiply, first.device))
@@ -94,7 +94,8 @@ def _seconds(work: Callable[[], None], device: torch.device) -> float:
 
 
 def streamed(network: nn.Module) -> int:
-    """Bytes of the weights that a decode step reads: all but an input embedding that is not the output matrix too."""
+    """Bytes of the weights that a decode step reads: all except an input embedding that is not also the output
+    matrix."""
     inner, head = _weights(network)
     return (inner + head) * next(network.parameters()).element_size()
 
@@ -109,11 +110,11 @@ def _weights(network: Any) -> tuple[int, int]:
 
 
 def work(network: nn.Module, tokens: int, rows: int, context: int, apart: bool = True) -> Work:
-    """The least work of one forward of `tokens` new tokens in each of `rows` rows over `context` cached tokens, which
-    are each row's own (`apart`) or the same.
+    """The minimum work of one forward of `tokens` new tokens in each of `rows` rows over `context` cached tokens, which
+    are each row's own (`apart`) or shared.
 
-    Every weight of a layer is read once, the output matrix too, keys and values once; logits are made for one token a
-    row. Norms and activations are left out: they are small.
+    Every weight of a layer is read once, and so are the output matrix, keys and values. Logits are computed for one
+    token per row. Norms and activations are left out because they are small.
     """
     config: Any = network.config
     heads, groups = config.num_attention_heads, config.num_key_value_heads

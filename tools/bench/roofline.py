@@ -1,6 +1,6 @@
-"""The time of steps and prefills, against the least time for their bytes and operations on this machine.
+"""The time of steps and prefills, compared with the minimum time for their bytes and operations on this machine.
 
-The machine is measured in turns with the engine, in one thread. Does not know: choreographers.
+The machine is measured in turns with the engine, in one thread.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MACHINE = "machine"
 
 
 class Forward(NamedTuple):
-    """One kind of forward: new tokens a row, rows, tokens cached a row."""
+    """One kind of forward: new tokens per row, rows, and cached tokens per row."""
 
     name: str
     tokens: int
@@ -30,9 +30,9 @@ class Forward(NamedTuple):
 
 @alone
 def roofline(engine: Any, context: int, repeats: int, seed: int, tell: ProgressCallback) -> list[Figures]:
-    """Figures of the machine ("bytes", "operations", a second) and of each forward: "seconds" taken, "bytes" and
+    """Figures of the machine ("bytes" and "operations" per second) and of each forward: "seconds" taken, "bytes" and
     "operations" needed, "least" seconds for these at the machine's rates of the same repeat, and "reached" = least over
-    taken. A warm-up comes before."""
+    taken. A warm-up comes first."""
     from tools.bench.rates import rates, work
 
     told = tokens_of(engine, context, seed)

@@ -1,8 +1,8 @@
-"""How many agents a store of keys and values has room for, so that their first tokens come in time.
+"""How many agents a store of keys and values has room for, such that their first tokens come in time.
 
-Every agent has a private prompt of its own, one document that all of them read, and the last words of another. They
-speak in groups, round by round. Where the private prompt stands first, as system prompts do, a cache of prefixes shares
-nothing; where the document does, it shares that, so both orders are measured. Does not know: how engines work.
+Every agent has a private prompt, one document that all agents read, and the last words of another agent. They speak in
+groups, round by round. If the private prompt comes first, as system prompts do, a prefix cache shares nothing; if the
+document comes first, it shares that. So both orders are measured.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from agentcho.protocol.progress import ProgressCallback
 from agentcho.records.trace import Workflow
 
 GROUP, ROUNDS = 8, 3
-"""Agents who speak at once, and how often each of them does. Sizes are multiples of a group."""
+"""Agents who speak at once, and the number of turns of each. Sizes are multiples of a group."""
 PROMPT, SAID = 24, 6
-"""Words of a private prompt, and of what is said."""
+"""Words of a private prompt, and of a message."""
 TWICE = 2.0
-"""A first token is in time within so many times what it takes the baseline with two groups, who have room."""
+"""A first token is in time within this multiple of the baseline's time with two groups, which have enough room."""
 MOST = 1024
-"""Agents at most."""
+"""Maximum number of agents."""
 TRIES = 2
-"""A number of agents fits if their first tokens come in time in one of so many runs: what else a machine does for a
-moment makes those of a whole group late, and would end the search."""
+"""A number of agents fits if their first tokens come in time in one of this many runs. Otherwise a short disturbance of
+the machine, which delays a whole group, would end the search."""
 
 
 ORDERS = {"": False, ", which stands first": True}
-"""Whether a prompt begins with the document that all read, by what is added to the name."""
+"""Whether a prompt begins with the document that all read, by the suffix of the name."""
 
 
 def crowd(agents: int, words: int, seed: int, shared_first: bool = False) -> Workflow:
-    """So many agents over a document of so many words; who speaks reads the last words of the group before.
+    """`agents` agents over a document of `words` words. Each speaker reads the last words of the previous group.
     `shared_first`: each prompt begins with the document."""
     dice = Random(seed)
     names = [f"agent{number}" for number in range(agents)]
@@ -61,12 +61,12 @@ def crowd(agents: int, words: int, seed: int, shared_first: bool = False) -> Wor
 
 
 def opening(name: str, shared_first: bool) -> list[str]:
-    """What a prompt of this agent begins with."""
+    """The beginning of this agent's prompt."""
     return ["document", f"brief {name}"] if shared_first else [f"brief {name}", "document"]
 
 
 def first_token(engine: Any, trace: Workflow, arm: str) -> float:
-    """Seconds within which 95 of 100 first tokens come, after the first round, in which all prompts are new."""
+    """The 95th percentile of the seconds to a first token, after the first round, in which all prompts are new."""
     reuse = policy(arm)
     assert reuse is not None
     played = replay(trace, engine, reuse, logits=False, stride=STRIDE)
@@ -75,8 +75,8 @@ def first_token(engine: Any, trace: Workflow, arm: str) -> float:
 
 
 def most(fits: Callable[[int], bool], step: int = GROUP, cap: int = MOST) -> int:
-    """The most agents that fit, by `step`, up to `cap`: twice as many until some do not, then halfway between. 0: not
-    even one step does."""
+    """The maximum number of agents that fits, in multiples of `step` up to `cap`: doubled until it does not fit, then
+    bisected. 0: not even one step fits."""
     good, bad = 0, step
     while bad <= cap and fits(bad):
         good, bad = bad, 2 * bad
@@ -90,10 +90,10 @@ def most(fits: Callable[[int], bool], step: int = GROUP, cap: int = MOST) -> int
 def room(
     engine: Any, arms: Sequence[str], words: int, limit: float | None, repeats: int, seed: int, tell: ProgressCallback
 ) -> list[Figures]:
-    """Of each order of a prompt and each arm the "agents" that have their first tokens within the "limit" in seconds
-    (None: `TWICE`), in the store of this engine, of "tokens"; and how near their words are."""
+    """For each order of a prompt and each arm, the "agents" that get their first tokens within the "limit" in seconds
+    (None: `TWICE`), in this engine's store of "tokens"; and how close their words are."""
     few = {order: crowd(2 * GROUP, words, seed, first) for order, first in ORDERS.items()}
-    first_token(engine, few[""], BASELINE)  # warm
+    first_token(engine, few[""], BASELINE)  # warm-up
     within = {
         order: limit or TWICE * median(first_token(engine, few[order], BASELINE) for _ in range(3)) for order in few
     }

@@ -1,7 +1,5 @@
-"""Time and memory of a society that grows: agents with private prompts in circles of ten, who all speak at once, round
-by round; each reads its prompt and the last eight messages that it may read.
-
-Does not know: how engines work.
+"""Time and memory of a growing society: agents with private prompts in circles of ten, who all speak at once, round by
+round. Each reads its prompt and the last eight messages that it may read.
 """
 
 from __future__ import annotations
@@ -31,14 +29,14 @@ from agentcho.scenario import Scenario
 CIRCLE = 10
 """Agents who hear each other."""
 READ = 8
-"""Messages that an agent reads, its prompt aside."""
+"""Messages that an agent reads in addition to its prompt."""
 PROMPT, SAID = 24, 12
 """Words of a private prompt, and tokens of a message."""
 ARM = "enforce"
 
 
 class Neighbour(Agent):
-    """It reads its private prompt and the last messages that it may read."""
+    """Reads its private prompt and the last messages that it may read."""
 
     def view(self, readable: Sequence[Metadata]) -> View:
         """See `Agent.view`."""
@@ -46,18 +44,18 @@ class Neighbour(Agent):
 
 
 class Society(Scenario):
-    """Circles of agents who all speak at the same time."""
+    """Circles of agents who all speak simultaneously."""
 
     name = "society"
 
     class Options(Scenario.Options):
-        """How large, and how long."""
+        """Size and length."""
 
         agents: int = Field(100, ge=1)
         rounds: int = Field(20, ge=1)
 
     class Outcome(Scenario.Outcome):
-        """How much was said."""
+        """The number of messages."""
 
         messages: int
 
@@ -83,9 +81,9 @@ class Society(Scenario):
 def society(
     engine: Any, sizes: Sequence[int], rounds: int, repeats: int, seed: int, tell: ProgressCallback
 ) -> list[Figures]:
-    """Figures of each size ("100 agents"), arm `ARM`: "seconds" a message, "memory" in bytes a message that the
-    process has taken more than before the first, and its "peak" in bytes. Sizes grow, for memory that was taken once
-    is not given back. A short warm-up comes before."""
+    """Figures of each size ("100 agents"), arm `ARM`: "seconds" per message, "memory" in bytes per message by which the
+    process grew since before the first, and its "peak" in bytes. Sizes increase, because memory once taken is not given
+    back. A short warm-up comes first."""
     found: dict[int, list[dict[str, float]]] = {size: [] for size in sizes}
     _take(engine, CIRCLE, 2, seed)
     before, done = peak(), 0
@@ -100,7 +98,7 @@ def society(
 
 
 def _take(engine: Any, agents: int, rounds: int, seed: int) -> tuple[int, float]:
-    """Messages that were said, and the seconds of the game."""
+    """The number of messages, and the seconds of the game."""
     config = RunConfig(seed=seed, temperature=1.0)
     began = perf_counter()
     played = play(RunRequest(Society(agents=agents, rounds=rounds), config, engine=engine))
@@ -110,6 +108,6 @@ def _take(engine: Any, agents: int, rounds: int, seed: int) -> tuple[int, float]
 
 
 def peak() -> int:
-    """The most memory that this process has had, in bytes."""
+    """The peak memory of this process, in bytes."""
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else 1024 * most

@@ -1,7 +1,5 @@
-"""The effect of a long prefill on decodes beside it, and theirs on it, by how many of its tokens go into a step: times
-between tokens without the prefill and beside it, and how long that takes beside them and alone.
-
-Does not know: how prefills are divided.
+"""The effect of a long prefill on concurrent decodes, and vice versa, by how many of its tokens go into a step: times
+between tokens without the prefill and during it, and the duration of the prefill with decodes and alone.
 """
 
 from __future__ import annotations
@@ -24,16 +22,16 @@ STEPS = 40
 """Undisturbed steps before a prefill, and again after it."""
 UNDISTURBED = "undisturbed"
 BUDGETS = (None, 8, 32, 64, 128)
-"""Tokens of a prefill in one step, where nothing else is asked for; None: as many as the engine finds right."""
+"""Tokens of a prefill per step, unless other ones are requested. None: as many as the engine chooses."""
 
 
 def beside(tokens: int, budget: int | None) -> str:
-    """The arm of a prefill beside decodes."""
+    """The arm of a prefill concurrent with decodes."""
     return f"beside a prefill of {tokens} tokens" + ("" if budget is None else f", {budget} a step")
 
 
 def by_itself(tokens: int) -> str:
-    """The arm of a prefill beside nothing."""
+    """The arm of a prefill alone."""
     return f"a prefill of {tokens} tokens alone"
 
 
@@ -41,10 +39,10 @@ def by_itself(tokens: int) -> str:
 def stall(
     engine: Any, tokens: int, budgets: Sequence[int | None], repeats: int, seed: int, tell: ProgressCallback
 ) -> list[Figures]:
-    """Figures of "8 rows": `UNDISTURBED`, and `beside` for each budget, with "p95" and "median" seconds between tokens;
-    of the latter also "prefill", its seconds from submission to its end, and so of `by_itself`; and "without", the 95th
-    percentile of the steps right before and after, for the smaller the budget is, the longer have the rows' contexts
-    become. Budgets take turns, and a short warm-up comes before."""
+    """Figures of "8 rows": `UNDISTURBED`, and `beside` for each budget, with "p95" and "median" seconds between tokens.
+    The latter also have "prefill", its seconds from submission to its end, as does `by_itself`; and "without", the 95th
+    percentile of the steps right before and after, because with smaller budgets the rows' contexts become longer.
+    Budgets take turns, and a short warm-up comes first."""
     arms = [UNDISTURBED, by_itself(tokens), *(beside(tokens, budget) for budget in budgets)]
     found: dict[str, list[dict[str, float]]] = {arm: [] for arm in arms}
     _take(engine, 256, seed)
@@ -70,7 +68,7 @@ def _between(times: list[float]) -> dict[str, float]:
 
 
 def _alone(engine: Any, told: tuple[int, ...]) -> float:
-    """Seconds of a prefill with nothing beside it."""
+    """Seconds of a prefill with nothing else running."""
     began = perf_counter()
     ids = engine.submit([Prefill("", tokens=told)])
     while not engine.finished(ids[0]):
@@ -81,8 +79,8 @@ def _alone(engine: Any, told: tuple[int, ...]) -> float:
 
 
 def _take(engine: Any, tokens: int, seed: int) -> tuple[list[float], list[float]]:
-    """Seconds of each step without the prefill, half before and half after it, for rows have longer contexts by then;
-    and of each step beside it. Rows decode in all of these steps."""
+    """Seconds of each step without the prefill, half before and half after it because the rows' contexts grow, and of
+    each step during it. The rows decode in all of these steps."""
     told = tokens_of(engine, tokens, seed)
     [read] = engine.submit([Prefill("", tokens=told[:256])])
     engine.step()

@@ -1,8 +1,7 @@
-"""One decode step, one row and eight, against a stock cached forward over a context of the same length, and in the
-deterministic profile.
+"""One decode step with one row and with eight, compared with a stock cached forward over a context of the same length,
+and with the deterministic profile.
 
-Eight rows read the same message, and eight messages of their own. All take turns step by step, in one thread. Does not
-know: choreographers.
+Eight rows read the same message, or a message of their own each. All arms take turns step by step, in one thread.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from agentcho.protocol.progress import ProgressCallback, no_progress
 
 ROWS = (1, 8)
 STEPS = 8
-"""One repeat is the median of so many steps."""
+"""One repeat is the median of this many steps."""
 
 
 class Kind(NamedTuple):
-    """A number of rows; `apart`: each reads a message of its own."""
+    """A number of rows. `apart`: each reads a message of its own."""
 
     rows: int
     apart: bool = False
@@ -42,7 +41,7 @@ ARMS = ("agentcho", "deterministic", "stock")
 
 @alone
 def step(engine: Any, context: int, repeats: int, seed: int, tell: ProgressCallback = no_progress) -> list[Figures]:
-    """Figures of `KINDS`, arms `ARMS`, in "seconds" a step; a warm-up comes before. Stock rows take the same time
+    """Figures of `KINDS`, arms `ARMS`, in "seconds" per step. A warm-up comes first. Stock rows take the same time
     whichever messages they read."""
     from agentcho.lab.bench.peers.generate import stock_attention
     from tools.bench.stock import StockRows
@@ -81,7 +80,7 @@ Takes = Callable[[], Mapping[tuple[str, str], float]]
 
 
 def _repeat(number: int, *arms: Takes) -> dict[tuple[str, str], float]:
-    """The medians of `STEPS` steps of all arms; they take turns in beginning."""
+    """The medians of `STEPS` steps of all arms, which take turns in going first."""
     found: dict[tuple[str, str], list[float]] = {}
     for turn in range(STEPS):
         for take in turns(arms, number + turn):
@@ -96,9 +95,9 @@ def tokens_of(engine: Any, count: int, seed: int) -> tuple[int, ...]:
 
 
 class OurRows:
-    """Rows that decode forced words over messages of known tokens, alone on an engine. `context` are the token ids that
-    the first row attends to, its own first ids included. At most `steps` steps. As a context manager it leaves the
-    engine as it was."""
+    """Rows that decode forced words over messages of known tokens, with nothing else on the engine. `context` are the
+    token ids that the first row attends to, its own first ids included. At most `steps` steps. As a context manager it
+    leaves the engine as it was."""
 
     def __init__(self, engine: Any, told: tuple[int, ...], kind: Kind, steps: int, deterministic: bool = False) -> None:
         self._engine, self._deterministic = engine, deterministic

@@ -1,4 +1,4 @@
-"""A stock cached forward of one token a row, which a decode step is compared with. Does not know: messages."""
+"""A stock cached forward of one token per row, with which a decode step is compared."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from agentcho.lab.bench.peers.prefixes import taking
 
 
 class StockRows:
-    """Rows that all continue the same ids, one cached forward a step. Use under `stock_attention`, in one thread with
-    the engine's steps."""
+    """Rows that all continue the same ids, one cached forward per step. Use within `stock_attention`, in one thread
+    with the engine's steps."""
 
     @torch.inference_mode()
     def __init__(self, network: Any, ids: tuple[int, ...], rows: int) -> None:

@@ -1,7 +1,5 @@
-"""The time to a first token over a long prompt that comes in pieces, beside the same prompt at once: announced whole at
-the moment of its last piece, and there and encoded before.
-
-Does not know: when what is there of a stream is encoded.
+"""The time to a first token over a long prompt that comes in pieces, compared with the same prompt at once: announced
+as a whole at the moment of its last piece, or encoded before.
 """
 
 from __future__ import annotations
@@ -25,20 +23,20 @@ from agentcho.scenario import Scenario
 
 STREAMED, WHOLE, BEFORE = ARMS = ("streamed", "announced whole", "encoded before")
 CLOSE, PIECE = TIMES = "after the close", "after the last piece"
-"""The figures: seconds to the first token from the return of what lets the prompt out, and from the moment when its
-last piece is handed over."""
+"""The figures: seconds to the first token from the return of the call that completes the prompt, and from the moment
+its last piece is handed over."""
 WORDS = ("the", "a", "river", "mill", "market", "winter", "letter", "bridge", "answer", "old", "opens", "carries")
 Put = Callable[[Game, list[str]], Awaitable[tuple[float, float]]]
-"""Lets a prompt of these pieces out; the moments of its last piece and of its return."""
+"""Sends a prompt in these pieces; returns the times of its last piece and of its completion."""
 
 
 class Reader(Scenario):
-    """One agent says one token over a prompt; `times` are the figures of this game."""
+    """One agent says one token over a prompt. `times` are the figures of this game."""
 
     name = "reader"
 
     class Outcome(Scenario.Outcome):
-        """Nothing but the times."""
+        """Empty: only the times matter."""
 
     def __init__(self, put: Put, pieces: list[str]) -> None:
         super().__init__()
@@ -71,14 +69,14 @@ async def _announced(game: Game, pieces: list[str]) -> tuple[float, float]:
 
 
 async def _encoded(game: Game, pieces: list[str]) -> tuple[float, float]:
-    """Another agent has read it before."""
+    """Another agent has read the prompt before."""
     await game.announce("".join(pieces))
     await game.agents["bob"].say(to="bob", max_tokens=1)
     return perf_counter(), perf_counter()
 
 
 def prompt(engine: Any, tokens: int, pieces: int, rng: Random) -> list[str]:
-    """Random words of at least so many tokens, in pieces of about one length."""
+    """Random words of at least `tokens` tokens, in pieces of about equal length."""
     words = rng.choices(WORDS, k=tokens)
     while len(engine.framing.content.encode(" ".join(words))) < tokens:
         words += rng.choices(WORDS, k=8)
@@ -88,7 +86,7 @@ def prompt(engine: Any, tokens: int, pieces: int, rng: Random) -> list[str]:
 
 
 def stream(engine: Any, tokens: int, pieces: int, repeats: int, seed: int, tell: ProgressCallback) -> list[Figures]:
-    """Figures of the three arms, which take turns, each over words of its own; a warm-up comes before."""
+    """Figures of the three arms, which take turns, each over its own words. A warm-up comes first."""
     ways: dict[str, Put] = {STREAMED: _streamed, WHOLE: _announced, BEFORE: _encoded}
     taken: dict[str, list[dict[str, float]]] = {arm: [] for arm in ARMS}
 
@@ -107,7 +105,7 @@ def stream(engine: Any, tokens: int, pieces: int, repeats: int, seed: int, tell:
 
 
 def sentence(result: Result) -> str:
-    """What a result says, for the page on streams."""
+    """The conclusions from a result, for the page on streams."""
     [subject] = result.subjects
     times = {
         (arm, what): f"{result.spread(subject, arm, what).middle * 1000:.0f} ms"

@@ -1,7 +1,4 @@
-"""The result of a benchmark as text, with the targets beside it.
-
-Does not know: how anything was measured, which targets there are.
-"""
+"""The result of a benchmark as text, together with the targets."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ TALK = ("talk", "a token said", f"{PEER} ÷ it", "said", "prompts", "exactly", "
 
 
 def table(result: Result) -> str:
-    """All figures, each measure with its interval, then the targets."""
+    """All figures, each measure with its interval, followed by the targets."""
     kinds = {"workflows": bench.workflows, "cost": _cost, "talk": _talk}
     sheets = kinds.get(result.bench, _plain)(result)
     return "\n\n".join(plain(sheet) for sheet in (*sheets, *bench.targets(result)))
@@ -35,9 +32,9 @@ def _talk(result: Result) -> Iterator[TextTable]:
 
 
 def talk_row(result: Result, subject: str, arm: str) -> tuple[str, ...]:
-    """One arm of a talk: how long it took, in all and for each token that was said, and how many times as long a token
-    took with the peer; tokens that were said; tokens of prompts, the shares of these that were there, and all tokens
-    that the model was fed."""
+    """One arm of a talk: its duration, in all and per generated token, and how many times as long a token took with the
+    peer; generated tokens; tokens of prompts, the shares of these that were already encoded, and all tokens that the
+    model was fed."""
     if not result.has(subject, arm):
         return (arm, result.why_not(subject, arm), *[""] * (len(TALK) - 1))
     whole, token = (result.spread(subject, arm, what) for what in ("seconds", "token"))
@@ -56,7 +53,7 @@ def _plain(result: Result) -> Iterator[TextTable]:
 
 
 def shown(result: Result, each: Figures, what: str) -> str:
-    """One figure in a unit that reads well."""
+    """One figure in a readable unit."""
     found = result.spread(each.subject, each.arm, what)
     if what in ("seconds", "ttft", "least", "steps", "p95", "median", "prefill", "without", "limit", *stream.TIMES):
         return f"{found.shown(1, 1000)} ms"

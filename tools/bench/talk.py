@@ -1,8 +1,8 @@
-"""The talk of three agents that docs/clients.md has for AutoGen, timed by the address of its server: `agentcho serve`
+"""Times the talk of three agents that docs/clients.md has for AutoGen, by the address of its server: `agentcho serve`
 without a society, as a society in both ways of reading, and `transformers serve`.
 
-The code is the page's own; the address, the model, and a label before each system prompt are put in, so that no talk
-meets what an earlier one left. Does not know: how servers are started, how figures are shown.
+The code is that of the page. The address, the model, and a label before each system prompt are inserted, so that no
+talk reuses what an earlier one left.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PAGE = ROOT / "docs" / "clients.md"
 CLIENTS = ROOT / ".venv" / "clients" / "frameworks" / "bin" / "python"
 TALKER = Path(__file__).parent / "talker.py"
 SUBJECTS = {"as on the page": 0, "with a task of 500 words": 500}
-"""How many words more the task has, which all agents read."""
+"""The number of additional words in the task, which all agents read."""
 WORDS = (
     "price",
     "of",
@@ -52,14 +52,14 @@ WORDS = (
 )
 URL, MODEL = "http://127.0.0.1:8000/s/market-b/{name}/v1", 'model="understudy"'
 SYSTEM, TASK = "system_message=BRIEFS[name]", 'task="Agree on a price."'
-"""What stands once in the page's code, and is another thing here."""
+"""Strings that occur once in the page's code and are replaced here."""
 Say = Callable[[str], dict[str, Any]]
-"""Runs code in the client's environment, and gives what came of it."""
+"""Runs code in the client's environment, and returns its result."""
 
 
 class Asked(NamedTuple):
-    """What is measured. `peer_python`: of the environment that has transformers[serving]; `clients`: of that which has
-    AutoGen."""
+    """What is measured. `peer_python`: the Python of the environment that has transformers[serving]; `clients`: that of
+    the one that has AutoGen."""
 
     model: str
     dtype: str = "float32"
@@ -70,8 +70,8 @@ class Asked(NamedTuple):
 
 
 class Server(NamedTuple):
-    """How an arm is asked: the address, in which {name} is the agent and {talk} the society; the model; and how many
-    tokens the model was fed so far, where the server says so."""
+    """How an arm's server is addressed: the address, in which {name} is the agent and {talk} the society; the model;
+    and how many tokens the model was fed so far, if the server reports that."""
 
     address: str
     model: str
@@ -79,7 +79,7 @@ class Server(NamedTuple):
 
 
 def page_code() -> str:
-    """The code that the page has for AutoGen. `ConfigError`: it has none that can be given another address."""
+    """The page's code for AutoGen. `ConfigError`: there is none that can be given another address."""
     found = re.search(r"^## AutoGen\n.*?^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     code = found[1] if found else ""
     if any(code.count(part) != 1 for part in (URL, MODEL, SYSTEM, TASK)):
@@ -88,7 +88,7 @@ def page_code() -> str:
 
 
 class Talk(NamedTuple):
-    """One talk: the society that it is, what all system prompts begin with, and what the task begins with."""
+    """One talk: its society, the prefix of all system prompts, and the prefix of the task."""
 
     society: str
     label: str
@@ -96,7 +96,7 @@ class Talk(NamedTuple):
 
 
 def code_for(code: str, server: Server, talk: Talk) -> str:
-    """The page's code, which asks this server for this talk."""
+    """The page's code, changed to have this talk with this server."""
     address, model = server.address.replace("{talk}", talk.society), f"model={server.model!r}"
     system, task = SYSTEM.replace("BRIEFS", f"{talk.label!r} + BRIEFS"), TASK.replace("=", f"={talk.task!r} + ")
     return code.replace(URL, address).replace(MODEL, model).replace(SYSTEM, system).replace(TASK, task)
@@ -104,7 +104,7 @@ def code_for(code: str, server: Server, talk: Talk) -> str:
 
 def talks(asked: Asked, tell: ProgressCallback) -> list[Figures]:
     """Every arm in turns. An arm whose server does not run here is left out, with the reason. `ConfigError`: AutoGen is
-    not installed, the page's code is another, or our own server does not run."""
+    not installed, the page's code has changed, or agentcho's own server does not run."""
     code = page_code()
     with ExitStack() as stack:
         say = stack.enter_context(talker(asked.clients))
@@ -142,7 +142,7 @@ def talker(python: Path) -> Iterator[Say]:
 
 
 def version_of(python: Path) -> str:
-    """The client and its version; "none" where it is not installed."""
+    """The client and its version, or "none" if it is not installed."""
     name = "autogen-agentchat"
     code = f"import importlib.metadata as m; print(m.version({name!r}))"
     ran = subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=False)
@@ -150,7 +150,7 @@ def version_of(python: Path) -> str:
 
 
 def _started(stack: ExitStack, asked: Asked) -> tuple[dict[str, Server], dict[str, str]]:
-    """How each arm is asked; and why one that is missing does not run here."""
+    """The server of each arm, and why a missing one does not run here."""
     port = servers.free_port()
     try:
         stack.enter_context(servers.running(servers.ours(asked.model, asked.dtype, port), port))
@@ -169,13 +169,13 @@ def _started(stack: ExitStack, asked: Asked) -> tuple[dict[str, Server], dict[st
 
 
 class _Talks:
-    """The talks of one arm. Those of the same number have the same words in all arms, but for what is answered."""
+    """The talks of one arm. Those with the same number have the same words in all arms, apart from the answers."""
 
     def __init__(self, arm: str, server: Server, seed: int, words: int) -> None:
         self.arm, self._server, self._seed, self._words, self._taken = arm, server, seed, words, 0
 
     def take(self, say: Say, code: str, number: int | None = None) -> Mapping[str, float]:
-        """One talk: that of this number, else the next one."""
+        """Run one talk: that of this number, or the next one."""
         if number is None:
             number, self._taken = self._taken, self._taken + 1
         before = self._server.fed()
@@ -191,9 +191,9 @@ class _Talks:
 
 
 def figures(found: Mapping[str, Any]) -> dict[str, float]:
-    """Of one talk: its seconds, the mean seconds of an answer, and the seconds for each token that was said; the tokens
-    of all prompts, and of all answers; and the shares of the first that the server says were reused exactly, and
-    through encodings of messages."""
+    """The figures of one talk: its seconds, the mean seconds of an answer, and the seconds per generated token; the
+    tokens of all prompts, and of all answers; and the shares of the former that the server reports as reused exactly,
+    and through encodings of messages."""
     answers = found["answers"]
     usages = [each["usage"] for each in answers]
     total = {name: float(sum(each.get(f"{name}_tokens", 0) for each in usages)) for name in ("prompt", "completion")}

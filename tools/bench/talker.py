@@ -1,8 +1,8 @@
-"""Runs code of a client, over and over, in the client's own environment: one line of JSON in, one line out.
+"""Runs code of a client repeatedly, in the client's own environment: one line of JSON in, one line out.
 
-In: {"code": …}. Out: {"seconds": …, "answers": […]}: how long `asyncio.run` took, all calls of it together, and of each
-request how long its answer took, its words and its usage; or {"error": …}. Knows nothing of agentcho, and needs no more
-than the standard library and httpx, or its successor.
+In: {"code": …}. Out: {"seconds": …, "answers": […]}, with the total duration of all calls of `asyncio.run`, and for
+each request the duration, the words and the usage of its answer; or {"error": …}. Must not import agentcho: it needs
+only the standard library and httpx, or its successor.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ taken: list[float] = []
 
 
 def timed_run(run: Any) -> Any:
-    """`asyncio.run`, which keeps how long it took."""
+    """`asyncio.run`, recording how long it took."""
 
     def timed(*given: Any, **options: Any) -> Any:
         began = perf_counter()
@@ -33,7 +33,7 @@ def timed_run(run: Any) -> Any:
 
 
 def timed_send(send: Any) -> Any:
-    """`httpx.AsyncClient.send`, which keeps what came of each chat."""
+    """`httpx.AsyncClient.send`, recording the answer of each chat."""
 
     async def timed(self: Any, request: Any, **options: Any) -> Any:
         began = perf_counter()
@@ -55,7 +55,7 @@ def of_answer(status: int, body: bytes) -> dict[str, Any]:
 
 
 def ran(code: str) -> dict[str, Any]:
-    """What came of running this code once."""
+    """Run this code once; return the result."""
     answers.clear()
     taken.clear()
     try:
@@ -67,7 +67,7 @@ def ran(code: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Until there is no more input."""
+    """Run until there is no more input."""
     asyncio.run = timed_run(asyncio.run)
     for name in ("httpx", "httpx2"):
         with contextlib.suppress(ModuleNotFoundError):

@@ -1,7 +1,5 @@
-"""The project's targets beside the figures of a run. Targets that a run has no figures for are left out: most are of
-the shape of 0.6B parameters in bfloat16.
-
-Does not know: how anything was measured.
+"""The project's targets for the figures of a run. Targets without figures in the run are left out. Most are for the
+shape with 0.6B parameters in bfloat16.
 """
 
 from __future__ import annotations
@@ -27,22 +25,23 @@ SHAPE, DTYPE = "shape:qwen3-0.6b", "bfloat16"
 OF_ENFORCE, NEVER_BELOW, SOMEWHERE, STOCK_LEAST = 0.85, 1.0, 2.2, 1.0
 STEP, ROWS, OWN_SHARE, REQUESTS, GROWTH, STALL = 1.15, 1.3, 0.03, 5000.0, 4.0, 2.0
 APART, APART_SMALL = 1.6, 1.4
-"""A step of eight rows over a message each, over one of one row: of whole keys and values, and of those in 8 bits."""
+"""A step of eight rows over a message each, divided by one of one row: with unrounded keys and values, and with those
+in 8 bits."""
 EXACT = 1.5
-"""A step of eight rows in the deterministic profile over one in the fast profile."""
+"""A step of eight rows in the deterministic profile, divided by one in the fast profile."""
 NO_LATER = 1.0
 AGENTS = 2.5
-"""In time, in the same bytes of keys and values, over the baseline's."""
+"""Agents in time, in the same bytes of keys and values, divided by the baseline's."""
 FLAT, ROOM = 1.2, 8.0
-"""Of ten times as many agents: what a message takes beside one of the few; and all of them, in GB."""
+"""For ten times as many agents: the cost of a message relative to that with few, and the total memory in GB."""
 
 Judged = Mapping[tuple[str, str], Words]
-"""What ways of reading make of the baseline's words, by workflow and arm, where a result has random weights."""
+"""The effect of ways of reading on the baseline's words, by workflow and arm, for results with random weights."""
 
 
 def with_targets(result: Result, elsewhere: Judged = MappingProxyType({})) -> Result:
-    """The result with the targets that it has figures for. `elsewhere`: what is known of the words of its arms, which
-    counts where the result does not know it itself."""
+    """The result with the targets that it has figures for. `elsewhere`: what is known about the words of its arms, used
+    if the result does not know itself."""
     kinds: dict[Kind, Callable[[Result], Iterator[Target]]] = {
         "workflows": partial(_workflows, elsewhere=elsewhere),
         "step": _step,
@@ -74,14 +73,14 @@ def _workflows(result: Result, elsewhere: Judged) -> Iterator[Target]:
 
 
 def _aimed_at(result: Result) -> bool:
-    """Whether the result is of the model that most targets are of."""
+    """Whether the result is for the model that most targets are for."""
     return (result.model, result.numbers) == (SHAPE, DTYPE)
 
 
 def _words(result: Result, elsewhere: Judged, subjects: Iterable[str], arm: str) -> Words:
-    """What an arm makes of the baseline's words in all of these: by how near they are here, and by the comparison of
-    their workflow, which has scores too. What either of them finds changed is changed."""
-    plain = arm.replace(guessing(""), "")  # a guess changes no word
+    """The effect of an arm on the baseline's words in all of these subjects: by how close they are here, and by the
+    comparison of their workflow, which also has scores. They count as changed if either finds a change."""
+    plain = arm.replace(guessing(""), "")  # speculation changes no word
     return worst(
         combined(result.words(subject, arm), elsewhere.get((subject.removesuffix(UNNAMED), plain), "unknown"))
         for subject in subjects
@@ -89,7 +88,7 @@ def _words(result: Result, elsewhere: Judged, subjects: Iterable[str], arm: str)
 
 
 def combined(*judgements: Words) -> Words:
-    """That of several judgements of the same words; one that is unknown says nothing."""
+    """Combine several judgments of the same words. Unknown ones are ignored."""
     told = {*judgements} - {"unknown"}
     return worst(told) if told else "unknown"
 
@@ -129,7 +128,7 @@ def _whole(result: Result, elsewhere: Judged) -> Iterator[Target]:
 
 
 def _lesser(found: Mapping[str, Spread]) -> list[str]:
-    """The subject with the smaller gain, of two that differ in the beginnings of their prompts."""
+    """Of two subjects that differ only in how their prompts begin, the one with the smaller gain."""
     least: dict[str, str] = {}
     for subject in sorted(found, key=lambda each: found[each].middle):
         least.setdefault(subject.removesuffix(UNNAMED), subject)
@@ -201,7 +200,7 @@ def _growth(result: Result) -> Iterator[Target]:
 
 
 def _society(result: Result) -> Iterator[Target]:
-    """Flat: no more than `FLAT` times as much a message, by those who are ten times as many."""
+    """Flat: with ten times as many agents, a message takes at most `FLAT` times as much."""
     few, *_, many = [*result.subjects, result.subjects[-1]]
     for what, name in (("seconds", "time"), ("memory", "memory")):
         if few != many:
@@ -219,7 +218,7 @@ def growth(result: Result, arm: str) -> Spread:
 
 
 def _stall(result: Result) -> Iterator[Target]:
-    """Of the budget with which the greater of the two, the stall and the wait, is least."""
+    """Targets for the budget that minimizes the larger of the two ratios, that of the stall and that of the wait."""
     arms = result.arms[1:]
     alone = next((arm for arm in arms if arm.endswith(" alone")), None)
     both = [
@@ -238,14 +237,14 @@ def _stall(result: Result) -> Iterator[Target]:
 
 
 def _stalled(result: Result, arm: str) -> Spread:
-    """Times between tokens beside a prefill over those right before and after it."""
+    """Times between tokens during a prefill, divided by those right before and after it."""
     times = (result.values(result.subjects[0], arm, what) for what in ("p95", "without"))
     return spread([during / without for during, without in zip(*times, strict=True)], result.seed)
 
 
 def _peers(result: Result, elsewhere: Judged) -> Iterator[Target]:
     def words(subjects: list[str], arm: str) -> Words:
-        """Those of the comparison of the workflow; a subject of so many agents is a debate."""
+        """The effect according to the comparison of the workflow. A subject named by a number of agents is a debate."""
         debates = {f"{count} agents" for count in range(2, 65)}
         known = (DEBATE if name in debates else name for name in (each.removesuffix(UNNAMED) for each in subjects))
         return worst(elsewhere.get((name, arm), "unknown") for name in known)

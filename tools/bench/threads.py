@@ -1,8 +1,8 @@
-"""How long a whole game takes as a command, on a machine whose cores are busy with something else: on as many compute
-threads as agentcho chooses, on one, and on all, in turns.
+"""How long a whole game takes as a command on a machine whose cores are busy with something else: on the number of
+compute threads that agentcho chooses, on one, and on all, in turns.
 
-Threads of a small network wait for each other longer than they compute, and wait much longer where another process has
-their cores. Does not know: how threads are chosen.
+Threads of a small network wait for each other longer than they compute, and much longer if another process occupies
+their cores.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ from agentcho.protocol.progress import ProgressCallback, counted
 
 DEFAULT, ONE, ALL = "default", "one", "all"
 SPIN = "while True: pass"
-"""What another process does on a core."""
+"""The code that occupies a core."""
 SAID = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
-"""Variables that would say the number of threads in every arm."""
+"""Variables that would set the number of threads in every arm."""
 Play = Callable[[Sequence[str]], float]
 """Plays with these options, and returns the seconds that it took."""
 
 
 class Times(NamedTuple):
-    """Seconds by arm, one number each turn, and how many cores were busy."""
+    """Seconds by arm, one value per turn, and the number of busy cores."""
 
     seconds: Mapping[str, Sequence[float]]
     busy: int
 
     def ratios(self, arm: str) -> list[float]:
-        """Of each turn, how many times as long an arm took as one thread."""
+        """How many times as long an arm took as one thread, for each turn."""
         return [a / b for a, b in zip(self.seconds[arm], self.seconds[ONE], strict=True)]
 
     def lines(self) -> list[str]:
-        """A line an arm: its seconds, and its ratio to one thread in the same turn, each as median, least and most."""
+        """A line per arm: its seconds, and its ratio to one thread in the same turn, each as median, minimum and
+        maximum."""
         told = [
             f"{self.busy} cores busy with another process; median (least to most) of {len(self.seconds[ONE])} turns"
         ]
@@ -51,14 +52,14 @@ class Times(NamedTuple):
 
 
 def measure(arms: Mapping[str, Sequence[str]], play: Play, repeats: int, busy: int, tell: ProgressCallback) -> Times:
-    """Play every arm once a turn, each turn beginning with another one.
+    """Play every arm once per turn. Each turn begins with another arm.
 
     Args:
         arms: the options of each.
         play: plays with these.
-        repeats: how many turns.
-        busy: how many cores another process keeps busy meanwhile.
-        tell: hears how many plays are over.
+        repeats: the number of turns.
+        busy: how many cores other processes keep busy meanwhile.
+        tell: is told how many plays are over.
     """
     seconds: dict[str, list[float]] = {arm: [] for arm in arms}
     names, told = list(arms), counted(tell, "plays", repeats * len(arms))
@@ -73,7 +74,7 @@ def measure(arms: Mapping[str, Sequence[str]], play: Play, repeats: int, busy: i
 
 @contextmanager
 def occupied(cores: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """A context in which other processes compute on so many cores."""
+    """A context in which other processes keep this many cores busy."""
     others = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(cores)]
     try:
         yield others
@@ -84,12 +85,12 @@ def occupied(cores: int) -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def of_machine() -> dict[str, Sequence[str]]:
-    """The arms here, by the options of `agentcho run`."""
+    """The arms on this machine, as options of `agentcho run`."""
     return {DEFAULT: (), ONE: ("--threads", "1"), ALL: ("--threads", str(os.cpu_count() or 1))}
 
 
 def playing(scenario: str, model: str, tokens: int) -> Play:
-    """`agentcho run` as a process of its own. `SystemExit`: it failed."""
+    """`agentcho run` as a separate process. `SystemExit`: it failed."""
     command = (sys.executable, "-m", "agentcho", "run", scenario, "--model", model, "--max-tokens", str(tokens))
     environment = {name: value for name, value in os.environ.items() if name not in SAID}
 

@@ -1,1 +1,1 @@
-"""The pages of the documentation that are made from result files: `python -m tools.pages.speed` and its like."""
+"""Generates the documentation pages that are made from result files: `python -m tools.pages.speed` and others."""

@@ -1,5 +1,6 @@
-"""`python -m tools.pages NAME [RESULTS PAGE]`: write the page of this name anew from its result files; by default
-docs/NAME.md from docs/results. Does not know: which pages there are."""
+"""`python -m tools.pages NAME [RESULTS PAGE]`: regenerates the page of this name from its result files, by default
+docs/NAME.md from docs/results.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def main() -> None:
-    """Write it. `SystemExit`: there is no page of this name."""
+    """Write the page. `SystemExit`: there is no page of this name."""
     name, places = next(iter(sys.argv[1:]), ""), sys.argv[2:]
     known = sorted(file.stem for file in Path(__file__).parent.glob("*.py") if (DOCS / f"{file.stem}.md").exists())
     if name not in known:

@@ -1,7 +1,4 @@
-"""The page on AgentDojo, from a result file: `python -m tools.pages.agentdojo docs/results docs/agentdojo.md`.
-
-Does not know: how a case was played.
-"""
+"""The page on AgentDojo, from a result file: `python -m tools.pages.agentdojo docs/results docs/agentdojo.md`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """The page on AgentLeak's recorded workflows, from a result file.
 
 `python -m tools.pages.agentleak docs/results docs/agentleak.md` writes it.
-
-Does not know: how a workflow was measured.
 """
 
 from __future__ import annotations
@@ -17,12 +15,12 @@ from tools.bench.agentleak.result import WAYS, AgentLeakResult, Distance, Office
 from tools.pages.render import render, write
 
 CHANNELS = ("final", "between_agents")
-"""Of AgentLeak's detectors, the channels that have words of their own."""
+"""The channels of AgentLeak's detectors that contain text."""
 
 
 class Pooled(NamedTuple):
-    """Distances of several workflows as one: nats a token over all rows, the largest row, the share of rows with the
-    same likeliest token."""
+    """Distances of several workflows taken together: nats per token over all rows, the largest row, the share of rows
+    with the same likeliest token."""
 
     rows: int
     kl: float
@@ -31,8 +29,8 @@ class Pooled(NamedTuple):
 
 
 class Swapped(NamedTuple):
-    """All swaps of one owner's vault before one reader in one way. `same`: in how many not one bit changed; `share`: of
-    the bits attended to, those that differ."""
+    """All swaps of one owner's vault for one reader in one way. `same`: the number of swaps in which not a single bit
+    changed. `share`: the share of the attended bits that differ."""
 
     owner: str
     reader: str
@@ -45,8 +43,8 @@ class Swapped(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """The median seconds to the first token of one message, by way, and how many times sooner than the baseline's it
-    comes, the median over workflows of the ratio within each."""
+    """The median seconds to the first token of one message, by way, and how many times sooner than in the baseline it
+    comes: the median over workflows of the ratio within each."""
 
     message: str
     seconds: dict[Way, float]
@@ -54,8 +52,8 @@ class Wait(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Workflows that have something in common: of how many AgentLeak's detectors found a leak in words, by channel, and
-    of how many an audit found one in what was attended to, by way."""
+    """Workflows that have something in common: in how many of them AgentLeak's detectors found a leak in text, by
+    channel, and in how many an audit found one in what was attended to, by way."""
 
     name: str
     workflows: int
@@ -90,24 +88,24 @@ def text(found: AgentLeakResult) -> str:
 
 
 def grouped(offices: Sequence[Office], by: Literal["model", "vertical"]) -> list[Group]:
-    """The workflows by the model that spoke, or by their field, each group in the order of its name."""
+    """The workflows by the model that spoke or by their field, sorted by name."""
     names = sorted({getattr(office, by) for office in offices})
     return [group(name, [office for office in offices if getattr(office, by) == name]) for name in names]
 
 
 def leaks(office: Office, way: Way) -> bool:
-    """Whether an audit found that anybody attended to what is not for it."""
+    """Whether an audit found that any agent attended to what was not for it."""
     return any(verdict != "clean" for verdict in office.verdicts[way].values())
 
 
 def group(name: str, offices: Sequence[Office]) -> Group:
-    """These workflows counted."""
+    """Count these workflows."""
     told = {channel: sum(bool(office.told.get(channel)) for office in offices) for channel in CHANNELS}
     return Group(name, len(offices), told, {way: sum(leaks(office, way) for office in offices) for way in WAYS})
 
 
 def counted_verdicts(offices: Iterable[Office], way: Way, reader: str) -> dict[Verdict, int]:
-    """How often each verdict was the worst of one reader."""
+    """How often each verdict was one reader's worst."""
     found: dict[Verdict, int] = {}
     for office in offices:
         if reader in office.verdicts[way]:
@@ -117,7 +115,7 @@ def counted_verdicts(offices: Iterable[Office], way: Way, reader: str) -> dict[V
 
 
 def swaps(offices: Iterable[Office]) -> Iterable[Swapped]:
-    """All swaps by owner, reader and way, the ways of one pair one after another."""
+    """All swaps by owner, reader and way. The ways of one pair are adjacent."""
     found: dict[tuple[str, str, Way], list[Swap]] = {}
     for office in offices:
         for swap in office.swaps:
@@ -131,14 +129,14 @@ def swaps(offices: Iterable[Office]) -> Iterable[Swapped]:
 
 
 def pooled(distances: Sequence[Distance]) -> Pooled:
-    """Distances as one, each row of every workflow with the same weight."""
+    """Pool distances, with equal weight for each row of every workflow."""
     rows = sum(one.rows for one in distances)
     kl = sum(one.kl * one.rows for one in distances) / rows
     return Pooled(rows, kl, max(one.kl_max for one in distances), sum(one.likeliest for one in distances) / rows)
 
 
 def wait(offices: Sequence[Office], message: str) -> Wait:
-    """One message's first token over all workflows."""
+    """The first token of one message over all workflows."""
     own = [office.waits for office in offices if message in office.waits["baseline"]]
     seconds: dict[Way, float] = {way: median(each[way][message] for each in own) for way in WAYS}
     sooner: dict[Way, float] = {

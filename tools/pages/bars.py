@@ -1,7 +1,4 @@
-"""Pictures of the small benchmarks on the page of all tables of speed: a bar an arm, in a group for each subject.
-
-Does not know: how a result was found, which page shows it.
-"""
+"""Bar charts of the small benchmarks on the page of all speed tables: one bar per arm, grouped by subject."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ BARS: Mapping[Kind, Mapping[str, str]] = {
 
 
 def plot_bars(result: Result, file: Path) -> None:
-    """A panel for each thing that is drawn of this benchmark, with the interval of each bar."""
+    """Draw a panel for each quantity of this benchmark, with the interval of each bar."""
     panels = BARS[result.bench]
     most = max(sum(len(_arms(result, subject, what)) for subject in result.subjects) for what in panels)
     figure = Figure(figsize=(8.0 if len(panels) == 1 else 12.4, 1.5 + 0.22 * most), layout="constrained")
@@ -62,6 +59,6 @@ def _groups(axis: Axes, result: Result, what: str) -> None:
 
 
 def _short(subject: str) -> str:
-    """A subject as a label: a recorded workflow by the last word of its name, on two lines where it is long."""
+    """A subject as a label: a recorded workflow by the last word of its name, and long names on two lines."""
     name = subject.rpartition(" ")[2] if subject.startswith("trace ") else subject
     return name.replace(".", "\n", 1) if len(name) > 30 else name.replace(", ", ",\n", 1) if len(name) > 24 else name

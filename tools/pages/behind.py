@@ -1,14 +1,14 @@
-"""How old the figures of the pages are: `python -m tools.pages.behind`, or `make pages`, writes it on each page.
+"""Writes on each page how old its figures are: `python -m tools.pages.behind`, or `make pages`.
 
-Every result file names the commit that it was found at and holds digests of the code that made it
-(`agentcho.records.digests`). Where these differ from the code of this checkout in what the result measures, the page
-that shows it has to say so, between `<!-- age -->` and `<!-- end of age -->`, and by how many commits at least. With
-`--check`, which `make lint` asks for, nothing is written, and a page that lacks that, or says it of a result that is of
-today, fails. A number is written as the next one below of 1, 2, 5, 10, 20, 50 and so on, and stands until there are
-four times as many commits, so that not every commit changes every page.
+Every result file names the commit that it was made at and holds digests of the code that made it
+(`agentcho.records.digests`). If these differ from the code of this checkout in what the result measures, the page that
+shows it has to say so, and by at least how many commits, between `<!-- age -->` and `<!-- end of age -->`. With
+`--check`, which `make lint` uses, nothing is written, and a page fails that lacks this, or says it about an up-to-date
+result. A number is rounded down to one of 1, 2, 5, 10, 20, 50 and so on, and stays valid until there are four times as
+many commits, so that not every commit changes every page.
 
-Where there is no git, or a clone is shallow, digests decide alone, and no number is checked. Does not know: how
-anything was measured, or whether figures would be others today.
+Without git, or in a shallow clone, only digests count, and no number is checked. A difference does not mean that the
+figures would be different today.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ OLDER = "Results shown here that are older than the code that they measure"
 
 
 class Place(NamedTuple):
-    """The pages that show a result, and the code that it measures. Pages are named below `docs`."""
+    """The pages that show a result, and the code that it measures. Paths of pages are relative to `docs`."""
 
     pages: tuple[str, ...]
     code: tuple[str, ...]
@@ -83,9 +83,9 @@ MEASURED: Mapping[str, Place] = {
     "real-": Place((REAL,), (*CORE, "agentcho/lab/reading", "agentcho/lab/measure", "agentcho/lab/leaks")),
     "understudy": Place(("understudy.md",), ("agentcho/runner/understudy",)),
 }
-"""By how the name of a result file begins; the first that fits."""
+"""By the prefix of the result file's name. The first match counts."""
 AWAITED = frozenset({"gpu"})
-"""Those of which there may be no result yet."""
+"""Those for which there may be no result yet."""
 README = "../README.md"
 IN_README = frozenset(
     {
@@ -96,14 +96,14 @@ IN_README = frozenset(
         "real-leaks-natural",
     }
 )
-"""The results whose figures the README has, however old; of speeds it has none that are older than engine and runner
+"""The results whose figures the README shows, however old. It shows no speeds older than engine and runner
 (`computes_as_today`)."""
 COMPUTES = ("agentcho/engine", "agentcho/runner")
 
 
 class Found(NamedTuple):
-    """A result file: its name without the ending, the commit that it names, the digests of the code that made it by the
-    names of files and folders, and where it belongs."""
+    """A result file: its name without the suffix, the commit that it names, the digests of the code that made it by
+    file or folder, and its place."""
 
     name: str
     commit: str | None
@@ -117,15 +117,15 @@ class Found(NamedTuple):
 
     @property
     def measured(self) -> dict[str, str]:
-        """Of the digests those of what it measures."""
+        """The digests of the code that it measures."""
         return {
             name: digest for name, digest in self.ran.items() if any(_covers(each, name) for each in self.place.code)
         }
 
 
 class Age(NamedTuple):
-    """What differs today of the code that a result measures, and how many commits have touched that since; `commits`
-    is None where that cannot be told, for the reason `why`."""
+    """What differs today in the code that a result measures, and how many commits have touched it since. `commits` is
+    None if that is unknown, for the reason `why`."""
 
     differ: tuple[str, ...]
     commits: int | None
@@ -133,7 +133,7 @@ class Age(NamedTuple):
 
 
 def place(name: str) -> Place:
-    """Where a result file of this name belongs."""
+    """The place of a result file of this name."""
     found = next((each for begins, each in MEASURED.items() if name.startswith(begins)), None)
     if found is None:
         raise SystemExit(f"{name}: say in MEASURED of {__name__} which page shows it, and what code it measures")
@@ -141,7 +141,7 @@ def place(name: str) -> Place:
 
 
 def results(docs: Path) -> Iterator[Found]:
-    """All result files of a checkout, by name.
+    """All result files of a checkout, sorted by name.
 
     Args:
         docs: The folder `docs`.
@@ -150,7 +150,7 @@ def results(docs: Path) -> Iterator[Found]:
 
 
 def read(file: Path) -> Found:
-    """A result file."""
+    """Read a result file."""
     held = json.loads(file.read_bytes())
     commit = _first(held, "commit", r"[0-9a-f]{7,40}(-dirty)?")
     trees = _first(held, "trees", r"\S+:[0-9a-f]+( \S+:[0-9a-f]+)*")
@@ -160,7 +160,7 @@ def read(file: Path) -> Found:
 
 
 def computes_as_today(file: Path) -> bool:
-    """Whether engine and runner are today what they were when a result was found."""
+    """Whether engine and runner are the same today as when a result was made."""
     checkout = Checkout(whole=False)
     kept = read(file).ran.items()
     own = {name: digest for name, digest in kept if any(_covers(each, name) for each in COMPUTES)}
@@ -168,7 +168,7 @@ def computes_as_today(file: Path) -> bool:
 
 
 def _first(held: Any, name: str, shape: str) -> str | None:
-    """The first text of this name and shape, however deep it stands."""
+    """The first text with this name and shape, at any depth."""
     if not isinstance(held, dict):
         return None
     own = held.get(name)
@@ -178,7 +178,7 @@ def _first(held: Any, name: str, shape: str) -> str | None:
 
 
 def today(name: str) -> str:
-    """What a file or folder of the package is called now, by what it was called when a result or a commit named it."""
+    """The current name of a file or folder of the package, given its name at the time of a result or commit."""
     path = PurePosixPath(name)
     return f"{_renamed().module('.'.join(path.with_suffix('').parts)).replace('.', '/')}{path.suffix}"
 
@@ -189,12 +189,13 @@ def _renamed() -> Table:
 
 
 def _covers(code: str, name: str) -> bool:
-    """Whether code that a result measures is, or is in, what a digest is kept of."""
+    """Whether code that a result measures is, or is part of, what a digest covers."""
     return name == code or name.startswith(f"{code}/") or (code.endswith(".py") and digest_unit(Path(code)) == name)
 
 
 class Checkout:
-    """The code of today, and the commits since others. `whole`: all that differs is listed, and not the first alone."""
+    """The current code, and the commits since earlier ones. `whole`: list everything that differs, not only the
+    first."""
 
     def __init__(self, root: Path = ROOT, whole: bool = True) -> None:
         self.root, self._whole = root, whole
@@ -221,7 +222,7 @@ class Checkout:
         return self._digests[name]
 
     def _lost(self, name: str, digest: str) -> bool:
-        """Whether code is no longer there, under its name or, unchanged, under another one."""
+        """Whether code no longer exists, neither under its name nor unchanged under another one."""
         return self._digest(name) == GONE and digest not in self._all
 
     @cached_property
@@ -246,7 +247,7 @@ class Checkout:
 
     @cached_property
     def _history(self) -> list[tuple[str, list[str]]] | str:
-        """All commits from the last one back, with the files that each touched; a text: why there is none."""
+        """All commits, latest first, with the files that each touched. A text says why there are none."""
         shallow = self._git("rev-parse", "--is-shallow-repository")
         if shallow is None or (top := self._git("rev-parse", "--show-toplevel")) is None:
             return "there is no git here, or no repository"
@@ -271,13 +272,13 @@ def _touches(file: str, code: Sequence[str]) -> bool:
 
 
 def rounded(commits: int) -> int:
-    """The next number below of 1, 2, 5, 10, 20, 50, and so on."""
+    """Round down to one of 1, 2, 5, 10, 20, 50, and so on."""
     step: int = 10 ** (len(str(commits)) - 1)
     return next(each for each in (5 * step, 2 * step, step) if each <= commits)
 
 
 def told(ages: Mapping[str, Age]) -> str:
-    """What a page says of the age of its results, by their names; nothing where all are of today."""
+    """What a page says about the age of its results, by name. Empty if all are up to date."""
     older = {name: age for name, age in ages.items() if age.differ}
     if not older:
         return ""
@@ -292,7 +293,7 @@ def told(ages: Mapping[str, Age]) -> str:
 
 
 def with_age(page: str, ages: Mapping[str, Age]) -> str:
-    """A page with what it has to say between its marks."""
+    """A page with that text between its marks."""
     return put(page, AGE, textwrap.wrap(told(ages), 118, break_long_words=False, break_on_hyphens=False))
 
 
@@ -300,12 +301,12 @@ _SAID = re.compile(r"([\w, -]+) \(by (?:at least (\d+) commits?|how many commits
 
 
 def faults(page: str, text: str, ages: Mapping[str, Age]) -> Iterator[str]:
-    """What a page says wrongly, or not at all, of the age of its results.
+    """What a page says wrongly about the age of its results, or fails to say.
 
     Args:
         page: The name of the page.
-        text: What it says.
-        ages: The ages of its results, by their names.
+        text: Its text.
+        ages: The ages of its results, by name.
     """
     marked = between(text, AGE)
     if marked is None:
@@ -328,7 +329,7 @@ def faults(page: str, text: str, ages: Mapping[str, Age]) -> Iterator[str]:
 
 
 def by_page(ages: Iterable[tuple[Found, Age]]) -> dict[str, dict[str, Age]]:
-    """The ages of the results of each page, by their names."""
+    """The ages of the results of each page, by name."""
     found = dict[str, dict[str, Age]]()
     for one, age in ages:
         for page in one.pages:
@@ -337,7 +338,7 @@ def by_page(ages: Iterable[tuple[Found, Age]]) -> dict[str, dict[str, Age]]:
 
 
 def table(ages: Mapping[str, dict[str, Age]]) -> Iterator[str]:
-    """Every page, and under it its results."""
+    """Every page, each followed by its results."""
     for page, each in ages.items():
         yield f"docs/{page}"
         for name, age in each.items():
@@ -346,7 +347,7 @@ def table(ages: Mapping[str, dict[str, Age]]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Write it on all pages and print a table, or check it."""
+    """Write the ages on all pages and print a table, or check them."""
     parser = argparse.ArgumentParser(description="How old the figures of the pages are.")
     parser.add_argument("--check", action="store_true", help="write nothing; fail where a page does not say what is so")
     check = parser.parse_args().check

@@ -1,7 +1,4 @@
-"""The reference of the command line, from the commands themselves: `python -m tools.pages.cli docs/cli.md`.
-
-Does not know: what any command does.
-"""
+"""The reference of the command line, from the commands themselves: `python -m tools.pages.cli docs/cli.md`."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ def page() -> str:
 
 
 def _commands(group: Any, name: str) -> Iterator[str]:
-    """The sections of a group's commands, those of groups within it too."""
+    """The sections of a group's commands, including nested groups."""
     context = group.make_context(name, [], resilient_parsing=True)
     for each in group.list_commands(context):
         command = group.get_command(context, each)
@@ -51,23 +48,23 @@ def _command(command: Any, name: str) -> Iterator[str]:
 
 
 def _row(parameter: Any, context: Any) -> str:
-    """A row of one parameter: how it is written, what it does."""
+    """The row of a parameter: its syntax and its help."""
     written, told = parameter.get_help_record(context)
     return f"| `{_line(written)}` | {_line(told)} |"
 
 
 def _line(text: str) -> str:
-    """A text in the cell of a table."""
+    """A text as a table cell."""
     return re.sub(r"\s+", " ", text).strip().replace("|", "\\|")
 
 
 def _prose(text: str) -> str:
-    """Help as paragraphs."""
+    """Help text as paragraphs."""
     return "\n\n".join(re.sub(r"\s+", " ", part).strip() for part in re.split(r"\n\s*\n", text.strip()))
 
 
 def main() -> None:
-    """Write it."""
+    """Write the page."""
     parser = argparse.ArgumentParser(description="Write the reference of the command line.")
     parser.add_argument("page", type=Path)
     parser.parse_args().page.write_text(page())

@@ -1,7 +1,4 @@
-"""The page of comparisons, from result files: `python -m tools.pages.comparisons docs/results docs/comparisons.md`.
-
-Does not know: how a result was found.
-"""
+"""The page of comparisons, from result files: `python -m tools.pages.comparisons docs/results docs/comparisons.md`."""
 
 from __future__ import annotations
 
@@ -29,11 +26,11 @@ ORDER = (
 )
 """The workflows, in the order of the paper's tables."""
 OF_A_WORKFLOW = ("1", "2", "3", "4")
-"""The paper's tables that have the figures of one each."""
+"""The paper's tables that each have the figures of one workflow."""
 PLAIN = ("choreographed:audit", "choreographed:enforce")
-"""The columns that reuse encodings and do nothing else."""
+"""The columns that only reuse encodings."""
 PICTURES = "fronts"
-"""The folder beside the results' that has the pictures of fidelity against cost, by the names of result files."""
+"""The folder, next to that of the results, with the plots of fidelity against cost, named after the result files."""
 
 
 class Plain(NamedTuple):
@@ -61,14 +58,14 @@ def page(results: Path) -> str:
 
 
 def _plain(found: Iterable[Comparison], mode: str) -> Plain:
-    """Of the comparisons that judge plain reuse, in how many it is as good as the baseline."""
+    """Count the comparisons that judge plain reuse, and those in which it is as good as the baseline."""
     verdicts = [each.verdict(mode) for each in found if mode in each.names[1:] and each.fidelity]
     return Plain(verdicts.count("as good"), len(verdicts))
 
 
 def _comparisons(results: Path) -> Iterator[tuple[Comparison, str | None, str | None]]:
-    """In the order of the paper's tables, each with the paper's figures and its picture, where there are any; several
-    of one workflow by the names of their files."""
+    """All comparisons in the order of the paper's tables, each with the paper's figures and its plot, if any. Several
+    of one workflow are sorted by file name."""
     found = [(read_comparison(file), file) for file in sorted(results.glob("compare-*.json"))]
     for each, file in sorted(found, key=lambda one: ORDER.index(one[0].request.scenario)):
         picture = f"{PICTURES}/{file.stem}.png"
@@ -77,7 +74,7 @@ def _comparisons(results: Path) -> Iterator[tuple[Comparison, str | None, str | 
 
 
 def draw(results: Path, folder: Path) -> None:
-    """The picture of each comparison that has fidelity and cost, as `agentcho compare --plot` draws it."""
+    """Plot each comparison that has fidelity and cost, as `agentcho compare --plot` does."""
     folder.mkdir(exist_ok=True)
     for file in sorted(results.glob("compare-*.json")):
         found = read_comparison(file)
@@ -86,7 +83,7 @@ def draw(results: Path, folder: Path) -> None:
 
 
 def paper(scenario: str) -> str | None:
-    """The paper's figures of a workflow, in the score that its effects are judged by; None: it has none."""
+    """The paper's figures for a workflow, in the score by which its effects are judged. None: it has none."""
     for table in (each for each in TABLES if each.name in OF_A_WORKFLOW):
         name = SCORES[table.name]
         figures = [
@@ -100,7 +97,7 @@ def paper(scenario: str) -> str | None:
 
 
 def _home(table: Table, row: Row) -> str:
-    """The workflow that a row is of: a distilled one is of that which it was tuned on."""
+    """The workflow of a row. A distilled row belongs to the workflow that it was tuned on."""
     return row.scenario if row.of is None else table.row(row.of).scenario
 
 
@@ -110,8 +107,8 @@ def _rows() -> Iterator[tuple[Table, Row]]:
 
 
 def beside(found: Comparison) -> str | None:
-    """Which of the paper's effects the columns show that read as it does, by the rule of the page on its tables; None:
-    the paper has no row with these options."""
+    """Which of the paper's effects the columns show, for columns that read as the paper does, by the rule of the page
+    on its tables. None: the paper has no row with these options."""
     told = []
     for column in (each for each in found.request.columns if each.plain and each.leakage == "audit"):
         effect = _effect(found, column)
@@ -146,8 +143,8 @@ def _trained(results: Path) -> list[AdapterTraining]:
 
 
 def _recovered(found: Comparison) -> Iterator[str]:
-    """For each column with an adapter: the share that it wins back of what the same mode lost without it, in the first
-    metric that is a share, where the loss is more than 5 points."""
+    """For each column with an adapter, the share that it recovers of what the same mode lost without it, in the first
+    metric that is a share, if the loss is more than 5 points."""
     shares = (metric for metric in found.metrics if all(0 <= mean.value <= 1 for mean in metric.means.values()))
     metric, first = next(shares, found.metrics[0]), found.names[0]
     for column in (each for each in found.request.columns if each.adapter is not None and each.mode != "baseline"):
@@ -180,7 +177,7 @@ def _timed(found: Comparison) -> int:
 
 
 def main() -> None:
-    """Draw the pictures, and write the page that shows them."""
+    """Draw the plots, and write the page that shows them."""
     given = arguments("comparisons").parse_args()
     draw(given.results, given.page.parent / PICTURES)
     rewrite(given.page, page(given.results))

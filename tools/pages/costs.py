@@ -1,6 +1,6 @@
-"""What reuse gains and what enforcing costs, in the newest results that compare it: sentences of the README and pages.
+"""Sentences for the README and the pages on what reuse gains and what enforcing costs, from the newest results.
 
-Of several results that compare the same, the least gain counts. Does not know: how a result was found.
+If several results compare the same things, the smallest gain counts.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from agentcho.lab.stats import Spread
 from tools.pages.behind import computes_as_today
 
 TABLE, FIGURE = "5", "f4"
-"""The paper's table of times, and its figure of trees of thoughts."""
+"""The paper's table of times, and its figure on trees of thoughts."""
 NEWEST = "bench-six.json"
 """The six workflows at full length, in all arms."""
 READ = "bench-readers.json"
 """Panels that read documents."""
 EXACT = "bench-cost.json"
-"""The deterministic profile beside the fast one."""
+"""The deterministic profile compared with the fast one."""
 CROWDED = "bench-agents.json"
-"""Debates of more and more agents."""
+"""Debates with increasing numbers of agents."""
 PAPER = "paper.json"
 OLDER = "was last measured on an older version of the engine: see [docs/speed.md](docs/speed.md)."
 Chosen = Callable[[Path], bool]
@@ -36,12 +36,12 @@ LEADING = ("debate", "tree-of-thoughts")
 
 
 def every(file: Path) -> bool:
-    """Whether a result file counts: it does."""
+    """Count every result file."""
     return True
 
 
 def timed(results: Path, table: str) -> tuple[Timed, ...]:
-    """The rows of one of the paper's tables of times; none where there is no such result."""
+    """The rows of one of the paper's tables of times. Empty if there is no such result."""
     if not (results / PAPER).is_file():
         return ()
     found = PaperFound.model_validate_json((results / PAPER).read_bytes())
@@ -49,23 +49,24 @@ def timed(results: Path, table: str) -> tuple[Timed, ...]:
 
 
 def of_paper(rows: Sequence[Timed], workflow: str, arm: str, what: str) -> list[Spread]:
-    """The baseline's time over that of an arm in a table of times, of first tokens ("ttft") or whole workflows."""
+    """The baseline's time divided by that of an arm in a table of times, for first tokens ("ttft") or whole
+    workflows."""
     own = [row for row in rows if (row.subject, row.arm) == (workflow, arm)]
     return [row.first_ratio if what == "ttft" else row.seconds_ratio for row in own]
 
 
 def gains(flows: Sequence[Result], rows: Sequence[Timed], workflow: str, arm: str, what: str) -> Iterator[Spread]:
-    """The baseline's time over an arm's, of each result that has both.
+    """The baseline's time divided by an arm's, for each result that has both.
 
     Args:
         flows: Benchmarks of workflows.
         rows: The paper's table of times.
-        workflow: Its name; all recorded workflows of one file are taken together.
+        workflow: Its name. All recorded workflows of one file are pooled.
         arm: A way of reading.
         what: "ttft" or "seconds".
 
     Yields:
-        A spread for each result; where a workflow was timed with prompts that begin alike and with others, the lesser.
+        A spread for each result. If a workflow was timed with prompts that begin alike and with others, the smaller.
     """
     for result in flows:
         both = result.chosen(BASELINE, arm)
@@ -77,18 +78,18 @@ def gains(flows: Sequence[Result], rows: Sequence[Timed], workflow: str, arm: st
 
 
 def least(ratios: Sequence[Spread]) -> Spread:
-    """The one with the least median."""
+    """The spread with the smallest median."""
     return min(ratios, key=lambda each: each.middle)
 
 
 def flows_of(results: Path, chosen: Chosen = every) -> list[Result]:
-    """All benchmarks of workflows that are no sweeps."""
+    """All benchmarks of workflows except sweeps."""
     found = [read_result(file) for file in sorted(results.glob("bench-*.json")) if chosen(file)]
     return [result for result in found if result.bench == "workflows" and result.sweep is None]
 
 
 def ends(results: Path, chosen: Chosen = every) -> dict[str, tuple[Spread, Spread]]:
-    """Of each workflow of the paper what `enforce` gains on the baseline: at first tokens, and end to end."""
+    """What `enforce` gains over the baseline in each workflow of the paper: at first tokens, and end to end."""
     flows, rows = flows_of(results, chosen), _of_table(results, TABLE, chosen)
     whole = [result for result in flows if result.stepwise]
     names = dict.fromkeys(family(subject) for result in whole for subject in result.subjects)
@@ -107,7 +108,7 @@ def _of_table(results: Path, table: str, chosen: Chosen) -> tuple[Timed, ...]:
 
 
 def slower(results: Path, chosen: Chosen = every) -> str:
-    """In how many of the paper's workflows the baseline ends sooner than `enforce`; nothing where it does in none."""
+    """In how many of the paper's workflows the baseline finishes sooner than `enforce`. Empty if in none."""
     found = ends(results, chosen)
     count = sum(whole.middle < 1 for _, whole in found.values())
     if not count:
@@ -116,8 +117,7 @@ def slower(results: Path, chosen: Chosen = every) -> str:
 
 
 def first_screen(results: Path, chosen: Chosen = computes_as_today) -> list[str]:
-    """What the README says before all else of time, of the results that are chosen: a sentence, and a row a
-    workflow."""
+    """What the README says first about time, from the chosen results: a sentence, and a row per workflow."""
     found, behind = ends(results, chosen), slower(results, chosen)
     if not found:
         return wrapped(f"Speed {OLDER}") if ends(results) else []
@@ -145,7 +145,7 @@ def first_screen(results: Path, chosen: Chosen = computes_as_today) -> list[str]
 
 
 def _readers(results: Path, chosen: Chosen) -> Iterator[str]:
-    """Rows of the README for the largest panel of readers, by what prompts begin with."""
+    """Rows of the README for the largest panel of readers, by how prompts begin."""
     if not _counts(results / READ, chosen):
         return
     read, tokens, count = read_result(results / READ), max(DOCUMENTS), max(READERS)
@@ -156,7 +156,7 @@ def _readers(results: Path, chosen: Chosen) -> Iterator[str]:
 
 
 def _beside_stock(results: Path, chosen: Chosen) -> str:
-    """How `enforce` stands beside stock `generate` in the largest panels; nothing where that was not measured."""
+    """How `enforce` compares with stock `generate` in the largest panels. Empty if that was not measured."""
     if not _counts(results / READ, chosen):
         return ""
     read = read_result(results / READ)
@@ -174,18 +174,18 @@ def _beside_stock(results: Path, chosen: Chosen) -> str:
 
 
 def panel_name(tokens: int, count: int, ends: str) -> str:
-    """What results call the panel of so many readers of documents of so many tokens, in one of `LAYOUTS`."""
+    """The name in results of the panel with `count` readers of documents of `tokens` tokens, in one of `LAYOUTS`."""
     return f"{tokens} tokens, {count} readers, {ends}"
 
 
 def wrapped(text: str) -> list[str]:
-    """Lines of the README."""
+    """Wrap a text into lines of the README."""
     return textwrap.wrap(text, 118, break_long_words=False, break_on_hyphens=False)
 
 
 def sentence(results: Path, chosen: Chosen = computes_as_today) -> str:
-    """What enforcing costs over `audit`, and `--deterministic` over the fast profile, in the results that are chosen;
-    nothing where nothing was measured."""
+    """What enforcing costs compared with `audit`, and `--deterministic` compared with the fast profile, in the chosen
+    results. Empty if nothing was measured."""
     there = [name for name in (NEWEST, CROWDED, EXACT) if (results / name).is_file()]
     told = [*_enforcing(results, chosen), *_exactly(results, chosen)]
     return " ".join(told) or (f"What enforcing costs {OLDER}" if there else "")
@@ -219,7 +219,8 @@ def _enforcing(results: Path, chosen: Chosen) -> Iterator[str]:
 
 
 def over_audit(rows: Sequence[Timed], what: str) -> list[float]:
-    """The time under `enforce` over that under `audit`, of each subject of a table of times, from its medians."""
+    """The time under `enforce` divided by that under `audit`, for each subject of a table of times, from its
+    medians."""
     seconds = {(row.subject, row.arm): row.first.middle if what == "ttft" else row.seconds.middle for row in rows}
     subjects = dict.fromkeys(row.subject for row in rows)
     return [seconds[each, ENFORCE] / seconds[each, AUDIT] for each in subjects if (each, ENFORCE) in seconds]

@@ -1,7 +1,5 @@
-"""The page on model families, from the families that tests run and the models that the gate refuses by name:
-`python -m tools.pages.families docs/model-families.md`.
-
-Does not know: how a family is tested, how the gate works.
+"""The page on model families, from the families that tests run and the models that the gate refuses by name: `python -m
+tools.pages.families docs/model-families.md`.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ PARTS = re.compile(r"(<!-- (families|cases|refused) -->\n)(.*?)(<!-- end of \2 -
 
 
 class Told(NamedTuple):
-    """What the code does not say of a family: models that are of it, and what is special about its positions or its
+    """What the code does not say about a family: models that belong to it, and what is special about its positions or
     layers."""
 
     models: str
@@ -63,11 +61,11 @@ REFUSED = {
     "recurrent hybrid": ("some recurrent layers", "detected from the configuration"),
     "encoder": ("encoder and decoder", "`t5…`, others detected from the configuration"),
 }
-"""By the reason of a family that tests refuse, or a name of its own: the cause, and which models it is."""
+"""The cause and the models, by the reason of a family that tests refuse, or by a name of its own."""
 
 
 def page(text: str) -> str:
-    """The text of the page with its parts as they are."""
+    """The text of the page with its parts updated."""
     parts = {"families": "\n".join(_table()), "refused": "\n".join(_refusals()), "cases": _cases()}
     return PARTS.sub(lambda match: f"{match[1]}\n{parts[match[2]]}\n\n{match[4]}", text)
 
@@ -81,7 +79,7 @@ def _table() -> Iterator[str]:
 
 
 def _attends(layers: Sequence[Layer]) -> str:
-    """What a layer sees: of all layers alike one word, else those of each kind."""
+    """What the layers attend to: one word if all are alike, otherwise the words of each kind."""
     kinds = list(dict.fromkeys(KINDS[layer.kind] for layer in layers))
     alternate = len(list(groupby(layers))) > len(kinds)
     return kinds[0] if len(kinds) == 1 else f"{' or '.join(kinds)}{', alternating' if alternate else ''}"
@@ -104,7 +102,7 @@ def _refusals() -> Iterator[str]:
 
 
 def main() -> None:
-    """Write it."""
+    """Write the page."""
     parser = argparse.ArgumentParser(description="Write the tables of the page on model families.")
     parser.add_argument("page", type=Path)
     file: Path = parser.parse_args().page

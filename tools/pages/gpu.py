@@ -1,7 +1,5 @@
-"""The page on GPUs, from the result file of `python -m tools.bench gpu-day`, if there is one:
-`python -m tools.pages gpu docs/results docs/gpu.md`.
-
-Does not know: how anything is measured.
+"""The page on GPUs, from the result file of `python -m tools.bench gpu-day`, if there is one: `python -m tools.pages
+gpu docs/results docs/gpu.md`.
 """
 
 from __future__ import annotations
@@ -17,15 +15,15 @@ from tools.pages.render import render, write
 RESULT, RUNNING = "gpu.json", "running"
 """The name of the result file, and the state of a part that never ended."""
 STREAMED, FIRST_TOKEN, KERNELS, LAUNCHES = 1.5, 0.015, 700, 400
-"""A step over streaming the weights; seconds of a first token over 8k; kernels of a step; those of a first token."""
+"""Limits: a step relative to streaming the weights, seconds of a first token over 8k, kernels of a step, and kernels of
+a first token."""
 REPLAYED = ((1, 0.95), (16, 0.90), (64, 0.90))
-"""The least share of a crowd's steps that are replayed, by its agents."""
+"""The minimum share of replayed steps of a crowd, by its number of agents."""
 Found = Mapping[str, Any]
 
 
 class Goal(NamedTuple):
-    """A target: what it is of, what is to be reached, what was, and whether that is enough. It may not have been
-    measured."""
+    """A target: what it is about, its bound, what was reached, and whether it is met. It may not have been measured."""
 
     what: str
     bound: str
@@ -46,7 +44,7 @@ def page(results: Path) -> str:
 
 
 def page_of(result: Found | None) -> str:
-    """The page of a result; of one that was found on no GPU it says no more than that nothing was."""
+    """The page for a result. For a result from a machine without a GPU it only says that nothing was measured."""
     parts = {} if result is None else {part["name"]: part for part in result["parts"]}
     gpu = parts.get("machine", {}).get("found", {}).get("gpu")
     if result is None or gpu is None:
@@ -180,7 +178,7 @@ def _agents(count: int) -> str:
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table; nothing without rows."""
+    """A table. Empty without rows."""
     found = list(rows)
     lines = [heads, ["---" for _ in heads], *found] if found else []
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,7 +1,5 @@
-"""The part of the page on repair that says what judges pick, from its result file: `python -m tools.pages.judge
+"""The part of the page on repair about what judges pick, from its result file: `python -m tools.pages.judge
 docs/results docs/how-to/repair.md`.
-
-Does not know: how it was found.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ MARKED = re.compile(r"(<!-- judge -->\n\n).*?(\n\n<!-- end of judge -->)", re.DO
 
 
 def part(found: JudgeResult) -> str:
-    """What was measured, its tables, and whether that is enough."""
+    """What was measured, its tables, and whether the result is sufficient."""
     where = f"{found.model} ({found.dtype}, {found.machine['machine']})"
     head = (
         f"Measured on {where} by `{found.command}`: {found.n:,} choices per task, every text forced. *The same pick* "
@@ -58,7 +56,7 @@ def _places(row: Row) -> str:
 
 
 def page(results: Path, text: str) -> str:
-    """The text of the page with what is in `judge.json`, if that is there."""
+    """The text of the page with the contents of `judge.json`, if that exists."""
     if not (file := results / "judge.json").exists():
         return text
     found = part(read_judge(file))

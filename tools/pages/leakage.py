@@ -1,7 +1,4 @@
-"""The page on leaks, from result files: `python -m tools.pages.leakage docs/results docs/leakage.md`.
-
-Does not know: how a result was found.
-"""
+"""The page on leaks, from result files: `python -m tools.pages.leakage docs/results docs/leakage.md`."""
 
 from __future__ import annotations
 
@@ -29,15 +26,15 @@ AUDITS = (
 TUNED = tuple(
     (f"leakage-training-{leakage}.json", f"leakage-training-{leakage}-tuned.json") for leakage in ("audit", "enforce")
 )
-"""Audits of a model, and of the same one trained to say what the baseline says."""
+"""Audits of a model, and of the same model trained to say what the baseline says."""
 ARMS = ("reuse", "enforce", "plain")
 GIVEN = ("leaks.json", "leaks-natural.json", "leaks-earlier.json")
-"""What a public sentence gives away: alone, and after others, by which some ways of reading learn."""
+"""What a public sentence gives away: alone, and after others from which some ways of reading learn."""
 BENCHES = ("leakage-bench.json", "leakage-bench-words.json")
 
 
 def page(results: Path) -> str:
-    """The text of the page, from the files in `results`. What has no result file yet is left out."""
+    """The text of the page, from the files in `results`. Parts without a result file are left out."""
     benches = [found for file in BENCHES if (found := _read(results / file))]
     mutants = _read(results / "mutants.json")
     return render(
@@ -81,7 +78,7 @@ def _merged(sights: Iterable[CodeRead]) -> list[CodeRead]:
 
 
 def _named(sight: CodeRead) -> str:
-    """What is read, as a cell of a table."""
+    """What is read, as a table cell."""
     if sight.of == "Cancelled":
         return "that a verb is cancelled"
     if sight.names == ("raised",):
@@ -90,7 +87,7 @@ def _named(sight: CodeRead) -> str:
 
 
 class Compared(NamedTuple):
-    """One effect or probe before training and after."""
+    """One effect or probe before and after training."""
 
     leakage: str
     what: str
@@ -99,7 +96,7 @@ class Compared(NamedTuple):
 
 
 def _tuned(results: Path) -> Iterator[Compared]:
-    """What audits of the trained model found, beside audits of the untrained one: same-length swaps, and the best
+    """The findings of audits of the trained model next to those of the untrained one: same-length swaps, and the best
     layer of each probe."""
     for files in TUNED:
         if not all((results / file).is_file() for file in files):
@@ -122,7 +119,7 @@ def _tuned(results: Path) -> Iterator[Compared]:
 
 
 def _concluded(report: AuditReport) -> str:
-    """The conclusion, and how many leaks were found; if inconclusive, how many controls did not fire."""
+    """The conclusion, and the number of leaks. If inconclusive, also the number of controls that did not fire."""
     errors = sum(finding.level == "error" for finding in report.findings)
     silent = sum(not control.fired for control in report.controls)
     why = f", {silent} of {len(report.controls)} controls did not fire" if report.conclusion == "inconclusive" else ""
@@ -130,7 +127,7 @@ def _concluded(report: AuditReport) -> str:
 
 
 def _effect(effect: Effect) -> str:
-    """Mean total variation with its interval, and the largest."""
+    """Mean total variation with its interval, and the maximum."""
     return f"{_number(effect.tv_mean)} ({effect.tv_interval.shown(_number)}), at most {_number(effect.tv_max)}"
 
 
@@ -161,7 +158,7 @@ def _milliseconds(seconds: Sequence[float]) -> str:
 
 
 def _ratio(these: Sequence[float], those: Sequence[float]) -> str:
-    """Median, least and largest of the ratios within a repeat."""
+    """Median, minimum and maximum of the ratios within a repeat."""
     return ratios(these, those).shown()
 
 

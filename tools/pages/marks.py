@@ -1,5 +1,4 @@
-"""What is written into a page apart from the rest of it stands between two marks, `<!-- NAME -->` and `<!-- end of
-NAME -->`. Does not know: what is written there."""
+"""Replaces generated parts of pages, which are between two marks, `<!-- NAME -->` and `<!-- end of NAME -->`."""
 
 from __future__ import annotations
 
@@ -7,11 +6,11 @@ import re
 from collections.abc import Iterable
 
 AGE = "age"
-"""What a page says of the age of its figures, which depends on the commit that is checked out."""
+"""The part about the age of a page's figures, which depends on the commit that is checked out."""
 
 
 def between(page: str, name: str) -> str | None:
-    """What stands between two marks; None where the page has none."""
+    """The text between two marks, None if the page does not have them."""
     found = _marked(name).search(page)
     return None if found is None else found[1].strip("\n")
 
@@ -23,12 +22,12 @@ def put(page: str, name: str, lines: Iterable[str]) -> str:
 
 
 def without_age(page: str) -> str:
-    """The page as its generator writes it, which leaves that part empty."""
+    """The page as its generator writes it, with that part empty."""
     return put(page, AGE, ())
 
 
 def keeping_age(page: str, old: str) -> str:
-    """A page that was generated anew, with what the old one says of the age of its figures."""
+    """A regenerated page, with what the old one says about the age of its figures."""
     return put(page, AGE, (between(old, AGE) or "").splitlines())
 
 

@@ -1,6 +1,7 @@
-"""The notebook of the docs, executed: `python -m tools.pages.notebook docs/how-to/notebook.ipynb` writes its outputs.
+"""Executes the notebook of the docs and writes its outputs into it: `python -m tools.pages.notebook
+docs/how-to/notebook.ipynb`.
 
-What depends on when and where it is executed is not kept: execution counts, times, a kernel's version.
+Execution counts, times and the kernel's version are removed, because they depend on when and where it is executed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ SECONDS = 120
 
 
 def executed(file: Path) -> Any:
-    """The notebook of a file as it comes out now, in an empty folder. `CellExecutionError`: a cell raised."""
+    """The notebook of a file with current outputs, executed in an empty folder. `CellExecutionError`: a cell raised."""
     notebook = nbformat.read(file, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
         resources = {"metadata": {"path": folder}}

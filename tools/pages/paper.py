@@ -1,7 +1,4 @@
-"""The page on the paper's tables, from result files: `python -m tools.pages.paper docs/results docs/paper.md`.
-
-Does not know: how a table was found.
-"""
+"""The page on the paper's tables, from result files: `python -m tools.pages.paper docs/results docs/paper.md`."""
 
 from __future__ import annotations
 
@@ -21,11 +18,12 @@ from tools.pages.render import arguments, render, rewrite
 
 MAIN = "paper.json"
 PICTURES = "paper"
-"""The folder beside the page that has a picture of the effects of each file."""
+"""The folder next to the page with a plot of the effects of each file."""
 
 
 class Part(NamedTuple):
-    """What the page shows of one file. `suffix` is behind the titles of its tables, `anchor` leads to its effects."""
+    """What the page shows of one file. `suffix` is appended to the titles of its tables, `anchor` links to its
+    effects."""
 
     file: str
     found: PaperFound
@@ -40,7 +38,7 @@ class Part(NamedTuple):
 
     @property
     def picture(self) -> str:
-        """The picture of its effects, seen from the page."""
+        """The path of the plot of its effects, relative to the page."""
         return f"{PICTURES}/{Path(self.file).with_suffix('.png').name}"
 
 
@@ -55,7 +53,7 @@ def _read(results: Path) -> dict[str, PaperFound]:
 
 
 def draw(results: Path, folder: Path) -> None:
-    """The picture of each file's effects."""
+    """Plot the effects of each file."""
     folder.mkdir(exist_ok=True)
     for file, found in _read(results).items():
         if told := differences(effects(aligned(found))):
@@ -68,7 +66,7 @@ def differences(told: Iterable[Effect]) -> list[Effect]:
 
 
 def plot_effects(told: Sequence[Effect], file: Path) -> None:
-    """The paper's difference from its baseline and ours, a row an effect, with the verdict at its right."""
+    """Plot the paper's difference from its baseline and ours, one row per effect, with the verdict on the right."""
     figure = Figure(figsize=(9.6, 1.4 + 0.24 * len(told)), layout="constrained")
     axis, rows = figure.subplots(), range(len(told))
     for number, (values, label, sign) in enumerate(
@@ -95,7 +93,7 @@ def plot_effects(told: Sequence[Effect], file: Path) -> None:
 
 
 def text(found: dict[str, PaperFound]) -> str:
-    """The text of the page from the content of these files, by their names."""
+    """The text of the page from the contents of these files, by name."""
     parts = [_part(name, each) for name, each in found.items()]
     back = [line for part in parts for line in _back(part)]
     return re.sub(r"\n{3,}", "\n\n", render("paper", parts=parts, back=back, effects=EFFECTS)).rstrip() + "\n"
@@ -119,7 +117,7 @@ def _part(file: str, found: PaperFound) -> Part:
 
 
 def _back(part: Part) -> Iterator[str]:
-    """What tuning brings back, a sentence a row; Table 6 has the games of Table 4, and is not said twice."""
+    """What tuning recovers, one sentence per row. Table 6 has the games of Table 4 and is not repeated."""
     shown: Sequence[Grid] = [grid for grid in part.grids if grid.title.endswith(BACK)]
     for grid in (each for each in shown if not each.title.startswith("Table 6")):
         for label, score, baseline, reused, tuned, share in grid.rows:
@@ -131,7 +129,7 @@ def _back(part: Part) -> Iterator[str]:
 
 
 def main() -> None:
-    """Draw the pictures, and write the page that shows them."""
+    """Draw the plots, and write the page that shows them."""
     given = arguments("the paper's tables").parse_args()
     draw(given.results, given.page.parent / PICTURES)
     rewrite(given.page, page(given.results))

@@ -1,7 +1,4 @@
-"""The page on predictions, from its result file: `python -m tools.pages.plan docs/results docs/plan.md`.
-
-Does not know: how anything is predicted.
-"""
+"""The page on predictions, from its result file: `python -m tools.pages.plan docs/results docs/plan.md`."""
 
 from __future__ import annotations
 

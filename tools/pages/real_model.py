@@ -1,6 +1,6 @@
 """The page on a real model, from result files: `python -m tools.pages.real_model docs/results docs/real-model.md`.
 
-What has no result file yet is left out, and the page says so. Does not know: how a result was found.
+Parts without a result file are left out, and the page says so.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tools.trainings import TrainedAdapter, Trainings
 
 T = TypeVar("T", bound=BaseModel)
 WIDTH = 576
-"""Of SmolLM2-135M; learning rates go by it where none was given."""
+"""The width of SmolLM2-135M, which determines learning rates if none was given."""
 FIDELITY = ("real-fidelity", "real-fidelity-office")
 """Results of `agentcho bench fidelity`."""
 PARTITIONED = "real-partitions"
@@ -50,7 +50,7 @@ LEAKS = ("real-leaks-forced", "real-leaks-natural")
 TUNED, TRAININGS = "real-fidelity-tuned", "real-trainings"
 """Results of `agentcho bench fidelity` with adapters, and of `tools.trainings` for these and others."""
 PAPER, TABLES = "real-paper", ("Table 1", "Table 2", "Table 4")
-"""The result of `agentcho paper`, and those of its tables that are shown."""
+"""The result of `agentcho paper`, and the tables of it that are shown."""
 AUDIT, ENFORCE = "choreographed:audit", "choreographed:enforce"
 FULL, ANCHORED, NEARLY = f"{AUDIT}+full", f"{AUDIT}+kvcomm:1", 0.98
 KEPT = {
@@ -59,21 +59,22 @@ KEPT = {
     f"{AUDIT}+first-k:16": "`audit`, 16 tokens of each message anew",
 }
 SETTINGS = {"none": "free", "always-cooperate": "always cooperate", "always-defect": "always defect"}
-"""What the paper calls what Alice was told."""
+"""The paper's names for what Alice was told."""
 LEAST, FEWEST = 0.005, 6
-"""A change of a probability below half a point counts as none; of fewer conversations no verdict is given."""
+"""A change of a probability below half a point counts as none. With fewer conversations than this, no verdict is
+given."""
 FIGURE_8 = {f"{AUDIT}, {name}": name for name in BEHIND.values()}
 
 
 ATTACKS, KINDS = ("linear", "mlp", "inversion", "collision", "asked"), ("codes", "names", "plans", "preferences")
 """All attacks, and all kinds of secrets, of `agentcho bench leaks`."""
 INCONCLUSIVE = "inconclusive"
-"""What is said of an effect whose positive control did not move the reader."""
+"""The verdict on an effect whose positive control did not move the reader."""
 
 
 class Compared(NamedTuple):
-    """One effect of the paper beside ours: the change in a probability, in shares; the verdict on our probability, and
-    on our log-odds, which move where a probability near 1 cannot."""
+    """One effect of the paper next to ours: the change of a probability, as shares; the verdict on our probability, and
+    on our log-odds, which can move where a probability near 1 cannot."""
 
     table: str
     row: str
@@ -119,7 +120,7 @@ def page(results: Path) -> str:
 
 
 def _read(file: Path, kind: type[T]) -> T | None:
-    """A result file, if it is there."""
+    """Read a result file, if it exists."""
     return kind.model_validate_json(file.read_bytes()) if file.is_file() else None
 
 
@@ -135,7 +136,7 @@ def _about(found: Measured) -> str:
 
 
 def _tables(found: FidelityResult) -> Iterator[tuple[str, str]]:
-    """A set's name and size, and its table."""
+    """The title of each set, with its size, and its table."""
     for subject in dict.fromkeys(row.subject for row in found.rows):
         own = [row for row in found.rows if row.subject == subject]
         heads = ("way", "KL, nats a token (95%)", "same likeliest token", "nats a token more (95%)", "tokens encoded")
@@ -145,7 +146,7 @@ def _tables(found: FidelityResult) -> Iterator[tuple[str, str]]:
 
 
 def _kept(found: Iterable[FidelityResult]) -> str:
-    """What the plain ways and the cheapest repair keep of the baseline, and at what price, a set."""
+    """What the plain ways and the cheapest repair preserve of the baseline, and at what cost, for each set."""
     heads = ("", *(f"{called}: same likeliest token" for called in KEPT.values()))
     rows = []
     for each in found:
@@ -169,7 +170,7 @@ def _partitions(found: FidelityResult, read: Iterable[FidelityResult]) -> str:
 
 
 def _idle(found: FidelityResult) -> Iterator[str]:
-    """Where KVCOMM found nothing to reuse."""
+    """Sets in which KVCOMM found nothing to reuse."""
     for subject in dict.fromkeys(row.subject for row in found.rows):
         own = {row.column: row for row in found.rows if row.subject == subject}
         full, anchored = own.get(FULL), own.get(ANCHORED)
@@ -178,7 +179,7 @@ def _idle(found: FidelityResult) -> Iterator[str]:
 
 
 def _nearer(found: FidelityResult) -> Iterator[str]:
-    """Whether enforcement is nearer the baseline than plain reuse, a set."""
+    """Whether enforcement is nearer to the baseline than plain reuse, for each set."""
     for step in found.steps:
         if (step.first, step.second) != (AUDIT, ENFORCE):
             continue
@@ -198,7 +199,7 @@ def _nearer(found: FidelityResult) -> Iterator[str]:
 
 
 def _trainings(found: Trainings | None) -> str:
-    """Each adapter: what it was trained for and at which rate, and the loss on held-out traces after each epoch."""
+    """Each adapter: what it was trained for, at which rate, and the loss on held-out traces after each epoch."""
     if found is None:
         return ""
     epochs = sorted({each.epoch for adapter in found.adapters for each in adapter.checkpoints if each.epoch})
@@ -214,7 +215,7 @@ def _training_cells(adapter: TrainedAdapter, epochs: Sequence[float]) -> tuple[s
 
 
 def _brought_back(found: FidelityResult) -> Iterator[str]:
-    """For each column with an adapter, how much nearer the baseline it is than the same column without."""
+    """For each column with an adapter, how much nearer to the baseline it is than the same column without one."""
     columns = dict.fromkeys(row.column for row in found.rows)
     pairs = [(plain, column) for column in columns if (plain := column.partition("@")[0]) in columns and "@" in column]
     for step in steps(found.reads, [pair for pair in pairs if pair[0] != BASELINE], found.seed):
@@ -233,7 +234,7 @@ def _brought_back(found: FidelityResult) -> Iterator[str]:
 
 
 class _Paper(NamedTuple):
-    """What is shown of a result of `agentcho paper`."""
+    """The part of a result of `agentcho paper` that is shown."""
 
     found: PaperFound
     grids: tuple[Grid, ...]
@@ -258,7 +259,7 @@ def _only(grid: Grid, measured: Sequence[PaperEffect]) -> Grid:
 
 
 def _missing(tuned: FidelityResult | None, paper: PaperFound | None, leaks: Sequence[LeaksResult]) -> str:
-    """What was not measured yet."""
+    """What has not been measured yet."""
     natural = [each for each in leaks if each.sentence == "natural"]
     tried = {row.attack for each in natural for row in each.rows if row.unavailable is None}
     kinds = {each.kind for found in natural for each in found.secrets}
@@ -280,7 +281,8 @@ def _missing(tuned: FidelityResult | None, paper: PaperFound | None, leaks: Sequ
 
 
 def _compared(found: DecisionsResult) -> Iterator[Compared]:
-    """Table 3, Table 7 and Figure 8 of the paper, setting by setting; recorded and forced conversations apart."""
+    """Table 3, Table 7 and Figure 8 of the paper, setting by setting. Recorded and forced conversations are
+    separate."""
     for each in found.effects:
         setting, fired = SETTINGS.get(each.told), _fired(_control(found, each.subject, each.question))
         if setting is None or each.games < FEWEST:
@@ -327,7 +329,7 @@ def _compared_table(found: Sequence[Compared]) -> str:
 
 
 def _verdict(found: Sequence[Compared]) -> str:
-    """Whether the paper's effects on decisions are here, in a sentence."""
+    """A sentence on whether the paper's effects on decisions occur here."""
     if not found:
         return ""
     shown_too = [each for each in found if each.by_share == "reproduced"]
@@ -342,7 +344,7 @@ def _verdict(found: Sequence[Compared]) -> str:
 
 
 def _leaks_here(found: Sequence[DecisionsResult]) -> bool:
-    """Whether what is hidden moves the reader under reuse and not under enforcement, in every set."""
+    """Whether hidden content moves the reader under reuse but not under enforcement, in every set."""
     moved = [each for result in found for each in result.moved if each.question == DECISION]
     reused = [each.size.span.low > 0 for each in moved if each.way == AUDIT]
     enforced = [each.size.value == 0 for each in moved if each.way == ENFORCE]
@@ -350,26 +352,26 @@ def _leaks_here(found: Sequence[DecisionsResult]) -> bool:
 
 
 def _summary(found: Sequence[str]) -> str:
-    """How many of the paper's effects there are of each verdict."""
+    """The number of the paper's effects with each verdict."""
     counts = [f"{found.count(name)} {name}" for name in dict.fromkeys(found)]
     return f"{len(found)} effects: {', '.join(counts)}"
 
 
 def _control(found: DecisionsResult, subject: str, question: str) -> Exchange | None:
-    """The exchange of her thoughts in his own prompt, where she was told opposite things."""
+    """The exchange in which her thoughts are in his own prompt, and she was told opposite things."""
     told = ("always-cooperate", "always-defect")
     own = (each for each in found.moved if (each.subject, each.question) == (subject, question) and each.way == TOLD)
     return next((each for each in own if (each.first, each.second) == told), None)
 
 
 def _fired(control: Exchange | None) -> bool:
-    """Whether it moved the reader one way."""
+    """Whether it moved the reader in one direction."""
     return control is not None and sign(control.odds.span.low, control.odds.span.high) != 0
 
 
 def _sizes(found: Sequence[DecisionsResult]) -> str:
-    """By how much an exchange of what is hidden moves the log-odds of an answer: in which direction the control moves
-    it, and the size without its sign in each way."""
+    """How much an exchange of hidden content moves the log-odds of an answer: the direction in which the control moves
+    it, and the unsigned size in each way."""
     heads = (
         "conversations",
         "answer",
@@ -426,7 +428,7 @@ def _about_leaks(found: LeaksResult) -> str:
 
 
 def _leaks(found: LeaksResult) -> str:
-    """The best attack of each way on each kind of secret."""
+    """The best attack for each way and each kind of secret."""
     kinds = [each.kind for each in found.secrets]
     heads = ("way", *(f"{each.kind}: bits of {each.entropy:.1f} (95%), by" for each in found.secrets), "verdict")
     claims = {each.way: each.verdict for each in found.claims}
@@ -447,12 +449,12 @@ def _best(rows: Iterable[Row]) -> str:
 
 
 def _most(rows: Iterable[Row]) -> Row | None:
-    """The attack that found the most bits; None: none was tried."""
+    """The attack that found the most bits. None: none was tried."""
     return max((row for row in rows if row.unavailable is None), key=lambda row: row.bits, default=None)
 
 
 def _attacked(found: LeaksResult) -> str:
-    """What the best attack on the first kind of secret found, in the ways that people choose between, in a sentence."""
+    """A sentence on what the best attack on the first kind of secret found, in the ways that users choose between."""
     secret, verdicts = found.secrets[0], {each.way: each.verdict for each in found.claims}
     parts = []
     for way, called in {"reuse": "reused encodings", "audience": "the audience's", "text": "the words alone"}.items():

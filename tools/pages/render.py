@@ -1,4 +1,4 @@
-"""Code that all pages generated from result files share."""
+"""Code shared by all pages that are generated from result files."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from tools.pages.marks import keeping_age
 
 
 def render(name: str, **values: Any) -> str:
-    """A page from its template beside this file; a template's line that ends in \\ is joined with the next one."""
+    """Render a page from its template next to this file. A template line that ends in \\ is joined with the next
+    one."""
     template = (Path(__file__).parent / f"{name}.md.jinja").read_text().replace("\\\n", "")
-    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)  # Markdown of our own, not HTML
+    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)  # Markdown written here, not HTML
     environment.filters["many"] = many
     return environment.from_string(template).render(**values)
 
 
 def arguments(what: str) -> argparse.ArgumentParser:
-    """The arguments of a program that writes the page on `what`: the folder of results, and the page."""
+    """The argument parser of a program that writes the page on `what`: the folder of results, and the page."""
     parser = argparse.ArgumentParser(description=f"Write the page on {what} from its result files.")
     parser.add_argument("results", type=Path)
     parser.add_argument("page", type=Path)
@@ -36,5 +37,5 @@ def write(page: Callable[[Path], str], what: str) -> None:
 
 
 def rewrite(file: Path, page: str) -> None:
-    """Write a generated page; what the old one says of the age of its figures stays until `make pages`."""
+    """Write a generated page. What the old one says about the age of its figures is kept until `make pages`."""
     file.write_text(keeping_age(page, file.read_text() if file.exists() else ""))

@@ -1,6 +1,6 @@
 """Tables of the reuse methods within pages, from the registry: `python -m tools.pages.reuse PAGE…`.
 
-A table stands between `<!-- repairs -->` or `<!-- ways -->` and the mark of its end. Does not know: how a method works.
+A table is between `<!-- repairs -->` or `<!-- ways -->` and its end mark.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _table(option: str, head: str, methods: Sequence[type[Method]]) -> Iterator[
 
 
 def main() -> None:
-    """Write each page anew."""
+    """Rewrite each page."""
     parser = argparse.ArgumentParser(description="Write the reuse methods into pages that list them.")
     parser.add_argument("pages", type=Path, nargs="+")
     for page in parser.parse_args().pages:

@@ -1,8 +1,7 @@
 """Tables of the audit's rules within pages, from the rules' records: `python -m tools.pages.rules PAGE…`.
 
-A table stands between `<!-- rules AC012 to AC016: meaning -->` and `<!-- end of rules -->`: these rules, and this field
-of their records. `<!-- rules: advice -->` has all rules.
-Does not know: how a rule is found broken.
+A table between `<!-- rules AC012 to AC016: meaning -->` and `<!-- end of rules -->` has these rules, and this field of
+their records. `<!-- rules: advice -->` has all rules.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def _table(found: re.Match[str]) -> str:
 
 
 def main() -> None:
-    """Write each page anew."""
+    """Rewrite each page."""
     parser = argparse.ArgumentParser(description="Write the rules of the audit into pages that list them.")
     parser.add_argument("pages", type=Path, nargs="+")
     for page in parser.parse_args().pages:

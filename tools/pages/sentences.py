@@ -1,7 +1,5 @@
-"""Sentences of figures within pages, from their result files: `python -m tools.pages.sentences docs/results
-docs/how-to/societies.md`. Each stands between `<!-- NAME -->` and `<!-- end of NAME -->`.
-
-Does not know: how anything was found.
+"""Sentences with figures within pages, from their result files: `python -m tools.pages.sentences docs/results
+docs/how-to/societies.md`. Each is between `<!-- NAME -->` and `<!-- end of NAME -->`.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from tools.pages.render import arguments
 
 
 def of_threads(found: Mapping[str, Any]) -> str:
-    """What a game takes on a busy machine, on one thread, on all, and as agentcho chooses."""
+    """The time of a game on a busy machine: on one thread, on all, and with the number that agentcho chooses."""
     times = threads.Times(found["seconds"], found["busy"])
     scenario, model = found["command"].split(" threads ")[1].split(" --model ")
     default, every = (_spread(times.ratios(arm)) for arm in (threads.DEFAULT, threads.ALL))
@@ -42,7 +40,7 @@ SENTENCES: Mapping[str, Callable[[Path], str]] = {
     "kv": lambda file: kv.sentence(json.loads(file.read_text())),
     "threads": lambda file: of_threads(json.loads(file.read_text())),
 }
-"""By name, which is that of the result file too."""
+"""By name, which is also that of the result file."""
 
 
 def with_sentences(page: str, results: Path) -> str:
@@ -57,7 +55,7 @@ def with_sentences(page: str, results: Path) -> str:
 
 
 def main() -> None:
-    """Write it anew."""
+    """Rewrite the page."""
     given = arguments("what it says").parse_args()
     given.page.write_text(with_sentences(given.page.read_text(), given.results))
 

@@ -1,7 +1,5 @@
-"""The page on speed, that of all its tables and their pictures, and the README's sentences on both, from
-result files: `python -m tools.pages.speed docs/results docs/speed.md README.md`.
-
-Does not know: how a result was found.
+"""The page on speed, the page with all its tables and plots, and the README's sentences on both, from result files:
+`python -m tools.pages.speed docs/results docs/speed.md README.md`.
 """
 
 from __future__ import annotations
@@ -33,9 +31,9 @@ from tools.pages.marks import put
 from tools.pages.render import arguments, render, rewrite
 
 DRAWN: tuple[Kind, ...] = ("workflows", "growth", "stall")
-"""The benchmarks that have a picture as `agentcho bench --plot` draws it; others have bars."""
+"""The benchmarks that are drawn like `agentcho bench --plot` does. Others get bar charts."""
 SHIPPED: tuple[Kind, ...] = ("workflows", "serve", "peers")
-"""Those that `agentcho bench` has; all others are for a checkout."""
+"""The benchmarks of `agentcho bench`. All others need a checkout."""
 ORDER: tuple[Kind, ...] = (
     "workflows",
     "cost",
@@ -56,21 +54,21 @@ ALT: Mapping[Kind, str] = {
     "stall": "seconds of the prefill over the time between tokens, by size of its parts",
     "room": "agents whose first tokens come in time, by arm",
 }
-"""What the pictures of one section show."""
+"""What the plots of a section show."""
 SPEED, COST = "speed", "cost"
-"""What is marked in the README."""
+"""Names of the marks in the README."""
 
 
 GAINS = "gains"
-"""The name of the picture of the first table."""
+"""The name of the plot of the first table."""
 MODES = ("audit", "enforce")
 SAME = "as good"
-"""What is said of words that reuse does not change."""
+"""The word for texts that reuse does not change."""
 STOCK = {GENERATE: "stock `generate` with caches kept by hand", CONTINUOUS: "transformers' continuous batching"}
 
 
 class Gain(NamedTuple):
-    """What a workflow gains, under `audit` and under `enforce`, and what becomes of its words; None: not measured."""
+    """What a workflow gains under `audit` and under `enforce` (None: not measured), and whether its texts change."""
 
     subject: str
     first: tuple[Spread, Spread] | None
@@ -106,13 +104,13 @@ def gained(results: Path) -> list[Gain]:
 
 
 def _flows(results: Path) -> list[Result]:
-    """Benchmarks of workflows that are no sweeps, those that timed first tokens alone before the others."""
+    """Benchmarks of workflows except sweeps. Those that timed only first tokens come before the others."""
     found = [each for each in _read(results).values() if each.bench == "workflows" and each.sweep is None]
     return sorted(found, key=lambda result: result.stepwise)
 
 
 def summary(results: Path) -> str:
-    """The text of the page in short, from the same files."""
+    """The text of the short page, from the same files."""
     found, flows, each = list(_read(results).values()), _flows(results), gained(results)
     swept = [result for result in found if result.sweep is not None]
     whole = [result for result in flows if result.stepwise]
@@ -144,8 +142,8 @@ def summary(results: Path) -> str:
 
 
 def _said(name: str, flows: Iterable[Result], elsewhere: Judged) -> tuple[str, str]:
-    """What becomes of a workflow's words in both ways: by its comparison, which has scores too, and by each result that
-    has judged them itself. What one of them finds changed is changed."""
+    """Whether a workflow's texts change in both ways, according to its comparison, which also has scores, and to each
+    result that judged them itself. They count as changed if one of these finds a change."""
     said = {"same": SAME, "changed": "changed", "unknown": "not judged"}
 
     def of(arm: str) -> str:
@@ -158,8 +156,8 @@ def _said(name: str, flows: Iterable[Result], elsewhere: Judged) -> tuple[str, s
 
 
 def _stock(flows: Iterable[Result]) -> Iterator[str]:
-    """How the baseline stands beside each way of others, over all workflows of a result that both have played to the
-    end; of several results the least and the most."""
+    """How the baseline compares with each stock way, over all workflows of a result that both have played to the end.
+    For several results, the minimum and maximum."""
     measured = [result for result in flows if result.stepwise]
     for arm, name in STOCK.items():
         found = [(result, both) for result in measured if (both := result.chosen(BASELINE, arm))]
@@ -172,7 +170,7 @@ def _stock(flows: Iterable[Result]) -> Iterator[str]:
 
 
 def _from_to(ratios: Sequence[Spread]) -> str:
-    """The least and the most of several medians; of one its interval too."""
+    """The minimum and maximum of several medians; for a single one, also its interval."""
     middles = [each.middle for each in ratios]
     return ratios[0].shown() if len(ratios) == 1 else f"{min(middles):.2f} to {max(middles):.2f}"
 
@@ -213,7 +211,7 @@ def page(results: Path) -> str:
 
 
 def tally(results: Iterable[Result]) -> str:
-    """How many targets have been met, missed, and neither."""
+    """How many targets are met, missed, and neither."""
     verdicts = [result.verdict(target) for result in results for target in result.targets]
     met, changed = verdicts.count("met"), verdicts.count("fast, but changed")
     missed = sum(verdict.startswith("missed") for verdict in verdicts)
@@ -225,13 +223,13 @@ def tally(results: Iterable[Result]) -> str:
 
 
 def _read(results: Path) -> dict[str, Result]:
-    """The results by the names of their files, with the current targets and commands."""
+    """The results by file name, with the current targets and commands."""
     elsewhere = known(results)
     return {file.stem: _today(read_result(file), elsewhere) for file in sorted(results.glob("bench-*.json"))}
 
 
 def known(results: Path) -> Judged:
-    """What comparisons on the understudy say of the words of each way of reading, by workflow and arm."""
+    """The verdicts of comparisons on the understudy on the texts of each way of reading, by workflow and arm."""
     found = [Comparison.model_validate_json(file.read_bytes()) for file in sorted(results.glob("compare-*.json"))]
     known: dict[tuple[str, str], Words] = {}
     for each in found:
@@ -247,7 +245,7 @@ def _today(result: Result, elsewhere: Judged) -> Result:
 
 
 def draw(results: Path, folder: Path) -> None:
-    """The pictures of both pages: of the first table, and one a result."""
+    """Draw the plots of both pages: that of the first table, and one per result."""
     folder.mkdir(exist_ok=True)
     if found := gained(results):
         plot_gains(found, folder / f"{GAINS}.png")
@@ -259,7 +257,7 @@ def draw(results: Path, folder: Path) -> None:
 
 
 def plot_gains(found: Sequence[Gain], file: Path) -> None:
-    """The first table: what each workflow gains, a bar a mode. A bar is filled where the words stay the same."""
+    """Plot the first table: what each workflow gains, one bar per mode. A bar is filled if the texts stay the same."""
     figure = Figure(figsize=(10.4, 1.4 + 0.42 * len(found)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     for axis, title in ((left, "first token"), (right, "end to end")):
@@ -285,8 +283,7 @@ def plot_gains(found: Sequence[Gain], file: Path) -> None:
 
 
 def with_sentences(readme: str, results: Path) -> str:
-    """The README with what it says of time and of what safety costs; nothing stands there where nothing was
-    measured."""
+    """The README with its sentences on time and on the cost of safety. Empty if nothing was measured."""
     return put(put(readme, SPEED, first_screen(results)), COST, wrapped(sentence(results)))
 
 
@@ -301,7 +298,7 @@ class Debate(NamedTuple):
 
 
 def _debates(results: Iterable[Result]) -> Iterator[Debate]:
-    """The last debate of each result that has it with and without names: in a sweep, that of the most agents."""
+    """The last debate of each result that has it with and without names; in a sweep, the one with the most agents."""
     for result in (each for each in results if each.bench == "workflows"):
         for arm in (AUDIT, ENFORCE):
             there = result.chosen(BASELINE, arm)

@@ -1,7 +1,7 @@
-"""The list of modules within docs/structure.md, from their docstrings:
-`python -m tools.pages.structure docs/structure.md`.
+"""The list of modules within docs/structure.md, from their docstrings: `python -m tools.pages.structure
+docs/structure.md`.
 
-The list is between `<!-- modules -->` and its end mark. Does not know: what a module is good for.
+The list is between `<!-- modules -->` and its end mark.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tools.pages.marks import put
 
 PACKAGE = Path(__file__).parents[2] / "agentcho"
 DATA = ("understudy", "skeleton")
-"""Folders without code of the package's own."""
+"""Folders that contain no code of the package itself."""
 
 
 def with_modules(page: str) -> str:
@@ -51,7 +51,7 @@ def _first(file: Path) -> str:
 
 
 def main() -> None:
-    """Write each page anew."""
+    """Rewrite each page."""
     parser = argparse.ArgumentParser(description="Write the list of modules into pages that have one.")
     parser.add_argument("pages", type=Path, nargs="+")
     for page in parser.parse_args().pages:

@@ -1,7 +1,5 @@
-"""The part of the page on one's own model about real chat templates, from its result file: `python -m
+"""The part about real chat templates on the page on one's own model, from its result file: `python -m
 tools.pages.templates docs/results docs/how-to/own-model.md`.
-
-Does not know: how it was found.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ KINDS: dict[Kind, str] = {
 
 
 def part(found: TemplatesResult) -> str:
-    """What was tried, how it came out by kind of tokenizer, and what was refused."""
+    """What was tried, the results by kind of tokenizer, and what was refused."""
     loaded = [row for row in found.rows if not row.refused]
     head = (
         f"`{found.command.partition(' --')[0]}` tried {len(found.rows)} templates of real models, found in packages "
@@ -82,7 +80,7 @@ def _wrapped(text: str) -> list[str]:
 
 
 def page(results: Path, text: str) -> str:
-    """The text of the page with what is in `templates.json`, if that is there."""
+    """The text of the page with the contents of `templates.json`, if that exists."""
     if not (file := results / "templates.json").exists():
         return text
     found = part(TemplatesResult.model_validate_json(file.read_bytes()))

@@ -1,7 +1,6 @@
-"""The table of TextArena's games, from what playing them all found: `python -m tools.pages.textarena docs/results
-docs/how-to/textarena.md` writes the part of that page between its marks. `python -m tests.arena.sweep` plays them.
-
-Does not know: how they were played.
+"""The table of TextArena's games, from the results of playing them all: `python -m tools.pages.textarena docs/results
+docs/how-to/textarena.md` writes the part of that page between its marks. `python -m tests.arena.sweep` plays the
+games.
 """
 
 from __future__ import annotations

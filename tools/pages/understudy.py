@@ -1,7 +1,4 @@
-"""The model card, from a result file: `python -m tools.pages.understudy docs/results docs/understudy.md`.
-
-Does not know: how a score was found.
-"""
+"""The model card, from a result file: `python -m tools.pages.understudy docs/results docs/understudy.md`."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ def text(scores: Mapping[str, Any]) -> str:
 
 
 def _runs(card: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The runs that made the weights, the first one first."""
+    """The runs that made the weights, first one first."""
     if "before" in card:
         yield from _runs(card["before"])
     yield card

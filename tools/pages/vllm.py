@@ -1,7 +1,5 @@
-"""The part of the page on vLLM that says how fast it is, from its result file: `python -m tools.pages.vllm docs/results
+"""The part about speed on the page on vLLM, from its result file: `python -m tools.pages.vllm docs/results
 docs/vllm.md`.
-
-Does not know: how it was found.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ def part(found: Result) -> list[str]:
 
 
 def _told(found: Result, played: list[str]) -> str:
-    """What follows from the tables, in a sentence each."""
+    """The conclusions from the tables, in a sentence each."""
     own, ours = next(iter(OWN)), "vllm+enforce"
     beside = [found.ratio([subject], own, ours, "seconds").middle for subject in played]
     alone = {arm: [found.ratio([s], PLAIN, arm, "seconds").middle for s in played] for arm in ("vllm+audit", ours)}
@@ -94,7 +92,7 @@ def _wrapped(text: str) -> list[str]:
 
 
 def page(results: Path, text: str) -> str:
-    """The page with that part as the results have it."""
+    """The page with that part updated from the results."""
     return put(text, MARK, ["", *part(read_result(results / FILE)), ""])
 
 

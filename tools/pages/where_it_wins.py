@@ -1,7 +1,5 @@
-"""The page on workloads whose prompts are long, from result files: `python -m tools.pages.where_it_wins docs/results
+"""The page on workloads with long prompts, from result files: `python -m tools.pages.where_it_wins docs/results
 docs/where-it-wins.md`.
-
-Does not know: how a result was found.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ WHATS = ("ttft", "seconds")
 
 
 class Panel(NamedTuple):
-    """One model's table: its title, how it was found, its rows, and the name of its picture."""
+    """One model's table: its title, how it was measured, its rows, and the name of its plot."""
 
     title: str
     about: str
@@ -55,8 +53,8 @@ def page(results: Path) -> str:
 
 
 def _stock(panels: Sequence[Result]) -> list[tuple[int, int, int]]:
-    """Of each result that has stock `generate`: in how many panels that is faster than `enforce` to the first token and
-    end to end, by medians, and how many there are."""
+    """For each result that has stock `generate`: in how many panels that is faster than `enforce` to the first token,
+    and end to end, by medians, and the number of panels."""
 
     def faster(result: Result, what: str) -> int:
         return sum(result.ratio([each], GENERATE, ENFORCE, what).middle < 1 for each in result.subjects)
@@ -70,7 +68,7 @@ def _cells() -> list[tuple[int, int, str]]:
 
 
 def _headline(panels: Sequence[Result], predicted: Mapping[str, Any]) -> str:
-    """What the largest panel gains under `enforce`, by layout, and the least of all panels."""
+    """What the largest panel gains under `enforce`, by layout."""
     most = max(DOCUMENTS), max(READERS)
     lines = [
         f"**{most[1]} readers of {most[0]:,} tokens, answers of 100 tokens, baseline ÷ `enforce` end to end:**",

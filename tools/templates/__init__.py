@@ -1,2 +1,1 @@
-"""Real chat templates and tokenizers that Python packages carry, against stock transformers: `python -m
-tools.templates`."""
+"""Compares real chat templates from Python packages with stock transformers: `python -m tools.templates`."""

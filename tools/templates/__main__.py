@@ -21,11 +21,11 @@ from tools.templates.result import Row, TemplatesResult
 from tools.templates.sources import Template, carried, found
 
 LEARNT = re.compile(r"_training$")
-"""Templates that are others with marks of what is learnt from: they are left out."""
+"""Templates that are variants of others with marks for training; they are left out."""
 
 
 def main() -> None:
-    """Do so; exit status 1 where a plain chat differs or a content forges."""
+    """Run it. The exit status is 1 if a plain chat differs or a content forges control tokens."""
     parser = argparse.ArgumentParser(prog="python -m tools.templates", description=(__doc__ or "").partition("\n\n")[2])
     parser.add_argument(
         "--from",
@@ -51,7 +51,7 @@ def main() -> None:
         raise SystemExit("no package with templates is there: make tokenizers, or name a place with --from")
     known = [each for each in found(places) if not LEARNT.search(each.name)]
     chosen = [each for each in known if re.search(asked.only, each.name, re.IGNORECASE)]
-    environment = versions() | machine_info() | source_digests()  # of now: files may change while templates are tried
+    environment = versions() | machine_info() | source_digests()  # first: files may change during the trials
     rows = tried(chosen)
     print("\n".join(summed(rows)))
     for each in chosen if asked.save else ():
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def tried(templates: Sequence[Template]) -> list[Row]:
-    """All of them, those of one vocabulary together; each is printed when it is done."""
+    """Measure all templates, grouped by vocabulary. Each is printed when it is done."""
     rows = list[Row]()
     for each in sorted(templates, key=lambda each: family(each.name).vocabulary):
         rows.append(measured(each))
@@ -79,7 +79,7 @@ def tried(templates: Sequence[Template]) -> list[Row]:
 
 
 def lines(row: Row) -> list[str]:
-    """What is printed of one template."""
+    """The output for one template."""
     head = f"{row.name:46} {row.vocabulary:14}{row.kind:9}"
     if row.refused:
         return [f"{head} refused: {row.refused}"]
@@ -94,7 +94,7 @@ def lines(row: Row) -> list[str]:
 
 
 def summed(rows: Sequence[Row]) -> list[str]:
-    """How many there are of each kind."""
+    """The number of templates of each kind."""
     loaded = [row for row in rows if not row.refused]
     rendered = [row for row in loaded if row.of]
     functions = [row for row in loaded if row.tools == "derived"]

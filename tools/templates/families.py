@@ -1,7 +1,7 @@
-"""Which tokenizer goes with a template, by its name: the real one where a package carries it.
+"""Chooses the tokenizer for a template by its name: the real one if a package carries it.
 
-Elsewhere a template gets a tokenizer that is borrowed from a family with the same kind of vocabulary, or one of single
-bytes; the control tokens that the template writes are added to it. Does not know: what is measured with it.
+Otherwise a template gets a tokenizer borrowed from a family with the same kind of vocabulary, or one of single bytes;
+the control tokens that the template writes are added to it.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ CONTROL = re.compile(
     r"|\]~!?b\[|\[e~\[|</?(?:s|bos|eos|unk|pad|start_of_turn|end_of_turn|start_of_image|seed:[a-z_]+)>"
     r"|<\|?[A-Z_]+_TOKEN\|?>|<(?:user|assistant|system)_token>|<(?:beginning|end)_of_sentence>|<_[a-z]+>|</?role>|〈\|EOS\|〉"
 )
-"""Words of a template that are control tokens of its model."""
+"""Strings in a template that are control tokens of its model."""
 PLAIN = re.compile(
     r"</?(?:think|tool_call|tool_response|tool_calls|tools|arg_key|arg_value|response|function_calls|step|assistant|user)>"
 )
-"""Words of a template that are added tokens of its model, though no special ones."""
+"""Strings in a template that are added tokens of its model, but not special ones."""
 
 
 class Family(NamedTuple):
-    """Templates with one kind of tokenizer. `kind`: whose that is; `ends`: what else ends an answer, as the model's
-    generation config says; `lines`: line breaks are added tokens; `strips`: tokens take the blanks behind them;
-    `begins`: the tokenizer puts BOS before a text."""
+    """Templates with one kind of tokenizer. `kind`: where the tokenizer comes from. `ends`: other tokens that end an
+    answer, according to the model's generation config. `lines`: line breaks are added tokens. `strips`: tokens take the
+    whitespace after them. `begins`: the tokenizer puts BOS before a text."""
 
     names: str
     vocabulary: str = "bytes"
@@ -117,13 +117,13 @@ FAMILIES = (
     _of("ling", eos="<|role_end|>"),
     _of("laguna|hy3|hy.mt2|ernie|telechat", **_S),
 )
-"""By what the name of a template has in it, in any case; the first that fits."""
+"""Matched against the name of a template, ignoring case; the first match counts."""
 OTHER = Family("", eos="</s>", bos="<s>")
-"""Templates of families that are not listed."""
+"""The family of templates that match no other."""
 
 
 def family(name: str) -> Family:
-    """The family of a template. One whose vocabulary no package here carries has single bytes."""
+    """The family of a template. If no package here carries its vocabulary, it gets single bytes."""
     found = next((each for each in FAMILIES if re.search(each.names, name, re.IGNORECASE)), OTHER)
     if found.kind == "bytes" or is_there(found.vocabulary):
         return found
@@ -157,7 +157,7 @@ def tokenizer(template: Template, of: Family) -> PreTrainedTokenizerFast:
 
 @lru_cache(maxsize=4)
 def _written(name: str) -> str:
-    """A tokenizer as JSON, from which it is made anew for each template."""
+    """A tokenizer as JSON, from which a new one is made for each template."""
     return str((_single_bytes() if name == "bytes" else vocabulary(name)).to_str())
 
 

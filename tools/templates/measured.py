@@ -1,6 +1,5 @@
-"""One template against stock transformers: whether it loads, and whose ids its conversations have.
-
-Does not know: where templates come from.
+"""Measures one template against stock transformers: whether it loads, and whether its conversations get the same
+ids.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ CONVERSATIONS: tuple[Talk, ...] = (
         ChatMessage("user", "- a\n- b\n"),
     ),
 )
-"""Those of the doctor; letters of several bytes, digits and blanks of all kinds."""
+"""Those of the doctor, and others with multi-byte characters, digits and all kinds of whitespace."""
 THOUGHTFUL: Talk = (
     ChatMessage("user", QUESTION),
     ChatMessage("assistant", f"<think>\nIt is small.\n</think>\n\n{ANSWER}"),
@@ -55,7 +54,7 @@ CALL = ToolCall("weather", json.dumps(ARGUMENTS, ensure_ascii=False), ID)
 
 
 def measured(template: Template, of: Family | None = None) -> Row:
-    """What comes of one template, with the tokenizer of its family.
+    """The result for one template, with the tokenizer of its family.
 
     Args:
         template: The template.
@@ -90,10 +89,10 @@ def measured(template: Template, of: Family | None = None) -> Row:
 
 
 def framed(template: Template, of: Family) -> tuple[PreTrainedTokenizerFast, Framing]:
-    """A tokenizer with the template, and what is derived from both.
+    """A tokenizer with the template, and the framing derived from both.
 
     Raises:
-        UnsupportedModel: Nothing can be.
+        UnsupportedModel: No framing can be derived.
     """
     known = tokenizer(template, of)
     ids = known.get_vocab()
@@ -107,7 +106,7 @@ def _spelling(known: PreTrainedTokenizerFast) -> Talk:
 
 
 def _alike(known: PreTrainedTokenizerFast, framing: Framing, talk: Talk) -> Alike:
-    """How far a conversation is stock's."""
+    """How far a conversation equals that of stock transformers."""
     turns = [{"role": said.role, "content": said.text} for said in talk]
     given: Any = {"add_generation_prompt": True, "return_dict": False}
     try:
@@ -120,7 +119,7 @@ def _alike(known: PreTrainedTokenizerFast, framing: Framing, talk: Talk) -> Alik
 
 
 def _whole(framing: Framing, talk: Talk, functions: tuple[ToolDefinition, ...] = ()) -> list[int] | None:
-    """The ids of a conversation, as `agentcho serve` has them; None: its messages are framed one by one."""
+    """The ids of a conversation as `agentcho serve` renders it. None: its messages are framed one by one."""
     offered = [ChatMessage("system", "", tools=functions)] if functions else []
     if (found := framing.prompt([*talk, *offered])) is None:
         return None
@@ -128,7 +127,7 @@ def _whole(framing: Framing, talk: Talk, functions: tuple[ToolDefinition, ...] =
 
 
 def _forges(framing: Framing, talk: Talk) -> bool:
-    """Whether the contents of a conversation bring more control tokens than others do."""
+    """Whether the contents of a conversation add control tokens."""
     found, plain = _whole(framing, talk), _whole(framing, tuple(said._replace(text="x") for said in talk))
     control = framing.content.forbidden
     if found is None or plain is None:
@@ -144,7 +143,7 @@ class _Functions(NamedTuple):
 
 
 def of_functions(known: PreTrainedTokenizerFast, framing: Framing) -> _Functions:
-    """How a template writes functions, and whether they are written and read here as there."""
+    """How a template writes functions, and whether they are written and read here in the same way."""
     listed = rendered(known, [{"role": "user", "content": QUESTION}])
     knows = listed is not None and FUNCTIONS[0].name in listed
     called = _called(known)
@@ -171,7 +170,8 @@ def of_functions(known: PreTrainedTokenizerFast, framing: Framing) -> _Functions
 
 
 def _called(known: PreTrainedTokenizerFast) -> tuple[list[dict[str, Any]], str] | None:
-    """A conversation with a call and its result, as the template takes it and as it writes it; None: it cannot."""
+    """A conversation with a call and its result, as given to the template and as written by it. None: the template
+    cannot."""
     for arguments, content in product((ARGUMENTS, CALL.arguments), ("", None)):
         function = {"name": CALL.name, "arguments": arguments}
         call = {"id": ID, "type": "function", "function": function}
@@ -186,7 +186,7 @@ def _called(known: PreTrainedTokenizerFast) -> tuple[list[dict[str, Any]], str] 
 
 
 def rendered(known: PreTrainedTokenizerFast, turns: list[dict[str, Any]]) -> str | None:
-    """A conversation with functions as stock transformers writes it; None: its template cannot."""
+    """A conversation with functions as stock transformers renders it. None: its template cannot."""
     given: Any = {"tools": TOOLS, "tokenize": False, "add_generation_prompt": True}
     try:
         return str(known.apply_chat_template(turns, **given))

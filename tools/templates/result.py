@@ -1,4 +1,4 @@
-"""What came of real chat templates, as a versioned format. Does not know: how it was found."""
+"""The versioned format of results on real chat templates."""
 
 from __future__ import annotations
 
@@ -9,30 +9,31 @@ from pydantic import BaseModel, ConfigDict
 from tools.templates.families import Kind
 
 Alike = Literal["ids", "text", "other", "none"]
-"""How far a conversation is stock's: its ids, its text alone, neither; or the template renders none."""
+"""How far a conversation equals that of stock transformers: its ids, only its text, neither, or the template cannot
+render it."""
 Tools = Literal["none", "derived", "plain words", "no calls"]
 
 
 class Row(BaseModel):
-    """What came of one template.
+    """The result for one template.
 
     Attributes:
         name: Its name, without its text.
-        file: Where it stands in the package or folder.
+        file: Its path in the package or folder.
         digest: The SHA-256 of its text.
-        vocabulary: The tokenizer it was tried with, and `kind`, whose that is.
+        vocabulary: The tokenizer it was tried with, and `kind`, where that comes from.
         refused: Why it was refused (empty: it loads).
         plain: In how many of the conversations that stock transformers renders, `of`, plain chats have its ids.
-        agents: In how many of them messages that are framed one by one do.
+        agents: In how many of them messages framed one by one have its ids.
         plain_first: The first difference of plain chats, as texts: stock and ours.
-        agents_first: The same of messages framed one by one.
-        thoughts: How far a conversation is stock's in which an earlier answer has thoughts in it. Marks of thoughts are
-            text in a content, so that ids may differ.
-        spelt: The same where contents spell every control token, which must stay text. `forged`: one did not.
+        agents_first: The same for messages framed one by one.
+        thoughts: How far a conversation with thoughts in an earlier answer equals stock's. Marks of thoughts in a
+            content are text, so ids may differ.
+        spelt: The same for contents that spell every control token, which must stay text. `forged`: one did not.
         stops: The tokens that end an answer.
-        tools: How it writes calls of functions: it knows none; in a format that was derived; in one that was not, so
-            that plain words stand in; or it lists functions and writes no calls.
-        tools_written: Whether a call and its result stand in a conversation as the template writes them.
+        tools: How it writes function calls: not at all; in a format that was derived; in one that was not, so that
+            plain words are used; or it lists functions and writes no calls.
+        tools_written: Whether a call and its result are in a conversation as the template writes them.
         tools_read: Whether a call that the template wrote is read as the same call.
         tools_listed: Whether a conversation with functions has the ids of stock transformers.
     """
@@ -61,7 +62,7 @@ class Row(BaseModel):
 
 
 class TemplatesResult(BaseModel):
-    """All of it. `places`: the packages and folders that templates were taken from."""
+    """The complete result. `places`: the packages and folders that templates were taken from."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,7 +1,7 @@
-"""Chat templates in packages: the files of folders, wheels and source distributions that hold some, read and not run.
+"""Finds chat templates in folders, wheels and source distributions of packages. Files are read, never run.
 
-A template is a file whose name ends in `.jinja`, the value of `chat_template` in a JSON file, or a text in a Python
-file that is assigned to a name with `template` in it. Does not know: tokenizers, or whether a template works.
+A template is a file whose name ends in `.jinja`, the value of `chat_template` in a JSON file, or a string in a Python
+file that is assigned to a name containing `template`. Independent of tokenizers, and of whether a template works.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 from tools.templates.vocabularies import located
 
 CARRIERS = ("axolotl", "trl")
-"""Packages whose templates are tried where no place is named."""
+"""Packages whose templates are tried if no place is given."""
 MARKS = ("{%", "messages")
-"""What stands in every chat template."""
+"""Strings that every chat template contains."""
 LARGEST = 4_000_000
-"""Files of more bytes hold no templates."""
+"""Files larger than this, in bytes, hold no templates."""
 
 
 class Template(NamedTuple):
-    """A template: its name, the file that it stands in, and its source."""
+    """A template: its name, its file, and its source."""
 
     name: str
     file: str
@@ -33,13 +33,13 @@ class Template(NamedTuple):
 
 
 def found(places: list[Path]) -> list[Template]:
-    """The templates of these places, by name; of those with the same source the first alone.
+    """The templates of these places, by name. Of those with the same source only the first is kept.
 
     Args:
         places: Folders, files, wheels (`.whl`), and source distributions (`.tar.gz`).
 
     Raises:
-        SystemExit: One of them is not there.
+        SystemExit: One of them does not exist.
     """
     kept = dict[str, Template]()
     for place in places:
@@ -93,7 +93,7 @@ def _templates(file: PurePosixPath, content: bytes) -> Iterator[Template]:
 
 
 def _of_json(file: PurePosixPath, text: str) -> Iterator[tuple[str, str]]:
-    """The values of `chat_template`, under the name of what holds them."""
+    """The values of `chat_template`, each with the name of the object that holds it."""
     if "chat_template" not in text:
         return
     try:
@@ -109,7 +109,7 @@ def _of_json(file: PurePosixPath, text: str) -> Iterator[tuple[str, str]]:
 
 
 def _of_python(file: PurePosixPath, text: str) -> Iterator[tuple[str, str]]:
-    """The texts that are assigned to names of templates."""
+    """The strings that are assigned to names of templates."""
     try:
         statements = ast.parse(text).body
     except SyntaxError:

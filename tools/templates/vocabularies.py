@@ -1,9 +1,9 @@
-"""Real tokenizers, made of the vocabularies that Python packages carry.
+"""Makes real tokenizers from the vocabularies that Python packages carry.
 
-Only data of the packages is read: none of their code is run, so what they depend on need not be there. They are looked
-for in the folder that `make tokenizers` fills, and then where Python looks for packages. A vocabulary of SentencePiece
-or tiktoken becomes a fast tokenizer by the converters of transformers; the names of control tokens, which these files
-lack, stand here. Does not know: chat templates.
+Only data of the packages is read. None of their code is run, so their dependencies need not be installed. Packages are
+searched in the folder that `make tokenizers` fills, and then where Python searches. A SentencePiece or tiktoken
+vocabulary becomes a fast tokenizer through the converters of transformers; the names of control tokens, which these
+files lack, are listed here. Independent of chat templates.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FOLDER = "AGENTCHO_TOKENIZERS"
 
 
 def words(text: str) -> list[str]:
-    """The words of a text: names of control tokens."""
+    """Split a text into names of control tokens."""
     return text.split()
 
 
@@ -69,11 +69,12 @@ TEKKEN = words(
     "[IMG] <pad> [IMG_BREAK] [IMG_END] [PREFIX] [MIDDLE] [SUFFIX] [SYSTEM_PROMPT] [/SYSTEM_PROMPT] [TOOL_CONTENT]"
 )
 TEKKEN_LATER = {32: "[ARGS]", 33: "[CALL_ID]", 34: "[THINK]", 35: "[/THINK]"}
-"""Control tokens of the later vocabulary by their ids."""
+"""Control tokens of the later vocabulary, by id."""
 
 
 class Vocabulary(NamedTuple):
-    """One that a package carries: the package, its file, and what makes a tokenizer of that."""
+    """A vocabulary that a package carries: the package, its file, and the function that makes a tokenizer from the
+    file."""
 
     package: str
     file: str
@@ -81,7 +82,7 @@ class Vocabulary(NamedTuple):
 
 
 class Missing(Exception):
-    """The package of a vocabulary is not there."""
+    """The package of a vocabulary is not installed."""
 
 
 def packages() -> Path:
@@ -90,17 +91,17 @@ def packages() -> Path:
 
 
 def located(package: str) -> Path | None:
-    """The folder of a package, whose code is not run; None: it is not there."""
+    """The folder of a package, without running its code. None: it is not installed."""
     spec = PathFinder.find_spec(package, [str(packages()), *sys.path])
     places = [] if spec is None else list(spec.submodule_search_locations or ())
     return Path(places[0]) if places else None
 
 
 def vocabulary(name: str) -> Tokenizer:
-    """The tokenizer of that name, made anew.
+    """A new tokenizer of that name.
 
     Raises:
-        Missing: The package that carries it is not there.
+        Missing: The package that carries it is not installed.
     """
     if name == "smollm2":
         return _smollm2()
@@ -112,7 +113,7 @@ def vocabulary(name: str) -> Tokenizer:
 
 
 def is_there(name: str) -> bool:
-    """Whether the package that carries a vocabulary is there."""
+    """Whether the package that carries a vocabulary is installed."""
     if name == "smollm2":
         return Path(place_of(name)).exists()
     folder = located(VOCABULARIES[name].package)
@@ -120,7 +121,7 @@ def is_there(name: str) -> bool:
 
 
 def _converter(ranks: Mapping[bytes, int], pattern: str) -> Any:
-    """What makes byte-level BPE from the ranks of byte strings."""
+    """A converter to byte-level BPE from the ranks of byte strings."""
 
     class Ranks(TikTokenConverter):
         @staticmethod
@@ -142,14 +143,14 @@ def _by_ranks(ranks: Mapping[bytes, int], pattern: str, special: Iterable[str], 
 
 
 def with_added(tokenizer: Tokenizer, special: Iterable[str], plain: Iterable[str] = ()) -> Tokenizer:
-    """The same, with these added tokens behind the others: special ones, and ones that are not."""
+    """Add these tokens after the others: special ones, and ones that are not. Returns the tokenizer."""
     tokenizer.add_special_tokens([AddedToken(each, normalized=False, special=True) for each in special])
     tokenizer.add_tokens([AddedToken(each, normalized=False, special=False) for each in plain])
     return tokenizer
 
 
 def beginning(tokenizer: Tokenizer, bos: str) -> Tokenizer:
-    """The same, which puts BOS before a text."""
+    """Make the tokenizer put BOS before a text. Returns the tokenizer."""
     begins = (bos, tokenizer.token_to_id(bos))
     tokenizer.post_processor = processors.TemplateProcessing(f"{bos} $A", f"{bos} $A $B", [begins])
     return tokenizer
@@ -169,7 +170,7 @@ def _llama(pattern: str, special: Iterable[str]) -> Callable[[Path], Tokenizer]:
 
 
 def _tekken(later: Mapping[int, str]) -> Callable[[Path], Tokenizer]:
-    """The ids of control tokens are the first, and those of the vocabulary follow."""
+    """The ids of control tokens come first, those of the vocabulary follow."""
 
     def made(file: Path) -> Tokenizer:
         held = json.loads(file.read_bytes())
@@ -192,8 +193,8 @@ def _tekken(later: Mapping[int, str]) -> Callable[[Path], Tokenizer]:
 
 
 def _sentences(each: bool, control: Iterable[str]) -> Callable[[Path], Tokenizer]:
-    """SentencePiece. `each`: it puts a blank before each text between control tokens, as the tokenizers of Llama 2 and
-    of the first Mistrals do, and not before the whole alone."""
+    """SentencePiece. `each`: puts a space before each text between control tokens, as the tokenizers of Llama 2 and the
+    first Mistral models do, instead of only before the whole text."""
 
     def made(file: Path) -> Tokenizer:
         library: Any = import_protobuf

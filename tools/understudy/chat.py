@@ -1,4 +1,4 @@
-"""Writes short direct talk: introductions, facts, plans, sums. Does not know: tokens, models."""
+"""Writes short direct talk: introductions, facts, plans, sums."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def draw_slots(writer: Writer) -> Slots:
 
 
 def some_topic(writer: Writer, kind: str) -> str:
-    """A word of its kind; one in eight is made up, so that words are read and not only known."""
+    """A word of its kind. One in eight is made up, so that the model has to read words instead of only knowing them."""
     return writer.coin().lower() if writer.chance(0.12) else writer.pick(rules("topics")[kind])
 
 
 def write(writer: Writer, symbol: str, slots: Slots) -> str:
-    """Expand a rule; besides each slot x there is `x_capital`, which begins with a capital letter."""
+    """Expand a rule. For each slot x there is also `x_capital`, which begins with a capital letter."""
     capitals = {f"{key}_capital": str(value)[:1].upper() + str(value)[1:] for key, value in slots.items()}
     return writer.write(rules("chat"), symbol, **slots, **capitals)
 
@@ -70,7 +70,7 @@ def small_talk(writer: Writer) -> Sample:
 
 
 def facts(writer: Writer) -> Sample:
-    """An agent that answers from facts which its prompt, or a user, gave."""
+    """An agent that answers from facts given by its prompt or by a user."""
     slots = draw_slots(writer)
     topics = writer.random.sample(("when", "where", "owner", "secret"), writer.random.randint(1, 3))
     told = " ".join(write(writer, f"fact.{topic}", slots) for topic in topics)
@@ -180,7 +180,7 @@ def some_word(writer: Writer) -> str:
 
 
 def recall(writer: Writer) -> Sample:
-    """An agent that is told who has what, and is asked about it in any order."""
+    """An agent that is told who has what, and is asked about it in random order."""
     slots = draw_slots(writer)
     held: dict[str, str] = {}
     things: list[str] = []
@@ -199,7 +199,7 @@ def recall(writer: Writer) -> Sample:
 
 
 def finished(writer: Writer, kind: str, slots: Slots, turns: list[Turn]) -> Sample:
-    """The sample; one in five agents goes without its name in the framing."""
+    """The finished sample. One in five agents goes without its name in the framing."""
     me = str(slots["me"]).lower()
     if (kind != "chat" and turns[0].role != "system") or writer.chance(0.2):
         turns = [turn._replace(name=None) if turn.name == me else turn for turn in turns]

@@ -1,4 +1,4 @@
-"""The whole corpus: an endless, seeded stream of samples, and its held-out counterpart. Does not know: tokens.
+"""The whole corpus: an endless, seeded stream of samples, and its held-out counterpart.
 
 Every sentence is written by this project's own rules. The held-out split uses wordings, names and syllables that the
 training split never uses (every fifth of each list).
@@ -45,9 +45,9 @@ SCHOOL = 14_000
 
 
 def corpus(split: Split = "train", seed: int = 0, start: int = 0) -> Iterator[Sample]:
-    """All samples of a split, without end, from workflow number `start` on.
+    """All samples of a split, without end, starting with workflow number `start`.
 
-    Workflow n depends on (split, seed, n) alone, so that a stream resumes anywhere.
+    Workflow n depends only on (split, seed, n), so a stream can resume anywhere.
     """
     number = start
     while True:
@@ -56,9 +56,9 @@ def corpus(split: Split = "train", seed: int = 0, start: int = 0) -> Iterator[Sa
 
 
 def workflow(split: Split, seed: int, number: int) -> list[Sample]:
-    """The views of one workflow, one or more an agent.
+    """The views of one workflow, one or more per agent.
 
-    Training begins with `SCHOOL` workflows, most of them short: copying is learned sooner from these.
+    Training begins with `SCHOOL` workflows, most of them short, because copying is learned sooner from these.
     """
     mixture = FIRST if split == "train" and number < SCHOOL else MIXTURE
     writer = Writer(split, f"{seed}/{number}")

@@ -1,4 +1,4 @@
-"""Writes debates over arithmetic stories and each agent's own view of them. Does not know: tokens, models."""
+"""Writes debates over arithmetic stories, and each agent's own view of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .working import Working, work
 
 
 class Speech(NamedTuple):
-    """One debater's turn; a turn with a slip is read but never trained on."""
+    """One debater's turn. A turn with a slip is read but never trained on."""
 
     speaker: int
     text: str
@@ -24,7 +24,7 @@ class Speech(NamedTuple):
 
 
 class Debate(NamedTuple):
-    """A whole debate: the two debaters and the moderator, the question, and the turns by round."""
+    """A whole debate: the names of the two debaters and the moderator, the question, and the turns by round."""
 
     names: tuple[str, str, str]
     story: Story
@@ -32,7 +32,7 @@ class Debate(NamedTuple):
 
 
 def draw_names(writer: Writer) -> tuple[str, str, str]:
-    """Two debaters and a moderator; the shipped scenario's names one time in four."""
+    """Two debaters and a moderator. One time in four they have the shipped scenario's names."""
     if writer.split == "train" and writer.chance(0.25):
         return "Ada", "Ben", "Mod"
     first = writer.name()
@@ -72,7 +72,7 @@ def speak(
     slips: bool,
     stubborn: bool,
 ) -> Speech:
-    """One turn: solve, check, concede or hold. A first turn may have a slip, which a stubborn debater keeps to."""
+    """One turn: solve, check, concede or hold. A first turn may have a slip, which a stubborn debater sticks to."""
     again = mine is not None and mine.slip and stubborn and writer.chance(0.6)
     slip = again or (slips and mine is None)
     worked = Working(mine.sums, mine.answer, True) if again and mine else work(writer, story, slip)
@@ -127,7 +127,7 @@ def moderated(writer: Writer, debate: Debate) -> Sample:
 
 
 def ruled(writer: Writer, mod: str, key: str, value: str, slots: dict[str, int]) -> list[Turn]:
-    """A private question to the moderator, and its answer as JSON, whose beginning is mostly in the header."""
+    """A private question to the moderator, and its answer as JSON, the beginning of which is usually in the header."""
     asked = prompt("user", writer.write(rules("debate"), f"canon.ask.{key}", mod=mod, **slots))
     opening, rest = f'{{"{key}": ', f"{value}}}"
     if writer.chance(0.1):

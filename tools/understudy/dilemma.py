@@ -1,4 +1,4 @@
-"""Writes prisoner's dilemma games and each player's own view of them. Does not know: tokens, models."""
+"""Writes prisoner's dilemma games, and each player's own view of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Payoffs = dict[str, int]
 
 @dataclass
 class Player:
-    """One player of a game while it is being written; `tones` are the tones of its turns, in order."""
+    """One player of a game while it is being written. `tones` are the tones of its turns, in order."""
 
     name: str
     strategy: str
@@ -51,13 +51,13 @@ def draw_payoffs(writer: Writer) -> Payoffs:
 
 
 def draw_stance(writer: Writer, strategy: str) -> str:
-    """How a player with this strategy means to sound."""
+    """The tone that a player with this strategy aims for."""
     stances, weights = zip(*STANCES[strategy], strict=True)
     return str(writer.random.choices(stances, weights)[0])
 
 
 def draw_game(writer: Writer, names: tuple[str, str] | None = None, strategies: tuple[str, str] | None = None) -> Game:
-    """A game with its talk and decisions; names and strategies are drawn where none are given."""
+    """A game with its talk and decisions. Names and strategies are drawn if not given."""
     if names is None:
         first = "Alice" if writer.split == "train" and writer.chance(0.2) else writer.name()
         second = "Bob" if first == "Alice" and writer.chance(0.7) and writer.split == "train" else writer.name(first)
@@ -102,7 +102,8 @@ def speak(writer: Writer, game: Game, number: int) -> None:
 
 
 def next_tone(writer: Writer, me: Player, you: Player) -> str:
-    """A player's tone: its stance. A player without an instruction answers a hard or dodging tone with the same."""
+    """A player's tone, which is its stance. A player without an instruction usually answers a hard or evasive tone in
+    kind."""
     if me.strategy == "none" and you.tones and you.tones[-1] in ("hard", "evasive") and writer.chance(0.6):
         return "hard" if you.tones[-1] == "hard" and writer.chance(0.6) else "wary"
     if me.strategy == "none" and me.stance == "wary" and you.tones and you.tones[-1] == "warm" and writer.chance(0.6):
@@ -111,7 +112,7 @@ def next_tone(writer: Writer, me: Player, you: Player) -> str:
 
 
 def decide(writer: Writer, game: Game, number: int) -> None:
-    """Draw a player's decision: as its instruction says; without one, by how warmly the other spoke."""
+    """Draw a player's decision: according to its instruction or, without one, to how warmly the other spoke."""
     me, you = game.players[number], game.players[1 - number]
     if me.strategy != "none":
         me.decision = me.strategy.removeprefix("always-").upper()
@@ -122,13 +123,13 @@ def decide(writer: Writer, game: Game, number: int) -> None:
 
 
 def temptation(payoffs: Payoffs) -> float:
-    """A mild pull by the payoffs, between -0.15 and 0.15."""
+    """A slight pull from the payoffs, between -0.15 and 0.15."""
     gain, loss = payoffs["R"] - payoffs["P"], payoffs["T"] - payoffs["R"]
     return 0.15 * (gain - loss) / (gain + loss)
 
 
 def view(writer: Writer, game: Game, number: int) -> Sample:
-    """What one player reads and says, in baseline order."""
+    """What one player reads and says, in the order of baseline mode."""
     me, you = game.players[number], game.players[1 - number]
     kind, values = me.strategy.removeprefix("always-"), slots(game, number)
     instruction = "" if kind == "none" else writer.write(rules("dilemma"), f"canon.{kind}", **values)
@@ -148,7 +149,7 @@ def view(writer: Writer, game: Game, number: int) -> Sample:
 
 
 def verdict(writer: Writer, name: str, key: str, value: str, values: dict[str, object]) -> list[Turn]:
-    """A private question and its answer as JSON, whose beginning is in the header nine times in ten."""
+    """A private question and its answer as JSON, the beginning of which is in the header nine times in ten."""
     asked = prompt("user", writer.write(rules("dilemma"), f"canon.ask.{key}", **values))
     opening, rest = f'{{"{key}": ', f'"{value}"}}'
     if writer.chance(0.1):

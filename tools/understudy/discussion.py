@@ -1,7 +1,4 @@
-"""Writes rounds in which several solve one question side by side and read each other's last round.
-
-Does not know: tokens, models.
-"""
+"""Writes rounds in which several agents solve one question in parallel and read each other's last round."""
 
 from __future__ import annotations
 
@@ -49,7 +46,7 @@ def _again(writer: Writer, story: Story, names: tuple[str, ...], round_: list[Wo
 
 
 def _seat(writer: Writer, turns: list[Turn]) -> Sample:
-    """One agent's view: its system prompt, then what it reads and says."""
+    """One agent's view: its system prompt, followed by what it reads and says."""
     me = turns[-1].name or ""
     system = prompt("system", writer.write(rules("work"), "canon.among", me=me.capitalize()))
     return Sample("discussion", me, (system, *turns), {"said": turns[-1].text})

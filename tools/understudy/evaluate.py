@@ -1,6 +1,6 @@
 """Scores weights on held-out seeds: `python -m tools.understudy.evaluate --weights FOLDER --out FILE`.
 
-Writes one JSON file, the same for the same seed and machine. Does not know: training.
+Writes one JSON file, which is the same for the same seed and machine.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WORDINGS = {"shipped": False, "held-out": True}
 
 
 def obedience(player: Player, count: int, seed: int) -> Scores:
-    """How many of `count` games end as the private instruction says, per wording and strategy."""
+    """How many of `count` games end as the private instruction says, by wording and strategy."""
     found: Scores = {"games": count}
     for wording, held_out in WORDINGS.items():
         for strategy in ("always-defect", "always-cooperate"):
@@ -41,7 +41,7 @@ def obedience(player: Player, count: int, seed: int) -> Scores:
 
 
 def sway(player: Player, count: int, seed: int) -> Scores:
-    """How many players without an instruction cooperate, by how the other talks in held-out sentences."""
+    """How many players without an instruction cooperate, depending on how the other talks in held-out sentences."""
     found: Scores = {"games": count}
     for wording, held_out in WORDINGS.items():
         for script in ("warm", "wary", "evasive", "hard"):
@@ -95,12 +95,12 @@ def slipped(held: Debates) -> dict[str, int]:
 
 
 def same(found: list[str], wanted: list[str]) -> int:
-    """In how many places the two lists are equal."""
+    """The number of places at which the two lists are equal."""
     return sum(a == b for a, b in zip(found, wanted, strict=True))
 
 
 def votes(player: Player, count: int, seed: int) -> Scores:
-    """How many of `count` votes go to a right solution, where four of eight are wrong; half do by chance."""
+    """How many of `count` votes go to a right solution if four of eight are wrong; by chance, half would."""
     asked = ballots(count, seed)
     given = voted(player, asked, seed)
     right = sum(vote is not None and each.right[vote - 1] for each, vote in zip(asked, given, strict=True))
@@ -119,7 +119,7 @@ KEYS = {"who": "{me}", "greet": "{other}", "when": " {n}.", "owner": "{other}", 
 
 
 def chats(player: Player, count: int, seed: int) -> Scores:
-    """Right answers to `count` held-out questions of each sort: own name, another's name, a fact, a sum."""
+    """Right answers to `count` held-out questions of each kind: own name, another's name, a fact, a sum."""
     found: Scores = {"questions": count}
     for topic, key in KEYS.items():
         asked, keys = [], []
@@ -139,7 +139,7 @@ def chats(player: Player, count: int, seed: int) -> Scores:
 
 @torch.no_grad()
 def perplexity(player: Player, split: Split, count: int, seed: int) -> dict[str, float]:
-    """exp of the mean loss on the viewer's own texts and closings, per kind of sample."""
+    """exp of the mean loss on the viewer's own texts and closings, by kind of sample."""
     sums: dict[str, float] = defaultdict(float)
     counts: dict[str, int] = defaultdict(int)
     for sample in islice(corpus(split, seed), count):

@@ -1,5 +1,6 @@
-"""Writes a model and its tokenizer as a folder that transformers can load. The tokenizer says that messages were
-tokenised one by one in training. Does not know: training."""
+"""Writes a model and its tokenizer as a folder that transformers can load. The tokenizer's configuration records that
+messages were tokenised separately in training.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def export(model: LlamaForCausalLM, tokenizer: Tokenizer, folder: Path) -> None:
 
 
 def generation(model: LlamaForCausalLM) -> GenerationConfig:
-    """How the model is meant to be sampled."""
+    """The recommended sampling parameters of the model."""
     config = model.config
     return GenerationConfig(  # type: ignore[no-untyped-call]
         bos_token_id=config.bos_token_id,

@@ -1,7 +1,4 @@
-"""Writes sentences from rules, with a share of all wordings and names held out.
-
-Does not know: what the sentences are about.
-"""
+"""Writes sentences from rules, holding out a share of all wordings and names."""
 
 from __future__ import annotations
 
@@ -18,14 +15,14 @@ SYMBOL = re.compile(r"\[([a-z.]+)\]")
 
 
 def share(options: Sequence[Item], split: Split) -> Sequence[Item]:
-    """The options a split may use: every fifth is held out, unless there are fewer than five."""
+    """The options that a split may use. Every fifth is held out, unless there are fewer than five."""
     if len(options) < 5:
         return options
     return [item for index, item in enumerate(options) if (index % 5 == 4) == (split == "held-out")]
 
 
 class Writer:
-    """A seeded source of choices for one workflow; the same split and seed write the same text."""
+    """A seeded source of choices for one workflow. The same split and seed write the same text."""
 
     def __init__(self, split: Split, seed: str) -> None:
         self.split: Split = split
@@ -37,7 +34,7 @@ class Writer:
         return self.random.choice(share(options, self.split))
 
     def other(self, options: Sequence[str], *taken: str) -> str:
-        """One of the options that this split may use, and that is none of those taken."""
+        """One of the options that this split may use and that is not taken."""
         return self.random.choice([each for each in share(options, self.split) if each not in taken])
 
     def chance(self, probability: float) -> bool:
@@ -48,12 +45,12 @@ class Writer:
         """Expand `[symbol]` until only text is left, then fill the `{slots}`.
 
         The first wording of a symbol named `canon.…` is used four times in ten in training. Of other symbols no wording
-        is used twice in one workflow, as long as one is left.
+        is used twice in one workflow, as long as another is left.
         """
         return self._expand(wordings, symbol).format_map(slots)
 
     def wording(self, wordings: Rules, symbol: str) -> str:
-        """One wording of `[symbol]`, its slots unfilled, to be used several times."""
+        """One wording of `[symbol]` with its slots unfilled, to be used several times."""
         return self._expand(wordings, symbol)
 
     def _expand(self, wordings: Rules, symbol: str) -> str:
@@ -76,7 +73,7 @@ class Writer:
         return self.pick(names["onsets"]) + "".join(self.pick(names["rhymes"]) for _ in range(count))
 
     def name(self, *taken: str) -> str:
-        """A first name, capitalised, that is none of those taken; more than half are made up."""
+        """A first name, capitalised, that is not taken. More than half are made up."""
         names = rules("names")
         while True:
             name = self.coin() if self.chance(0.55) else self.pick(names["hers"] + names["his"])
@@ -85,7 +82,7 @@ class Writer:
 
 
 def canonical(wordings: Rules, symbol: str, **slots: object) -> str:
-    """The first wording of a symbol, as the shipped scenarios use it."""
+    """The first wording of a symbol, which the shipped scenarios use."""
     return wordings[symbol][0].format_map(slots)
 
 

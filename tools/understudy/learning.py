@@ -1,4 +1,4 @@
-"""How training learns: the recipe, the model's shape, the loss and the optimizers. Does not know: files."""
+"""The training method: the recipe, the model's shape, the loss and the optimizers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .tokens import Framer
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything a run depends on. The same recipe on the same machine gives the same model. `first` is the number
+    """Everything that a run depends on. The same recipe on the same machine gives the same model. `first` is the number
     of the first workflow that it reads."""
 
     seed: int = 0
@@ -43,7 +43,7 @@ Loss = Callable[[LlamaForCausalLM, Batch], Tensor]
 
 
 def build(recipe: Recipe, framer: Framer) -> LlamaForCausalLM:
-    """A fresh model with one key-value head for two heads of queries, tied embeddings."""
+    """A fresh model with tied embeddings and one key-value head for every two query heads."""
     torch.manual_seed(recipe.seed)
     config = LlamaConfig(
         vocab_size=recipe.vocabulary,
@@ -64,7 +64,7 @@ def build(recipe: Recipe, framer: Framer) -> LlamaForCausalLM:
 
 
 def loss(model: LlamaForCausalLM, batch: Batch) -> Tensor:
-    """The weighted mean of the cross entropies; the token at i is predicted from those before it."""
+    """The weighted mean of the cross-entropies. The token at i is predicted from those before it."""
     place = batch.positions.clamp(min=0)
     with torch.autocast("cpu", torch.bfloat16):
         logits = model(input_ids=batch.ids, position_ids=place, attention_mask=batch.mask, use_cache=False).logits
@@ -76,7 +76,7 @@ def loss(model: LlamaForCausalLM, batch: Batch) -> Tensor:
 
 
 def pace(recipe: Recipe, step: int) -> float:
-    """The share of the learning rate: a linear warm-up, then a cosine to the floor."""
+    """The share of the full learning rate: a linear warm-up, then a cosine decay to the floor."""
     if step < recipe.warmup:
         return (step + 1) / recipe.warmup
     done = (step - recipe.warmup) / max(1, recipe.steps - recipe.warmup)
@@ -84,7 +84,7 @@ def pace(recipe: Recipe, step: int) -> float:
 
 
 def optimizers(recipe: Recipe, model: LlamaForCausalLM) -> tuple[torch.optim.Optimizer, ...]:
-    """Muon for the matrices of the layers, AdamW for the embeddings and norms; each has its full learning rate."""
+    """Muon for the matrices of the layers, AdamW for embeddings and norms. Each has its own full learning rate."""
     named = list(model.named_parameters())
     matrices = [each for name, each in named if each.dim() == 2 and "embed" not in name]
     others = [each for name, each in named if each.dim() != 2 or "embed" in name]

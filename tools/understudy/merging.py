@@ -1,4 +1,4 @@
-"""Writes how words are split in two groups, used in two texts, and merged. Does not know: tokens, models."""
+"""Writes tasks in which words are split into two groups, used in two texts, and merged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .wordings import rules
 
 
 class Group(NamedTuple):
-    """The words of one writer and its text."""
+    """The words of one writer, and its text."""
 
     words: tuple[str, ...]
     text: str
@@ -24,7 +24,7 @@ def draw_words(writer: Writer) -> tuple[str, ...]:
 
 
 def write_text(writer: Writer, words: tuple[str, ...]) -> str:
-    """A sentence for each word, or for two neighbouring words of one kind."""
+    """A sentence for each word, or for two adjacent words of one kind."""
     sentences, left = [], list(words)
     while left:
         first = left.pop(0)
@@ -38,7 +38,7 @@ def write_text(writer: Writer, words: tuple[str, ...]) -> str:
 
 
 def merging(writer: Writer) -> list[Sample]:
-    """One task, as the views of the planner, of each writer and of the merger."""
+    """One task, in the views of the planner, of each writer and of the merger."""
     words = draw_words(writer)
     half = len(words) // 2
     groups = [Group(part, write_text(writer, part)) for part in (words[:half], words[half:])]
@@ -55,6 +55,6 @@ def merging(writer: Writer) -> list[Sample]:
 
 
 def _seat(writer: Writer, symbol: str, turns: list[Turn], **slots: object) -> Sample:
-    """One agent's view: its system prompt, then what it reads and says."""
+    """One agent's view: its system prompt, followed by what it reads and says."""
     system = prompt("system", writer.write(rules("work"), symbol, **slots))
     return Sample("merging", turns[-1].name or "", (system, *turns), {"said": turns[-1].text})

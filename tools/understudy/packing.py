@@ -1,6 +1,6 @@
-"""Packs samples into rows of one length, with a mask that keeps samples apart. Does not know: models.
+"""Packs samples into rows of equal length, with a mask that separates them.
 
-Every sample has the positions of a prompt of its own: training never shows the model reused encodings.
+Every sample has the positions of a separate prompt: training never shows the model reused encodings.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class Batch(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One row being filled: the samples in it."""
+    """One row being filled, with its samples."""
 
     parts: list[Encoded]
 
     @property
     def filled(self) -> int:
-        """Tokens so far."""
+        """The number of tokens so far."""
         return sum(len(part.ids) for part in self.parts)
 
 
 def pack(samples: Iterable[Sample], framer: Framer, rows: int, length: int) -> Iterator[Batch]:
-    """Batches without end: each sample goes to the fullest row that still has room for it."""
+    """Batches without end. Each sample goes to the fullest row that still has room for it."""
     filling: list[Row] = []
     for sample in samples:
         encoded = framer.sample(sample.turns)
@@ -59,7 +59,7 @@ def pack(samples: Iterable[Sample], framer: Framer, rows: int, length: int) -> I
 
 
 def batch(rows: list[Row], pad: int, length: int) -> Batch:
-    """The tensors of full rows; padding has position -1, weight 0 and sees only itself."""
+    """The tensors of full rows. Padding has position -1, weight 0 and sees only itself."""
     ids = torch.full((len(rows), length), pad)
     where = torch.full((len(rows), length), -1)
     weights = torch.zeros(len(rows), length)

@@ -1,4 +1,4 @@
-"""Speaks for agents with a folder's weights, by plain transformers generate. Does not know: caches of messages."""
+"""Speaks for agents with the weights in a folder, using plain `generate` of transformers."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class Seat:
     turns: list[Turn] = field(default_factory=list)
 
     def read(self, role: str, text: str) -> None:
-        """A prompt of the scenario."""
+        """Read a prompt of the scenario."""
         self.turns.append(Turn(role, None, "", text, 0.0))
 
     def hear(self, name: str, header: str, text: str) -> None:
-        """A message that an agent said, this one or another."""
+        """Read a message that this agent or another one said."""
         self.turns.append(Turn("assistant", name.lower(), header, text, 0.0))
 
 
 class Player:
-    """One model that speaks for many agents at once; the same seed gives the same words."""
+    """One model that speaks for many agents at once. The same seed gives the same texts."""
 
     def __init__(self, folder: Path, rows: int = 50) -> None:
         self.framer = Framer.load(folder)
@@ -41,7 +41,7 @@ class Player:
         self.rows = rows
 
     def say(self, seats: Sequence[Seat], headers: Sequence[str], limit: int, heat: float, seed: int) -> list[str]:
-        """Each agent's next text after its header, up to the closing; each agent also reads what it said."""
+        """Each agent's next text after its header, up to the closing. Each agent also reads what it said."""
         asked = [
             self.framer.asked(seat.turns, "assistant", seat.name.lower(), header)
             for seat, header in zip(seats, headers, strict=True)
@@ -60,7 +60,7 @@ class Player:
         padded = [[self.framer.pad] * (longest - len(ids)) + ids for ids in asked]
         shown = [[0] * (longest - len(ids)) + [1] * len(ids) for ids in asked]
         drawn = {"do_sample": True, "temperature": heat, "top_k": 0, "top_p": 1.0} if heat else {"do_sample": False}
-        network: Any = self.model  # the library's annotation does not fit the class
+        network: Any = self.model  # transformers' annotation does not match the class
         made = network.generate(
             input_ids=torch.tensor(padded),
             attention_mask=torch.tensor(shown),

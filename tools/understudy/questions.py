@@ -1,4 +1,4 @@
-"""Writes numbered questions and one message that answers them all. Does not know: tokens, models."""
+"""Writes numbered questions, and one message that answers them all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAMES = ("ann", "sam", "ida", "joe", "lea")
 
 
 def questions(writer: Writer) -> list[Sample]:
-    """One to four facts asked for at once."""
+    """One to four facts, all asked for at once."""
     asked = [draw_fact(writer.random, "fact") for _ in range(writer.random.choice((1, 2, 2, 2, 2, 3, 4)))]
     numbered = writer.wording(rules("work"), "canon.numbered")
     turns = [prompt("system", writer.write(rules("work"), "canon.answerer"))]

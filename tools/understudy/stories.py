@@ -1,4 +1,4 @@
-"""Draws the arithmetic stories of the task generator for training. Does not know: debates, models."""
+"""Draws arithmetic stories from the task generator for training."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from .grammar import Writer
 
 
 def draw_task(writer: Writer) -> Story:
-    """A story of two to four steps, mostly three: what the shipped scenarios ask."""
+    """A story of two to four steps, mostly three, as in the shipped scenarios."""
     return draw_story(writer.random, writer.random.choice((2, 3, 3, 3, 4)))

@@ -1,4 +1,4 @@
-"""Writes solutions side by side, votes for right ones, and answers given at once. Does not know: tokens, models."""
+"""Writes parallel solutions, votes for right ones, and immediate answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .working import Working, work
 
 
 def thoughts(writer: Writer) -> list[Sample]:
-    """One question, as the views of a solver, a voter, the finisher and an agent that answers at once."""
+    """One question, in the views of a solver, a voter, the finisher and an agent that answers immediately."""
     story = draw_task(writer)
     asked = prompt("user", writer.write(rules("work"), "canon.asked", question=story.question))
     solver = writer.random.randint(1, 8)
@@ -34,7 +34,7 @@ def judged(writer: Writer, story: Story, asked: Turn) -> Sample:
 
 
 def draw_solutions(writer: Writer, story: Story) -> list[Working]:
-    """Two to eight solutions; mostly at least one of them is right."""
+    """Two to eight solutions, at least one of which is usually right."""
     count, good = writer.random.choice((2, 3, 4, 4, 5, 6, 8, 8)), writer.random.uniform(0.1, 0.6)
     found = [work(writer, story, not writer.chance(good)) for _ in range(count)]
     if all(each.answer != story.answer for each in found) and writer.chance(0.8):
@@ -43,7 +43,7 @@ def draw_solutions(writer: Writer, story: Story) -> list[Working]:
 
 
 def solution(number: int, worked: Working, mine: bool) -> Turn:
-    """A numbered solution; one with a slip is read but never trained on."""
+    """A numbered solution. One with a slip is read but never trained on."""
     name, header = f"solver-{number}", f"Solution {number}: "
     text = f"{worked.sums} The answer is {worked.answer}."
     if mine:
@@ -70,6 +70,6 @@ def answer(name: str, story: Story) -> Turn:
 
 
 def _seat(writer: Writer, symbol: str, turns: list[Turn]) -> Sample:
-    """One agent's view: its system prompt, then what it reads and says."""
+    """One agent's view: its system prompt, followed by what it reads and says."""
     system = prompt("system", writer.write(rules("work"), symbol))
     return Sample("thoughts", turns[-1].name or "", (system, *turns), {"said": turns[-1].text})

@@ -1,4 +1,4 @@
-"""The tokenizer and the framing: from turns to token ids and loss weights. Does not know: models, wordings."""
+"""The tokenizer and the framing: converts turns to token ids and loss weights."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ CHAT_TEMPLATE = (
 
 
 class Encoded(NamedTuple):
-    """A sample as token ids; `weights[i]` is the weight of token i in the loss."""
+    """A sample as token ids. `weights[i]` is the weight of token i in the loss."""
 
     ids: list[int]
     weights: list[float]
 
 
 def train_tokenizer(texts: Iterable[str], size: int = 3072) -> Tokenizer:
-    """A byte-level BPE with single digits, that changes no text and adds no space."""
+    """A byte-level BPE with single digits that changes no text and adds no space."""
     tokenizer = Tokenizer(models.BPE())
     parts = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(parts)
@@ -43,14 +43,14 @@ def train_tokenizer(texts: Iterable[str], size: int = 3072) -> Tokenizer:
 
 
 def pieces(samples: Iterable[Sample]) -> Iterator[str]:
-    """Every text that is tokenised on its own, for training a tokenizer."""
+    """Every text that is tokenised separately, for training a tokenizer."""
     for sample in samples:
         for turn in sample.turns:
             yield from (part for part in (turn.role, turn.name, turn.header, turn.text) if part)
 
 
 class Framer:
-    """Turns messages into ids: framing, name, header and text are tokenised apart and joined as ids."""
+    """Converts messages to ids: framing, name, header and text are tokenised separately, and their ids are joined."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -59,7 +59,7 @@ class Framer:
 
     @classmethod
     def load(cls, folder: Path) -> Framer:
-        """From a folder with `tokenizer.json`."""
+        """Load from a folder with `tokenizer.json`."""
         return cls(Tokenizer.from_file(str(folder / "tokenizer.json")))
 
     def _special(self, token: str) -> int:
@@ -71,7 +71,7 @@ class Framer:
         return tuple(self.tokenizer.encode(text, add_special_tokens=False).ids)
 
     def opening(self, role: str, name: str | None) -> list[int]:
-        """The ids before a message's header: start, the role, the name on its own, and the message mark."""
+        """The ids before a message's header: start, the role, the separately tokenised name, and the message mark."""
         spoken = (*self.plain(f"{role} "), *self.plain(name)) if name else self.plain(role)
         return [self.start, *spoken, self.message]
 
@@ -81,7 +81,7 @@ class Framer:
         return head, [*self.plain(turn.text), self.end]
 
     def sample(self, turns: Sequence[Turn]) -> Encoded:
-        """A whole view, BOS first; only texts and their closings have a weight above 0."""
+        """A whole view, beginning with BOS. Only texts and their closings have a weight above 0."""
         ids, weights = [self.begin], [0.0]
         for turn in turns:
             head, text = self.turn(turn)

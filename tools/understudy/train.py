@@ -1,7 +1,7 @@
-"""Trains the embedded model from nothing: `python -m tools.understudy.train --out FOLDER`.
+"""Trains the embedded model from scratch: `python -m tools.understudy.train --out FOLDER`.
 
-Writes the corpus, a tokenizer, a small Llama and its folder. An interrupted run goes on from its last
-checkpoint. Does not know: engines, games, whether the model plays well (see `evaluate`).
+Writes the corpus, a tokenizer, a small Llama model and its folder. An interrupted run continues from its last
+checkpoint. For how well the model plays, see `evaluate`.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Run:
         self.before: dict[str, object] = {}
 
     def begin_with(self, folder: Path) -> None:
-        """Go on with the weights of another run, whose card becomes a part of this run's card."""
+        """Start from the weights of another run, whose card becomes part of this run's card."""
         self.model.load_state_dict(LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).state_dict())
         self.before = json.loads((folder / "card.json").read_text())
 
     def resume(self) -> None:
-        """Go on from the last checkpoint, if there is one of the same recipe."""
+        """Continue from the last checkpoint, if there is one with the same recipe."""
         if not (self.kept / "state.pt").exists():
             return
         state = torch.load(self.kept / "state.pt", weights_only=True)
@@ -59,13 +59,13 @@ class Run:
         self.step, self.tokens, self.seconds = state["step"], state["tokens"], state["seconds"]
 
     def batches(self) -> Iterator[Batch]:
-        """The stream of batches from the present step on."""
+        """The stream of batches from the current step on."""
         recipe = self.recipe
         stream = pack(corpus("train", recipe.seed, recipe.first), self.framer, recipe.rows, recipe.length)
         return islice(stream, self.step, recipe.steps)
 
     def advance(self, batch: Batch) -> float:
-        """One step; returns its loss."""
+        """Run one step; return its loss."""
         for group in (group for each in self.optimizers for group in each.param_groups):
             group["lr"] = group["full"] * pace(self.recipe, self.step)
         value = self.loss(self.model, batch)
@@ -78,7 +78,7 @@ class Run:
         return value.item()
 
     def go(self, every: float) -> None:
-        """Train to the end, with a checkpoint every so many seconds."""
+        """Train to the end, with a checkpoint every `every` seconds."""
         saved = began = time.monotonic()
         for batch in self.batches():
             value = self.advance(batch)
@@ -91,7 +91,7 @@ class Run:
                 self.save()
 
     def report(self, value: float) -> None:
-        """A line on the terminal and in the log."""
+        """Print a line, and append it to the log."""
         line = {"step": self.step, "loss": round(value, 4), "tokens": self.tokens}
         with (self.kept / "log.jsonl").open("a") as file:
             file.write(json.dumps(line | {"seconds": round(self.seconds, 1)}) + "\n")
@@ -99,7 +99,7 @@ class Run:
         print(f"step {self.step}/{self.recipe.steps} loss {value:.3f} {speed:.0f} tokens/s", flush=True)
 
     def save(self) -> None:
-        """Write the checkpoint to resume from, and the model as it would ship."""
+        """Write the checkpoint for resuming, and the model in its shipped form."""
         self.ship(self.kept)
         state = {"model": self.model.state_dict(), "optimizers": [each.state_dict() for each in self.optimizers]}
         counts = {"step": self.step, "tokens": self.tokens, "seconds": self.seconds}
@@ -112,7 +112,7 @@ class Run:
         (folder / "card.json").write_text(json.dumps(self.card(), indent=1) + "\n")
 
     def card(self) -> dict[str, object]:
-        """What the model card says about the run."""
+        """The information about the run in the model card."""
         versions = {"torch": torch.__version__, "transformers": transformers.__version__}
         return {
             "recipe": asdict(self.recipe),
@@ -136,7 +136,7 @@ class Run:
 
 
 def options() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description="Train the embedded model from nothing.")
     parser.add_argument("--out", type=Path, required=True, help="folder of the trained model")
     parser.add_argument("--checkpoints", type=Path, default=Path("runs/understudy"), help="folder for resuming")
@@ -152,7 +152,7 @@ def options() -> argparse.Namespace:
 
 
 def framing(recipe: Recipe, folder: Path | None) -> Framer:
-    """A new tokenizer, or that of the weights to go on with."""
+    """A new tokenizer, or that of the weights to start from."""
     if folder is not None:
         return Framer.load(folder)
     samples = islice(corpus("train", recipe.seed), recipe.tokenizer_samples)

@@ -1,6 +1,6 @@
-"""Games, debates and questions that test the model. Does not know: samples (the model speaks).
+"""Games, debates and questions that test the model, which speaks in them.
 
-Prompts come in the shipped wording with the shipped names, or in held-out wordings with held-out names.
+Prompts have the shipped wording and names, or held-out ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PAYOFFS = {"T": 5, "R": 3, "P": 1, "S": 0}
 
 
 class Case(NamedTuple):
-    """One trial: who plays, and how prompts are worded."""
+    """One trial: who plays, and how the prompts are worded."""
 
     names: tuple[str, ...]
     held_out: bool
@@ -51,7 +51,7 @@ def cases(count: int, seed: int, held_out: bool, shipped: tuple[str, ...]) -> li
 
 
 class Dilemma:
-    """Many prisoner's dilemma games at once: the first player is under test, the second may follow a script."""
+    """Many prisoner's dilemma games at once. The first player is tested, the second may follow a script."""
 
     def __init__(self, player: Player, played: Sequence[Case], strategy: str, script: str | None, seed: int) -> None:
         self.player, self.cases, self.script, self.seed = player, played, script, seed
@@ -90,7 +90,7 @@ class Dilemma:
         return case.writer.write(rules("talk"), f"{'next' if begun else 'reply'}.{self.script}", **self._slots(case, 1))
 
     def play(self) -> list[tuple[str, ...]]:
-        """The decisions of each game; a scripted player makes none."""
+        """The decisions of each game. A scripted player makes none."""
         live = (0,) if self.script else (0, 1)
         for number in live:
             self._ask(number, "canon.ask.plan", "", 96)
@@ -101,7 +101,7 @@ class Dilemma:
 
 
 class Debates:
-    """Many debates at once; the model speaks for all three agents."""
+    """Many debates at once. The model speaks for all three agents."""
 
     def __init__(self, player: Player, played: Sequence[Case], slip: bool, seed: int) -> None:
         self.player, self.cases, self.slip, self.seed = player, played, slip, seed
@@ -121,7 +121,7 @@ class Debates:
             seat.read("user", question)
 
     def turn(self, number: int) -> list[str]:
-        """One debater speaks in every debate, and all read it. Returns the answers, empty where none is said."""
+        """One debater speaks in every debate, and all agents read it. Returns the answers, empty if none was given."""
         self.seed += 1
         seats = [each[number] for each in self.seats]
         if self.slip and number == 0 and len(seats[0].turns) == 2:
@@ -149,14 +149,14 @@ class Debates:
 
 
 class Ballot(NamedTuple):
-    """A question with eight solutions, and which of these are right."""
+    """A question with eight solutions, and which of them are right."""
 
     seat: Seat
     right: tuple[bool, ...]
 
 
 def ballots(count: int, seed: int) -> list[Ballot]:
-    """Questions with right and wrong solutions side by side, in the shipped wording."""
+    """Questions with right and wrong solutions, in the shipped wording."""
     found = []
     for number in range(count):
         writer = Writer("held-out", f"ballot/{seed}/{number}")
@@ -173,7 +173,7 @@ def ballots(count: int, seed: int) -> list[Ballot]:
 
 
 def voted(player: Player, asked: Sequence[Ballot], seed: int) -> list[int | None]:
-    """The number, from 1, that each voter votes for."""
+    """The solution that each voter votes for, numbered from 1. None: no vote was found."""
     said = player.say([each.seat for each in asked], ["The answer is "] * len(asked), 96, 0.7, seed)
     return [int(found[-1]) if (found := VOTED.findall(text)) else None for text in said]
 

@@ -1,4 +1,4 @@
-"""What a sample is: one agent's view of a workflow, message by message. Does not know: wordings, tokens."""
+"""The format of a sample: one agent's view of a workflow, message by message."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Turn(NamedTuple):
-    """One message as an agent reads it; `weight` is the weight in the loss of each token of its text and closing."""
+    """One message as an agent reads it. `weight` is the loss weight of each token of its text and closing."""
 
     role: str
     name: str | None
@@ -16,7 +16,7 @@ class Turn(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One agent's view of one workflow; `facts` are the values that were drawn; no model reads them."""
+    """One agent's view of one workflow. `facts` are the values that were drawn; no model reads them."""
 
     kind: str
     viewer: str
@@ -30,10 +30,10 @@ def prompt(role: str, text: str) -> Turn:
 
 
 def own(name: str, text: str, header: str = "", weight: float = 1.0) -> Turn:
-    """What the viewing agent says."""
+    """A message of the viewing agent."""
     return Turn("assistant", name.lower(), header, text, weight)
 
 
 def heard(name: str, text: str, header: str = "", weight: float = 0.2) -> Turn:
-    """What another agent says, with a small weight in training."""
+    """A message of another agent, with a small weight in training."""
     return Turn("assistant", name.lower(), header, text, weight)

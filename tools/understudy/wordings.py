@@ -1,4 +1,4 @@
-"""The wordings in `rules/`: symbols with their possible wordings. Does not know: their uses."""
+"""The wordings in `rules/`: symbols and their possible wordings."""
 
 from __future__ import annotations
 

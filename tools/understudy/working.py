@@ -1,4 +1,4 @@
-"""Solves a story in words, sometimes with a slip. Does not know: agents."""
+"""Solves a story in words, sometimes with a slip."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .grammar import Writer
 
 
 class Working(NamedTuple):
-    """The sums in words, and their result; `slip`: one of them is wrong, and with it all that follow."""
+    """The sums in words, and their result. `slip`: the result is wrong because of a slip in one sum."""
 
     sums: str
     answer: int
@@ -18,7 +18,7 @@ class Working(NamedTuple):
 
 
 def work(writer: Writer, story: Story, slip: bool = False) -> Working:
-    """All sums of a story; with a slip one result is a little wrong, and the following sums use it."""
+    """All sums of a story. With a slip, one result is slightly wrong, and the following sums use it."""
     wrong_at = writer.random.randrange(len(story.steps)) if slip else -1
     value, sums = story.steps[0].left, list[str]()
     for place, step in enumerate(story.steps):

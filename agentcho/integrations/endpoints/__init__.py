@@ -1,1 +1,1 @@
-"""Models behind APIs of servers: a `TextPort` by the package `openai`, which only `client` and `wire` import."""
+"""Models behind server APIs: a `TextPort` over the `openai` package, which only `client` and `wire` import."""

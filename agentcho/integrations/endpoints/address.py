@@ -1,7 +1,4 @@
-"""Where a server is, and the key for it.
-
-Does not know: what is sent there.
-"""
+"""The address of a server and the API key for it."""
 
 from __future__ import annotations
 
@@ -20,15 +17,15 @@ LOG = logging.getLogger(__name__)
 OPENAI = "api.openai.com"
 OPENAI_KEY = "OPENAI_API_KEY"
 NO_KEY = "none"
-"""What is sent in place of a key where there is none: the client refuses an empty one."""
+"""Sent in place of a key where there is none; the OpenAI client rejects an empty one."""
 VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
-"""What is told as the name of a variable where there is none: another word may be a key that was typed there."""
+"""The form of variable names that errors may quote. Any other value of key_env may be a key typed there by mistake."""
 PORTS = {"http": 80, "https": 443}
 LONGEST_KEY = 8192
 
 
 class Address(NamedTuple):
-    """The base of a server's API, its host and port; `secure`: what is sent there is encrypted."""
+    """The base URL of a server's API, its host and port. `secure`: traffic to it is encrypted."""
 
     url: str
     host: str
@@ -37,7 +34,7 @@ class Address(NamedTuple):
 
     @property
     def here(self) -> bool:
-        """Whether it is this machine, by its name or address; no other name is looked up."""
+        """Whether it is this machine, judged by its name or address alone; no other name is resolved."""
         try:
             return ip_address(self.host).is_loopback
         except ValueError:
@@ -45,17 +42,17 @@ class Address(NamedTuple):
 
 
 class ServerKey:
-    """A key, which no representation shows."""
+    """An API key that no representation shows."""
 
     def __init__(self, word: str) -> None:
         self.__word = word
 
     def reveal(self) -> str:
-        """The key itself, for the one request header that it belongs in."""
+        """The key itself, for the request header that it belongs in."""
         return self.__word
 
     def out_of(self, words: str) -> str:
-        """`words` without the key."""
+        """Return `words` with the key removed."""
         return words if self.__word == NO_KEY else words.replace(self.__word, "…")
 
     def __repr__(self) -> str:
@@ -66,7 +63,7 @@ class ServerKey:
 
 
 def address_of(config: ModelConfig, name: str) -> Address:
-    """The address of a configured server. `ConfigError`: there is none, or it is none that a key may be sent to."""
+    """Return the address of a configured server. `ConfigError`: it is missing, or no key may be sent to it."""
     where = f"model {name}: base_url"
     if config.base_url is None:
         raise ConfigError(f"{where} is missing; give the address of the server's API, such as http://127.0.0.1:8000/v1")
@@ -87,9 +84,9 @@ def address_of(config: ModelConfig, name: str) -> Address:
 
 
 def key_of(config: ModelConfig, name: str, address: Address) -> ServerKey:
-    """The key for a server. It is taken from where the configuration says; where that says nothing, OpenAI's own server
-    gets OPENAI_API_KEY, this machine none, and any other server is a `ConfigError`, for no key is sent to whom it is
-    not meant for."""
+    """Return the key for a server, from where the configuration says. If it says nothing, OpenAI's own server gets
+    OPENAI_API_KEY and this machine gets no key. Any other server is a `ConfigError`: a key is never sent to a server
+    that it is not meant for."""
     if config.key_file is not None and config.key_env is not None:
         raise ConfigError(f"model {name}: key_file and key_env contradict each other; give one of them")
     if config.key_file is not None:
@@ -136,7 +133,7 @@ def _from_file(path: Path, name: str) -> str:
 
 
 def _usable(word: str, name: str, address: Address) -> ServerKey:
-    """`ConfigError`: no header can have that key. It is not shown."""
+    """Wrap a key. `ConfigError`, which does not quote it: no header can hold that key."""
     if not word or len(word) > LONGEST_KEY or not all("!" <= char <= "~" for char in word):
         raise ConfigError(
             f"model {name}: its key is empty, too long, or contains characters other than printable ASCII "

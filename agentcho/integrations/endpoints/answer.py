@@ -1,6 +1,6 @@
-"""Whether an answer is what the call asked for, whatever the server says that it can do.
+"""Checks that an answer is what the call asked for, whatever the server claims to support.
 
-Does not know: how the answer came.
+Independent of how the answer was received.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from agentcho.protocol.call import Sampling
 
 FENCED = re.compile(r"\A```[a-zA-Z]*\n(.*?)\n?```\Z", re.DOTALL)
 MARKS = " \t\n\r\"'`*\u201c\u201d\u2018\u2019\u00ab\u00bb"
-"""What a model puts around a choice that it quotes."""
+"""Characters that a model puts around a choice when it quotes it."""
 LONGEST = 300
 
 
 class CheckedAnswer(NamedTuple):
-    """The text of an answer as the call has it, or what is wrong with it (empty: nothing), in words for the model."""
+    """The text of an answer in the form that the call asked for, or what is wrong with it (`fault`), in words for the
+    model. An empty `fault` means that nothing is wrong."""
 
     text: str
     fault: str = ""
 
 
 def check_schema(sampling: Sampling) -> None:
-    """`RequestError`: no answer could be checked against the JSON schema."""
+    """Check the JSON schema of a sampling. `RequestError`: no answer could be checked against it."""
     if sampling.json_schema is None:
         return
     try:
@@ -47,7 +48,7 @@ def _unusable(why: str) -> RequestError:
 
 
 def checked(sampling: Sampling, text: str, whole: bool) -> CheckedAnswer:
-    """Check the text of an answer. `whole`: no limit cut it."""
+    """Check the text of an answer. `whole`: no limit cut it off."""
     if sampling.choices is not None:
         return _choice(sampling.choices, text)
     if sampling.json_schema is not None:
@@ -56,8 +57,8 @@ def checked(sampling: Sampling, text: str, whole: bool) -> CheckedAnswer:
 
 
 def _choice(choices: Sequence[str], text: str) -> CheckedAnswer:
-    """The choice that an answer says: as it is, as JSON of one key, or else the only one that it could be but for
-    spaces, marks around it, a full stop and the size of letters."""
+    """Match an answer to a choice: verbatim, as JSON with one key, or else the only choice that it equals apart from
+    spaces, surrounding quotes, a full stop and letter case."""
     if text in choices:
         return CheckedAnswer(text)
     said = _unwrapped(text)
@@ -97,7 +98,7 @@ def _json(schema: dict[str, Any], text: str, whole: bool) -> CheckedAnswer:
 
 
 def _value(text: str) -> Any:
-    """The value of a JSON text. ValueError: it is none, or has what is no JSON but Python reads."""
+    """Return the value of a JSON text. ValueError: it is not JSON, or uses constants that only Python accepts."""
     try:
         return json.loads(text, parse_constant=_no_constant)
     except RecursionError:
@@ -109,7 +110,7 @@ def _no_constant(name: str) -> Any:
 
 
 def _fault(schema: dict[str, Any], value: Any) -> str:
-    """What of a value does not match; empty: it matches. No other document than the schema itself is looked at."""
+    """Return how a value violates the schema, empty if it matches. No document but the schema itself is consulted."""
     registry: Any = referencing.Registry()
     try:
         found = jsonschema.Draft202012Validator(schema, registry=registry).iter_errors(value)

@@ -1,7 +1,7 @@
-"""A model of a server, asked as the contract of texts says: each answer checked, asked for again where it is not what
-was asked for, and where the server fails.
+"""A model behind a server that fulfills `TextPort`: each answer is checked, requested again where it is not what was
+asked for, and retried where the server fails.
 
-Does not know: agents, audiences, whose messages they are.
+Independent of agents and audiences.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from agentcho.protocol.text_calls import PromptMessage, TextCall, TextReply, Tok
 from agentcho.protocol.variables import of_option
 
 REPAIRS = 2
-"""How often an answer that is not what was asked for is asked for again."""
+"""How many times an answer that is not what was asked for is requested again."""
 TOKEN_BYTES = 64
-"""Bytes that a token may have on average, and not be one of a server that ignores the limit of tokens."""
+"""Average bytes per token above which a server is taken to ignore the token limit."""
 SPARE_BYTES = 4096
 ENDED = frozenset({"stop", "eos", "eos_token", "end_turn", "stop_sequence"})
 CUT = frozenset({"length", "max_tokens", "model_length"})
-"""Words that servers have for the end of an answer, and for its being cut at a limit."""
+"""Servers' finish reasons for a complete answer (`ENDED`) and for one cut off at a limit (`CUT`)."""
 BYTES_A_TOKEN = 3
-"""By which a prompt is taken to have tokens, before the server says how many."""
+"""Bytes per token assumed for a prompt until the server reports its token count."""
 
 
 class Endpoint:
-    """A model of a server. See `TextPort`."""
+    """A model behind a server. See `TextPort`."""
 
     def __init__(self, config: ModelConfig, name: str, address: Address, key: ServerKey) -> None:
         self._config = config
@@ -60,22 +60,22 @@ class Endpoint:
 
     @property
     def name(self) -> str:
-        """What the run calls it."""
+        """The name that the run gives the model."""
         return self._name
 
     @property
     def vendor(self) -> str:
-        """Who sees what is sent: as configured, or else the host and port."""
+        """Who sees what is sent: as configured, or else host and port."""
         return self._config.vendor or f"{self._address.host}:{self._address.port}"
 
     @property
     def context(self) -> int | None:
-        """Its number of positions, where the configuration says it."""
+        """The number of positions, None if the configuration does not give it."""
         return self._config.context
 
     @property
     def fingerprint(self) -> Mapping[str, str]:
-        """What a record says of it."""
+        """What a record stores about the model."""
         return {"model": self._config.model, "server": self._config.server, "address": self._address.url}
 
     def __repr__(self) -> str:
@@ -86,9 +86,9 @@ class Endpoint:
         await self._wire.aclose()
 
     async def ask(self, call: TextCall) -> TextReply:
-        """Ask for an answer. `EndpointFailed`: the server refuses it or fails, for the last time. `AnswerInvalid`: it
-        answers, but not what was asked for. `RequestError`: it cannot be asked for that. `ContextOverflow`: it reports
-        more tokens than the configured context has."""
+        """Ask for an answer. `EndpointFailed`: the server refuses, or fails and may not be asked again.
+        `AnswerInvalid`: no answer was what was asked for. `RequestError`: the server cannot be asked for that.
+        `ContextOverflow`: it reports more tokens than the configured context has."""
         check_schema(call.sampling)
         asking = _Asking(call, AnswerBill(self._prices), self._config.retries)
         for _ in range(REPAIRS + 1):
@@ -104,7 +104,8 @@ class Endpoint:
         )
 
     async def _heard(self, asking: _Asking) -> _Heard:
-        """One whole answer, whatever it says; attempts that fail are made again."""
+        """Receive one complete answer, valid or not. Failed attempts are retried, unless text of one was already passed
+        on."""
         attempt = 0
         while True:
             heard = _Heard(asking, self._parted(asking.now))
@@ -120,11 +121,11 @@ class Endpoint:
             await anyio.sleep(wait)
 
     def _parted(self, call: TextCall) -> Parted:
-        """What tells a thought from an answer of the model."""
+        """The splitter that separates the model's thought from its answer."""
         return Parted(self.habit, goes_on=bool(call.header) and "header" in self._abilities.can)
 
     async def _attempt(self, asking: _Asking, heard: _Heard) -> None:
-        """Send the request once, when it is its turn."""
+        """Send the request once, when its turn comes."""
         sent = body(self._model, asking.now, self._abilities, asking.complaint)
         sent |= self._templated
         sampling = asking.call.sampling
@@ -142,14 +143,14 @@ class Endpoint:
                 begun.amount = heard.usage.tokens if heard.usage else (size + said) / BYTES_A_TOKEN
 
     def _check_context(self, heard: _Heard) -> None:
-        """`ContextOverflow`: the server went on past the model's context, as one that does not check it."""
+        """`ContextOverflow`: the server generated past the model's context because it does not check it."""
         limit = self._config.context
         if limit is not None and heard.usage is not None and heard.usage.tokens > limit:
             raise ContextOverflow(heard.usage.tokens, limit)
 
     def _wait(self, failed: AttemptFailed, attempt: int) -> float | None:
-        """Seconds until a failed attempt is made again; None: never. While a server wants to be left alone, nobody asks
-        it anything."""
+        """Return the seconds before a failed attempt is repeated, None for never. While a server asks for a pause, no
+        request is sent to it."""
         if not failed.again:
             return None
         if failed.wait is not None and failed.wait > LONGEST_WAIT:
@@ -165,7 +166,7 @@ class Endpoint:
 
 
 class _Asking:
-    """A call while it is worked at: as it is asked now, what was sent for it, how often it may be sent again."""
+    """A call in progress: its current form, the bill of its requests, and the retries that are left."""
 
     def __init__(self, call: TextCall, bill: AnswerBill, retries: int) -> None:
         self.call, self.now, self.bill, self.retries = call, call, bill, retries
@@ -175,19 +176,19 @@ class _Asking:
         self.on_text = None if constrained else call.on_text
 
     def begins(self) -> None:
-        """The first piece of an answer is there."""
+        """Note that the first piece of an answer has come."""
         self.first = self.first or anyio.current_time() - self.began
 
     def repair(self, heard: _Heard, found: CheckedAnswer) -> None:
-        """Say what was wrong with an answer, and ask again."""
+        """Ask again, and say what was wrong with the answer."""
         said = PromptMessage("assistant", None, f"{self.call.header}{heard.text}", own=True)
         sampling = self.now.sampling.model_copy(update={"seed": self.now.sampling.seed + 1})
         self.now = replace(self.call, messages=(*self.call.messages, said), sampling=sampling)
         self.complaint = found.fault
 
     def reply(self, heard: _Heard, found: CheckedAnswer) -> TextReply:
-        """The answer that is taken; whoever has not heard it yet hears it whole. Where nothing is reported of this
-        very answer, what was of others before it is left out."""
+        """Return the accepted answer. If its text was not streamed, it is passed to `on_text` whole. If the server
+        reported no usage for this answer, the reports of earlier attempts are left out."""
         if self.on_text is None and self.call.on_text is not None and found.text:
             self.call.on_text(found.text)
         spent = self.bill.spent if heard.usage is not None else TokensSpent(requests=self.bill.requests)
@@ -196,7 +197,7 @@ class _Asking:
 
 
 class _Heard:
-    """What is heard of one attempt."""
+    """What one attempt has received."""
 
     def __init__(self, asking: _Asking, parted: Parted) -> None:
         self._asking, self._on_text = asking, asking.on_text
@@ -210,12 +211,12 @@ class _Heard:
 
     @property
     def text(self) -> str:
-        """The text as it is known now."""
+        """The text so far."""
         return self._growing.text
 
     @property
     def thought(self) -> str:
-        """What the model thought before, as it is known now."""
+        """The model's thought so far."""
         return self._apart or self._parted.thought
 
     @property
@@ -232,7 +233,8 @@ class _Heard:
         return "stop_string" if stop is not None and stop in sampling.stop else "stop"
 
     def hear(self, chunk: Chunk) -> Progress:
-        """One event, and what is known after it: all, where the server goes on behind a stop string."""
+        """Take in one event. Returns "all" if the server continues after a stop string, so that nothing more is
+        needed."""
         self.usage = chunk.usage or self.usage
         behind = self._growing.cut
         for choice in chunk.choices:
@@ -256,7 +258,7 @@ class _Heard:
             self._choice = choice
 
     def end(self) -> None:
-        """No other event comes. `AttemptFailed`: that is not how an answer ends."""
+        """Finish after the last event. `AttemptFailed`: an answer does not end like this."""
         reason = None if self._choice is None else self._choice.finish_reason
         if reason is None and not self._growing.cut:
             raise AttemptFailed("broke off its answer", again=True)

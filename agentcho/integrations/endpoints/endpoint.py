@@ -1,7 +1,4 @@
-"""Opens the model of a server that a run is configured with.
-
-Does not know: how it is asked.
-"""
+"""Opens a model behind a server, as a run's configuration describes it."""
 
 from __future__ import annotations
 
@@ -13,8 +10,8 @@ from agentcho.protocol.text_calls import TextPort
 
 
 def open_endpoint(config: ModelConfig, name: str) -> TextPort:
-    """The model of a server, as configured; `name` is what the run calls it. Nothing is sent yet. `ConfigError`: there
-    is no address, or no key where one is needed. `ExtraMissing`: the client is not installed."""
+    """Open a model behind a server; `name` is what the run calls it. Nothing is sent yet. `ConfigError`: the address is
+    missing, or a key that is needed. `ExtraMissing`: the client is not installed."""
     if not served(config.model) or not config.model.removeprefix(API).strip():
         raise ConfigError(f"model {name}: {config.model!r} is not a model behind an API; give openai:NAME")
     address = address_of(config, name)

@@ -1,6 +1,7 @@
-"""What goes wrong with a request, whether it may be sent again, and what is told of it: no keys and no words.
+"""Failures of requests: whether a request may be sent again, and what is reported, without keys and without words of
+the prompt.
 
-Does not know: HTTP clients, prompts but to keep them out of errors.
+Independent of HTTP clients.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from typing import NamedTuple
 from agentcho.errors import EndpointFailed
 
 AGAIN = frozenset({408, 409, 429})
-"""Statuses of the client's side after which the same request may succeed."""
+"""Client error statuses after which the same request may succeed."""
 NEVER = frozenset({"insufficient_quota", "billing_hard_limit_reached", "context_length_exceeded"})
-"""Codes that no waiting mends, whatever the status."""
+"""Error codes that no retry can fix, whatever the status."""
 LONGEST_WAIT = 120.0
-"""The most seconds that a server may ask to be left alone."""
+"""The longest pause, in seconds, that a server may ask for."""
 LONGEST, READ = 200, 4000
-"""Characters that are told of what a server says of an error, and that are looked at for that."""
+"""Characters of a server's error message that are reported (`LONGEST`) and that are read for that (`READ`)."""
 SHARED = 6
-"""So many characters together that a server's error has in common with the prompt are not told."""
+"""Minimum length of a run of characters shared with the prompt that is removed from a server's error."""
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 REMEDIES = {
     400: "the request does not suit this server or its model",
@@ -39,7 +40,8 @@ REMEDIES = {
 
 
 class AttemptFailed(Exception):
-    """One attempt at a request failed. `again`: the same may succeed; `wait` are seconds that the server asks for."""
+    """One attempt at a request failed. `again`: the same request may succeed later. `wait`: seconds that the server
+    asks for."""
 
     def __init__(
         self, what: str, status: int | None = None, again: bool = False, wait: float | None = None, told: str = ""
@@ -52,21 +54,21 @@ class AttemptFailed(Exception):
         self.told = told
 
     def error(self, where: str) -> EndpointFailed:
-        """What a game sees of it."""
+        """The error that the game sees."""
         remedy = REMEDIES.get(self.status or 0, "")
         details = "; ".join(filter(None, (self.told, remedy)))
         return EndpointFailed(f"{where} {self.what}{f': {details}' if details else ''}", self.status, self.again)
 
 
 class Refusal(NamedTuple):
-    """What a server says of a request that it refuses, in the forms that servers have for it."""
+    """A server's reason for refusing a request, read from the different forms that servers use."""
 
     code: str
     message: str
 
     @classmethod
     def of(cls, body: object) -> Refusal:
-        """The refusal in the body of an error."""
+        """Parse the body of an error response."""
         inner = body.get("error", body) if isinstance(body, Mapping) else body
         if not isinstance(inner, Mapping):
             return cls("", inner if isinstance(inner, str) else "")
@@ -75,14 +77,15 @@ class Refusal(NamedTuple):
         return cls(code if re.fullmatch(r"[\w.-]{1,64}", code) else "", message)
 
     def told(self, prompt: Iterable[str]) -> str:
-        """It in the words of an error, on one line, without what stands in quotes or in the prompt."""
+        """Return the reason on one line for an error message, without anything quoted and without text of the
+        prompt."""
         plain = "".join(char if char.isprintable() else " " for char in self.message[:READ])
         words = " ".join(QUOTED.sub("…", plain).split())[:LONGEST]
         return " ".join(filter(None, (f"[{self.code}]" if self.code else "", _apart(words, list(prompt)))))
 
 
 def _apart(words: str, texts: list[str]) -> str:
-    """`words` without the stretches of `SHARED` characters or more that are in one of the texts."""
+    """Return `words` with runs of at least `SHARED` characters that occur in one of the texts replaced."""
     shared = set[int]()
     for at in range(len(words) - SHARED + 1):
         if any(words[at : at + SHARED] in text for text in texts):
@@ -91,12 +94,12 @@ def _apart(words: str, texts: list[str]) -> str:
 
 
 def is_passing(status: int, refusal: Refusal) -> bool:
-    """Whether a request that is refused so may succeed later."""
+    """Whether a request that was refused like this may succeed later."""
     return (status in AGAIN or status >= 500) and refusal.code not in NEVER
 
 
 def refused(status: int, refusal: Refusal, wait: float | None, prompt: Iterable[str]) -> AttemptFailed:
-    """The failure of a request that was answered with an error's status."""
+    """The failure for a response with an error status."""
     again = is_passing(status, refusal)
     if 300 <= status < 400:
         return AttemptFailed(
@@ -108,7 +111,7 @@ def refused(status: int, refusal: Refusal, wait: float | None, prompt: Iterable[
 
 
 def asked_wait(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
-    """The seconds in a Retry-After header, a number or a date; None: there is none that can be read."""
+    """Return the seconds of a Retry-After header, which is a number or a date. None if it is missing or unreadable."""
     said = headers.get("retry-after", "").strip()
     if re.fullmatch(r"\d{1,9}(\.\d{1,9})?", said):
         return float(said)
@@ -121,13 +124,13 @@ def asked_wait(headers: Mapping[str, str], now: datetime | None = None) -> float
 
 
 class Backoff(NamedTuple):
-    """How long to wait before a request is sent again: a random part of a time that doubles with each attempt (full
-    jitter), on top of what the server asks for."""
+    """How long to wait before a request is repeated: a random part of a bound that doubles with each attempt (full
+    jitter), on top of the pause that the server asks for."""
 
     first: float = 0.5
     longest: float = 20.0
 
     def seconds(self, attempt: int, asked: float | None, random: Random) -> float:
-        """The wait after the attempt of this number, from 0."""
+        """The wait after an attempt, numbered from 0."""
         bound = self.first if asked is not None else min(self.longest, self.first * 2 ** min(attempt, 30))
         return (asked or 0.0) + random.uniform(0.0, bound)

@@ -1,7 +1,4 @@
-"""When the next request to a server may be sent, whoever sends it: so many at a time, and so much a minute.
-
-Does not know: what is sent.
-"""
+"""Limits requests to a server across all callers: requests in flight, and requests and tokens per minute."""
 
 from __future__ import annotations
 
@@ -15,8 +12,8 @@ MINUTE = 60.0
 
 
 class MinuteWindow:
-    """How much was begun in the last minute, where at most `most` (above 0) may be; None: there is no bound. What alone
-    is more than the bound waits until nothing else was begun. A bound below one a minute makes the minute longer."""
+    """The amount started within the last minute, limited to `most` (above 0), or unlimited if None. An amount above the
+    limit waits until the window is empty. A limit below one per minute makes the window longer."""
 
     def __init__(self, most: float | None) -> None:
         self._most = most
@@ -24,7 +21,7 @@ class MinuteWindow:
         self._begun = deque[StartedRequest]()
 
     def wait(self, amount: float, now: float) -> float:
-        """Seconds until `amount` more may begin, if nothing else begins; 0: now."""
+        """Seconds until `amount` more may start, if nothing else starts; 0 means now."""
         while self._begun and self._begun[0].at + self._seconds <= now:
             self._begun.popleft()
         if self._most is None or not self._begun:
@@ -39,7 +36,7 @@ class MinuteWindow:
         return 0.0
 
     def begin(self, amount: float, now: float) -> StartedRequest:
-        """Count `amount` from now on, until it is found to be another."""
+        """Count `amount` from now on. The caller may correct it later."""
         begun = StartedRequest(amount, now)
         if self._most is not None:
             self._begun.append(begun)
@@ -47,14 +44,14 @@ class MinuteWindow:
 
 
 class StartedRequest:
-    """What was begun at a time, in seconds."""
+    """An amount that was started at a time, in seconds."""
 
     def __init__(self, amount: float, at: float) -> None:
         self.amount, self.at = amount, at
 
 
 class RequestPacer:
-    """The line in front of a server, first come, first served. Who is cancelled leaves it."""
+    """A first-come, first-served queue in front of a server. Cancelled callers leave it."""
 
     def __init__(self, concurrency: int, requests: float | None, tokens: float | None) -> None:
         self._places, self._line = anyio.Semaphore(concurrency), anyio.Lock()
@@ -64,8 +61,8 @@ class RequestPacer:
 
     @asynccontextmanager
     async def turn(self, tokens: float) -> AsyncIterator[StartedRequest]:
-        """A place, held while the context lasts, from when a request of so many tokens may be sent. What it gives is
-        that number, to be corrected when the true one is known."""
+        """Wait until a request of this many tokens may be sent, and hold a place for it while the context lasts. Yields
+        the counted amount, to be corrected once the true number is known."""
         async with self._line:
             await self._places.acquire()
             try:
@@ -79,7 +76,7 @@ class RequestPacer:
             self._places.release()
 
     def close_for(self, seconds: float) -> None:
-        """Let nobody begin for so long."""
+        """Let no request start for this many seconds."""
         self._closed_until = max(self._closed_until, anyio.current_time() + seconds)
 
     async def _begin(self, tokens: float) -> StartedRequest:

@@ -1,6 +1,6 @@
-"""A call as the body of a request: what the server can be asked in fields, and all else in words.
+"""Translates a call into a request body: options that the server has fields for, and the rest in words.
 
-Does not know: HTTP, keys, what comes back.
+Independent of HTTP, keys and responses.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from agentcho.protocol.call import CUTS, Sampling
 from agentcho.protocol.text_calls import PromptMessage, TextCall
 
 WRAPPED = "answer"
-"""The one key of the JSON object in which a server without choices, but with schemas, is asked for a choice."""
+"""The only key of the JSON object in which a choice is requested from a server that supports schemas but not
+choices."""
 WRAPPING = 16
-"""Tokens that this object takes beside the choice."""
+"""Tokens that this object takes in addition to the choice."""
 BENDING = ("frequency_penalty", "presence_penalty", "repetition_penalty", "logit_bias")
 FREE = ("stop_token_ids", "include_stop_str_in_output", "min_tokens", "ignore_eos", "bad_words", "allowed_token_ids")
-"""Options of what is neither a choice nor JSON."""
+"""Options that apply to free text only, not to choices or JSON."""
 FIRST = "Nobody has said anything yet. You speak first."
 NEXT = "Go on: say your next message."
 
 
 def body(model: str, call: TextCall, abilities: Abilities, complaint: str = "") -> dict[str, Any]:
-    """The body of the request for a call. `complaint` is what was wrong with the answer that its last message quotes.
-    `RequestError`: the server has no field for an option of its sampling, which could not be checked in the answer."""
+    """Return the request body for a call. `complaint` says what was wrong with the answer that its last message quotes.
+    `RequestError`: the server has no field for a sampling option, and the answer could not be checked for it."""
     return {
         "model": model,
         "messages": messages(call, abilities, complaint),
@@ -41,8 +42,8 @@ def body(model: str, call: TextCall, abilities: Abilities, complaint: str = "") 
 
 
 def messages(call: TextCall, abilities: Abilities, complaint: str = "") -> list[dict[str, str]]:
-    """The prompt of a call, and after it what the server has no field for. Where the server can go on with a text, the
-    last message is the call's header."""
+    """Return the messages of a call's prompt, followed by what the server has no field for. If the server can continue
+    a text, the last message is the call's header."""
     found = [_message(each, "names" in abilities.can) for each in call.messages] or [_user(FIRST)]
     form = form_in_words(call.sampling) if complaint or not _constrained(call.sampling, abilities) else ""
     if asked := " ".join(filter(None, (complaint, form, _beginning(call, abilities)))):
@@ -55,7 +56,7 @@ def messages(call: TextCall, abilities: Abilities, complaint: str = "") -> list[
 
 
 def form_in_words(sampling: Sampling) -> str:
-    """Which answers a constraint allows, in words for the model; empty: there is no constraint."""
+    """Return which answers a constraint allows, in words for the model. Empty if there is no constraint."""
     if sampling.choices is not None:
         return "Answer with exactly one of these texts and nothing else:\n" + "\n".join(sampling.choices)
     if sampling.json_schema is not None:
@@ -65,19 +66,19 @@ def form_in_words(sampling: Sampling) -> str:
 
 
 def wraps(sampling: Sampling, abilities: Abilities) -> bool:
-    """Whether a choice is asked for as JSON of a schema, for want of a field of its own."""
+    """Whether a choice is requested as JSON of a schema because the server has no field for choices."""
     own = "choices" in abilities.can and abilities.kind.choices is not None
     return sampling.choices is not None and not own and "schema" in abilities.can
 
 
 def stops(sampling: Sampling) -> tuple[str, ...]:
-    """The strings that end an answer: none, where it is a choice or JSON of a schema."""
+    """The strings that end an answer; none if it is a choice or JSON of a schema."""
     return sampling.stop if sampling.choices is None and sampling.json_schema is None else ()
 
 
 def cuts(sampling: Sampling) -> tuple[str, ...]:
-    """The strings at which an answer is cut here, whether or not its server did. With `min_tokens` the server alone
-    knows whether one counts."""
+    """The strings at which the client cuts an answer even if the server did not. None with `min_tokens`, because only
+    the server knows from where on a stop string counts."""
     return () if sampling.min_tokens else stops(sampling)
 
 
@@ -92,8 +93,8 @@ def _beginning(call: TextCall, abilities: Abilities) -> str:
 
 
 def _message(quoted: PromptMessage, named: bool) -> dict[str, str]:
-    """One message. Who is asked said the assistant's; what others said is of users, with their names in the field for
-    it, or else before the text."""
+    """Translate one message. The called agent's own messages get the role assistant. Those of other speakers get the
+    role user, with the name in its field or else in front of the text."""
     if quoted.own:
         return {"role": "assistant", "content": quoted.text}
     if quoted.role == "system":
@@ -127,8 +128,8 @@ def _sampled(sampling: Sampling, abilities: Abilities) -> dict[str, Any]:
 
 
 def _named(sampling: Sampling, kind: ServerKind) -> dict[str, Any]:
-    """The fields of penalties, biases, and what else goes by a token's id or ends a text. What ends or limits free text
-    says nothing of choices and JSON. `RequestError`: there is no field for one of them."""
+    """The fields for penalties, biases and options that use token ids or end a text. Options that end or limit free
+    text are ignored for choices and JSON. `RequestError`: the server has no field for one of them."""
     options = BENDING if sampling.choices is not None or sampling.json_schema is not None else (*BENDING, *FREE)
     given = {option: getattr(sampling, option) for option in options}
     given = {option: value for option, value in given.items() if value != Sampling.model_fields[option].default}
@@ -138,14 +139,14 @@ def _named(sampling: Sampling, kind: ServerKind) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """The value of an option as JSON has it."""
+    """The value of an option as JSON represents it."""
     if isinstance(value, dict):
         return {str(name): each for name, each in value.items()}
     return [*value] if isinstance(value, tuple) else value
 
 
 def _constrained(sampling: Sampling, abilities: Abilities) -> dict[str, Any]:
-    """The fields that constrain an answer as the sampling says; none: there is no constraint, or no field for it."""
+    """The fields that constrain an answer. None if there is no constraint or no field for it."""
     if wraps(sampling, abilities):
         assert sampling.choices is not None
         return _json(_choice_schema(sampling.choices))
@@ -167,7 +168,8 @@ def _json(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_strict(schema: Any) -> bool:
-    """Whether OpenAI's server takes the schema as a strict one: each object has all of its keys, and no other."""
+    """Whether OpenAI's server accepts the schema in strict mode: every object requires all of its keys and allows no
+    others."""
     if isinstance(schema, list):
         return all(map(_is_strict, schema))
     if not isinstance(schema, dict):

@@ -1,6 +1,6 @@
-"""What each kind of server can be asked, and in which fields, as its documentation says.
+"""The options that each kind of server supports, and the fields for them, as its documentation says.
 
-Does not know: prompts, HTTP.
+Independent of prompts and HTTP.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Fields = dict[str, Any]
 class ServerKind(NamedTuple):
     """One kind of server.
 
-    `can` is what it is documented to do. `limit` is the field for the most tokens of an answer. `fixed`: it samples
-    as it does by itself where a value is the default of OpenAI's API, and has neither top_k nor min_p. `choices` makes
-    the fields that constrain an answer to texts; `goes_on` are those by which an answer goes on with the last message,
-    `nudged`: it does so without being asked, wherever that message is the assistant's. `stops` is the most stop
-    strings of a request, `seeds` the number of different seeds. `takes` are the options of `Sampling` that it has a
-    field for and others have not, each with the name of that field.
+    `can` is its documented abilities. `limit` is the field for the maximum number of answer tokens. `fixed`: the server
+    has neither top_k nor min_p, and its own defaults apply where temperature or top_p is 1, the default of OpenAI's
+    API. `choices` makes the fields that constrain an answer to texts. `goes_on` are the fields that make an answer
+    continue the last message; `nudged`: the server does so by itself if that message is the assistant's. `stops` is the
+    maximum number of stop strings of a request, `seeds` the number of different seeds. `takes` maps the `Sampling`
+    options that this kind has a field for, and others may lack, to the names of the fields.
     """
 
     can: frozenset[Capability]
@@ -53,7 +53,7 @@ def _grammar(choices: Sequence[str]) -> Fields:
 
 
 THEIRS = (".openai.com", ".openai.azure.com")
-"""Hosts of OpenAI's own models."""
+"""Host suffixes of OpenAI's own models."""
 PENALTIES = {name: name for name in ("frequency_penalty", "presence_penalty", "logit_bias")}
 BENDS = {**PENALTIES, "repetition_penalty": "repetition_penalty"}
 ENDS = {name: name for name in ("stop_token_ids", "min_tokens", "ignore_eos")}
@@ -100,7 +100,7 @@ KINDS: Mapping[Server, ServerKind] = {
 
 
 class Abilities(NamedTuple):
-    """A server of some kind, and what it is taken to be able to do. `parts`: it leaves no thought in the text of an
+    """The kind of a server, and what it is assumed to support. `parts`: it never leaves thoughts in the text of an
     answer."""
 
     kind: ServerKind
@@ -109,8 +109,8 @@ class Abilities(NamedTuple):
 
     @classmethod
     def of(cls, config: ModelConfig) -> Abilities:
-        """Those of a configured server: what its kind can do, or else what the configuration says. Servers that follow
-        OpenAI's API, and are not OpenAI's, know the older name of the most tokens."""
+        """Return those of a configured server: the configured abilities, or else those of its kind. Hosts other than
+        OpenAI's get the older name of the field for the token limit."""
         kind, theirs = KINDS[config.server], (urlsplit(config.base_url or "").hostname or "").endswith(THEIRS)
         kind = kind if theirs else kind._replace(limit="max_tokens")
         can = kind.can if config.can is None else frozenset(config.can)

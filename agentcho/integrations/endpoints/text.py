@@ -1,7 +1,4 @@
-"""The text of an answer while it comes: what of it may be shown already, and where it ends.
-
-Does not know: how it comes, who hears it.
-"""
+"""Accumulates the text of a streamed answer: what may be shown already, and where it ends."""
 
 from __future__ import annotations
 
@@ -9,9 +6,9 @@ from collections.abc import Sequence
 
 
 class Growing:
-    """A text that grows piece by piece. What may still become the call's header or a stop string is held back; the
-    header, if the answer repeats it, and what stands from a stop string on (behind it, where it is `kept`) are no part
-    of the text."""
+    """A text that grows piece by piece. Text that may turn out to be the call's header or a stop string is held back.
+    The header, if the answer repeats it, is left out, and so is everything from a stop string on (from its end on if
+    `kept`)."""
 
     def __init__(self, header: str, stops: Sequence[str], kept: bool = False) -> None:
         self._header = header.strip()
@@ -24,14 +21,14 @@ class Growing:
         self.begun, self.cut = not self._header, False
 
     def add(self, piece: str) -> str:
-        """What becomes visible with one more piece."""
+        """Add a piece; return the text that becomes visible."""
         self._held += self._whole(piece)
         if not self.begun:
             self._leave_out_header(ended=False)
         return self._show(self._safe()) if self.begun else ""
 
     def end(self) -> str:
-        """What becomes visible now that no other piece comes."""
+        """Finish after the last piece; return the text that becomes visible."""
         self._held += "\N{REPLACEMENT CHARACTER}" if self._half else ""
         self._half = ""
         if not self.begun:
@@ -39,14 +36,15 @@ class Growing:
         return self._show(len(self._held))
 
     def _whole(self, piece: str) -> str:
-        """A piece in whole characters: JSON can write one in two halves, which may come apart."""
+        """Return the complete characters of a piece. JSON may encode a character as two surrogates, which may come in
+        separate pieces."""
         piece, self._half = self._half + piece, ""
         if piece and "\ud800" <= piece[-1] <= "\udbff":
             piece, self._half = piece[:-1], piece[-1]
         return piece.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
     def _leave_out_header(self, ended: bool) -> None:
-        """Once it is known whether the answer repeats the header, as words of its own, it is left out."""
+        """Drop the header once it is known whether the answer repeats it as whole words."""
         bare = self._held.lstrip()
         if not ended and len(bare) <= len(self._header) and self._header.startswith(bare):
             return
@@ -56,7 +54,7 @@ class Growing:
         self.begun = True
 
     def _safe(self) -> int:
-        """How many characters that are held can be in no stop string that is not whole yet."""
+        """Return how many of the held characters cannot be part of an incomplete stop string."""
         for length in range(min(len(self._held), max(map(len, self._stops), default=1) - 1), 0, -1):
             if any(stop.startswith(self._held[-length:]) for stop in self._stops):
                 return len(self._held) - length

@@ -1,7 +1,7 @@
-"""A model behind an API as the choreographer sees it: an engine that has no tokens and encodes nothing.
+"""Presents a model behind an API to the choreographer as an engine that has no tokens and encodes nothing.
 
-Runs whose own model is an endpoint have a choreographer as all others do, for tasks and waits; what agents say there is
-asked of `port`, and never submitted. Does not know: HTTP, games.
+A run whose own model is an endpoint still has a choreographer, for its tasks and waits. What its agents say is
+requested from `port` and never submitted.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from agentcho.protocol.value_checks import checked_text
 from agentcho.protocol.variables import NO_VARIABLES, Variables
 
 NOWHERE = 1 << 62
-"""The number of positions where nobody says it."""
+"""The context length of a model that does not state one."""
 NOTHING = StepResult((), (), (), 0)
 
 
 class Utf8:
-    """Text to bytes, which stand where token ids would, and back."""
+    """Converts text to bytes, which take the place of token ids, and back."""
 
     def encode(self, text: str) -> list[int]:
-        """Its bytes in UTF-8."""
+        """The bytes of a text in UTF-8."""
         return list(text.encode())
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of bytes that `encode` gave."""
+        """The text of bytes from `encode`."""
         return bytes(ids).decode(errors="replace")
 
     def weave(self, pieces: Sequence[str]) -> list[int]:
@@ -49,11 +49,11 @@ class Utf8:
         return self.encode("".join(pieces))
 
     def marked(self, ids: Sequence[int]) -> bool:
-        """No: it has no such tokens."""
+        """False: there are no marker tokens."""
         return False
 
     def check(self, ids: Iterable[int]) -> tuple[int, ...]:
-        """`RequestError`: nobody knows this model's token ids."""
+        """`RequestError`: the token ids of this model are unknown."""
         raise RequestError("a model behind an API takes only text, not token ids; give the text")
 
     def token_bytes(self, id: int, begins: bool = False) -> bytes:
@@ -61,12 +61,12 @@ class Utf8:
         return bytes((id,))
 
     def spells(self, ids: Sequence[int], text: str) -> bool:
-        """Whether `ids` are its bytes."""
+        """Whether `ids` are the bytes of `text`."""
         return self.encode(text) == list(ids)
 
 
 class TextFraming:
-    """No framing: the server has its own."""
+    """An empty framing: the server applies its own."""
 
     plain: tuple[tuple[str, str], ...] = ()
     thinking = None
@@ -80,28 +80,28 @@ class TextFraming:
 
     @property
     def tools(self) -> ToolsPort:
-        """Functions in words, calls as bare JSON: what every server takes."""
+        """Functions described in words and calls as bare JSON, which every server accepts."""
         return ToolFormat(self.content)
 
     def opening(self, role: str, name: str | None, answer: bool = False) -> tuple[int, ...]:
-        """Nothing."""
+        """Empty."""
         return ()
 
     def closing(self, role: str) -> tuple[int, ...]:
-        """Nothing."""
+        """Empty."""
         return ()
 
     def prompt(self, conversation: Sequence[ChatMessage], variables: Variables = NO_VARIABLES) -> RenderedPrompt | None:
-        """None: the server writes it."""
+        """None: the server renders the prompt."""
         return None
 
     def unread(self, names: Collection[str]) -> list[str]:
-        """None: the server knows."""
+        """Empty: only the server knows."""
         return []
 
 
 class TextEngine:
-    """An `EnginePort` over a model behind an API. Messages have words and no token ids; every call is refused."""
+    """An `EnginePort` over a model behind an API. Messages have words but no token ids, and every call is refused."""
 
     bos = 0
     idle = True
@@ -111,7 +111,7 @@ class TextEngine:
 
     @property
     def context(self) -> int:
-        """The number of positions, as far as anybody says it."""
+        """The number of positions, as far as it is known."""
         return self.port.context or NOWHERE
 
     @property
@@ -120,11 +120,11 @@ class TextEngine:
         return described(self.port)
 
     def frame(self, role: str, name: str | None, text_: str, tokens: tuple[int, ...] | None = None) -> Words:
-        """The words of a known message. Ids are those of another model, and of no use here."""
+        """The words of a known message. `tokens` are ids of another model and are ignored."""
         return Words("", checked_text(text_, "the text"), (), (0, 0))
 
     def take_place(self, place: int, prefill_budget: int | None = None) -> None:
-        """There are no ids."""
+        """No-op: there are no ids."""
 
     def submit(self, calls: Sequence[Call], turn: SchedulingPriority = DEFAULT_PRIORITY) -> tuple[EncodingId, ...]:
         """`RequestError`: there are no encodings."""
@@ -133,30 +133,30 @@ class TextEngine:
         )
 
     def step(self, deterministic: bool = False) -> StepResult:
-        """Nothing to do."""
+        """An empty result."""
         return NOTHING
 
     def cancel(self, ids: Iterable[EncodingId]) -> None:
-        """Nothing was submitted."""
+        """No-op: nothing was submitted."""
 
     def release(self, ids: Iterable[EncodingId]) -> None:
-        """Nothing is held."""
+        """No-op: nothing is held."""
 
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
-        """Nothing is stored."""
+        """No-op: nothing is stored."""
 
     def speculate(self, costs: ForwardCosts | None = None) -> None:
-        """Its server may."""
+        """No-op: that is up to the server."""
 
     def message(self, id: EncodingId) -> Words:
-        """`UnknownEncoding`: there are none."""
+        """`UnknownEncoding`: there are no encodings."""
         raise UnknownEncoding(id)
 
     def receipt(self, id: EncodingId) -> Receipt:
-        """`UnknownEncoding`: there are none."""
+        """`UnknownEncoding`: there are no encodings."""
         raise UnknownEncoding(id)
 
 
 def described(port: TextPort) -> dict[str, str]:
-    """What a record says of an endpoint, and that it is one."""
+    """What a record stores about an endpoint, with the mark that it is one."""
     return {**port.fingerprint, "vendor": port.vendor, **ENDPOINT}

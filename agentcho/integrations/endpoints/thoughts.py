@@ -1,8 +1,7 @@
-"""Tells the thought that a server leaves in the text of an answer from the answer, while the text comes.
+"""Separates the thought that a server leaves in the text of an answer from the answer itself, while streaming.
 
-The thought is a `<think>` block that the text begins with. A server whose chat template opened the thought in the
-prompt sends its end alone; so the first text of a model that might be one is held back until its end, or until the mark
-comes. Does not know: how a text comes, who hears it.
+The thought is a `<think>` block at the beginning of the text. A server whose chat template opens the thought in the
+prompt sends only the closing tag. So the first text of such a model is held back until its end or until the tag.
 """
 
 from __future__ import annotations
@@ -11,18 +10,18 @@ BEGIN, END = "<think>", "</think>"
 
 
 class Habit:
-    """What the answers of a model have shown. `inside`: whether they begin inside of a thought (None: nobody knows)."""
+    """What a model's answers have shown so far. `inside`: whether they begin inside a thought (None: unknown)."""
 
     def __init__(self, inside: bool | None = None) -> None:
         self.inside = inside
 
 
 class Parted:
-    """The text of one answer. `thought` is what was thought before it, without the marks.
+    """The text of one answer. `thought` is the thought before it, without the tags.
 
     Args:
-        habit: What is known of the model's answers; it learns from this one.
-        goes_on: The text goes on with words that the server was sent, so that no thought was opened for it.
+        habit: What is known about the model's answers; updated by this one.
+        goes_on: The text continues words that were sent to the server, so no thought was opened for it.
     """
 
     def __init__(self, habit: Habit, goes_on: bool = False) -> None:
@@ -34,20 +33,20 @@ class Parted:
         self.thought = ""
 
     def apart(self) -> None:
-        """The server sends thoughts apart from the text, which is the answer alone."""
+        """The server sends thoughts in a field of their own, so all of the text is the answer."""
         self._answers = True
 
     def add(self, piece: str) -> str:
-        """What one more piece adds to the answer, as far as that is known."""
+        """Add a piece; return the text that is known to belong to the answer."""
         self._held += piece
         if not self._answers:
             self._look()
         return self._answered() if self._answers else ""
 
     def end(self, cut: bool) -> str:
-        """What is known to be the answer's now that no other piece comes. `cut`: a limit ended the text."""
+        """Finish after the last piece; return the rest of the answer. `cut`: a limit ended the text."""
         if not self._answers and (self._opened or (self._habit.inside and not self._goes_on)):
-            self.thought, self._held = self._held, ""  # a thought that went on to the end
+            self.thought, self._held = self._held, ""  # the thought never ended
         elif not self._answers and not self._goes_on and not cut and self._held.strip():
             self._habit.inside = False
         self._answers = True
@@ -69,7 +68,7 @@ class Parted:
             self._answers = self._behind = True
 
     def _answered(self) -> str:
-        """What is held of the answer; blanks behind a thought are no part of it."""
+        """Return the held text of the answer, without whitespace right after the thought."""
         said = self._held.lstrip() if self._behind else self._held
         self._behind = self._behind and not said
         self._held = ""

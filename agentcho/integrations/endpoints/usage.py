@@ -1,7 +1,4 @@
-"""What requests took: tokens as the server reports them, and what they cost.
-
-Does not know: where the reports come from.
-"""
+"""Tokens and costs of requests, as the server reports them."""
 
 from __future__ import annotations
 
@@ -15,11 +12,11 @@ from agentcho.protocol.text_calls import TokensSpent
 
 MILLION = 1e6
 Tokens = Annotated[int, Field(ge=0, lt=1 << 40)]
-"""A number that requests can have, and records can hold when it is added up."""
+"""A plausible token count, small enough that sums of it fit into records."""
 
 
 class Details(BaseModel):
-    """Which tokens of a prompt were in a cache."""
+    """The cached tokens of a prompt."""
 
     model_config = ConfigDict(strict=True)
 
@@ -27,7 +24,7 @@ class Details(BaseModel):
 
 
 class ServerUsage(BaseModel):
-    """A server's report on one request."""
+    """A server's usage report for one request."""
 
     model_config = ConfigDict(strict=True)
 
@@ -49,11 +46,11 @@ def _read(given: Any, read: Callable[[Any], ServerUsage]) -> ServerUsage | None:
 
 
 Report = Annotated[ServerUsage | None, WrapValidator(_read)]
-"""What a server reports; None: nothing, or what can be no report."""
+"""A server's usage report; None if it is missing or malformed."""
 
 
 class Prices(NamedTuple):
-    """Prices of a million tokens, in one currency; None: there is none."""
+    """Prices per million tokens, in one currency. None where there is no price."""
 
     prompt: float | None = None
     cached: float | None = None
@@ -61,12 +58,12 @@ class Prices(NamedTuple):
 
     @classmethod
     def of(cls, config: ModelConfig) -> Prices:
-        """Those of a configured model."""
+        """The prices of a configured model."""
         return cls(config.price_in, config.price_cached, config.price_out)
 
     def cost(self, prompt: int, cached: int, completion: int) -> float | None:
-        """What these tokens cost; `cached` ones are among those of the prompt, and without a price of their own cost as
-        much as others. None: there are no prices."""
+        """Return the cost of these tokens, None without prices. `cached` tokens are included in `prompt`; without a
+        price of their own they cost as much as the others."""
         if self == Prices():
             return None
         whole = self.prompt or 0.0
@@ -75,7 +72,7 @@ class Prices(NamedTuple):
 
 
 class AnswerBill:
-    """All requests of one answer."""
+    """All requests for one answer."""
 
     def __init__(self, prices: Prices) -> None:
         self._prices = prices
@@ -83,13 +80,13 @@ class AnswerBill:
         self._reports = list[ServerUsage]()
 
     def add(self, report: ServerUsage | None) -> None:
-        """Count what a request is reported to have taken."""
+        """Add the usage report of a request."""
         if report is not None:
             self._reports.append(report)
 
     @property
     def spent(self) -> TokensSpent:
-        """All of it together. Requests of which nothing is reported are counted as requests alone."""
+        """The total. Requests without a report count as requests only."""
         if not self._reports:
             return TokensSpent(requests=self.requests)
         details = [each.prompt_tokens_details for each in self._reports]

@@ -1,6 +1,7 @@
-"""One request over HTTP, by the package `openai`: its answer as pieces, checked in form, bounded in bytes and time.
+"""Sends one request over HTTP with the `openai` package, and yields the answer in pieces of checked form, with limits
+on bytes and time.
 
-Does not know: prompts, what is done about a failure.
+Independent of how prompts are built and of retries.
 """
 
 from __future__ import annotations
@@ -21,21 +22,21 @@ from agentcho.integrations.endpoints.faults import AttemptFailed, Refusal, asked
 from agentcho.integrations.endpoints.usage import Report
 
 LARGEST = 1 << 20
-"""Bytes of one event of a stream, and of the body of an error."""
+"""Maximum bytes of one stream event, and of an error body."""
 CLOSING = 5.0
 """Seconds that closing a connection may take."""
 LINGERING = 2.0
-"""Seconds that a server may take to end the stream of an answer that has ended."""
+"""Seconds that a server may take to close the stream after an answer has ended."""
 CONNECTING = 15.0
-"""Seconds in which a server must take a connection."""
+"""Seconds within which a server must accept a connection."""
 
 
 Progress = Literal["more", "ended", "all"]
-"""What is known of an answer: it goes on; it has ended, and what it took may follow; nothing that follows counts."""
+"""State of an answer: it continues; it has ended, but usage may follow; nothing that follows matters."""
 
 
 class Delta(BaseModel):
-    """What a piece of an answer brings: text, thoughts that are no part of it, or a refusal."""
+    """The content of a piece of an answer: text, thought that is not part of it, or a refusal."""
 
     content: str | None = None
     refusal: str | None = None
@@ -44,8 +45,8 @@ class Delta(BaseModel):
 
 
 class Choice(BaseModel):
-    """A piece of one answer, and at its end why it ended; `stop_reason` (vLLM) and `matched_stop` (SGLang) are the stop
-    string, or the id of the token."""
+    """A piece of one answer, with the finish reason at its end. `stop_reason` (vLLM) and `matched_stop` (SGLang) are
+    the stop string or the id of the stop token."""
 
     index: int = 0
     delta: Delta = Delta()
@@ -62,19 +63,19 @@ class Chunk(BaseModel):
 
 
 class Bound(NamedTuple):
-    """How long an answer may take, in seconds, and how many bytes its texts may have together."""
+    """Limits of an answer: seconds in all, and bytes of its texts together."""
 
     seconds: float
     bytes: int
 
 
 class Wire:
-    """The connections to one server. Errors of one attempt are raised as `AttemptFailed`."""
+    """The connections to one server. Errors of an attempt are raised as `AttemptFailed`."""
 
     def __init__(self, address: Address, key: ServerKey, connections: int) -> None:
         self._http = httpx2.AsyncClient(
             follow_redirects=False,
-            verify=address.secure,  # certificates take a tenth of a second to load, and http has none
+            verify=address.secure,  # loading certificates takes 0.1 s, and http needs none
             trust_env=address.secure and not address.here,
             event_hooks={"response": [_bounded]},
             limits=httpx2.Limits(max_connections=connections, max_keepalive_connections=connections),
@@ -86,7 +87,7 @@ class Wire:
             http_client=self._http,
             default_headers={"Accept-Encoding": "identity"},
         )
-        if address.host != OPENAI:  # these name an account there
+        if address.host != OPENAI:  # they name an account at OpenAI
             self._client.organization = self._client.project = None
 
     async def aclose(self) -> None:
@@ -94,9 +95,9 @@ class Wire:
         await self._client.close()
 
     async def hear(self, body: dict[str, Any], bound: Bound, hear: Callable[[Chunk], Progress]) -> None:
-        """Send a request, and give each event of its answer to `hear`, until there is no other or it says that it has
-        all; then the connection is closed, or kept for another request. `AttemptFailed`; what `hear` raises is raised
-        as it is."""
+        """Send a request, and pass each event of its answer to `hear` until there are no more or `hear` returns "all".
+        The connection is then closed, or kept for another request. Raises `AttemptFailed`, and whatever `hear`
+        raises."""
         progress: Progress = "more"
         with anyio.move_on_after(bound.seconds) as scope:
             async with self._stream(body) as stream:
@@ -130,7 +131,7 @@ class Wire:
                 await stream.close()
 
     async def _next(self, stream: AsyncIterator[object], body: dict[str, Any]) -> Chunk | None:
-        """The next event; None: the server sends no other."""
+        """The next event, None if the server sends no more."""
         with _told(body):
             found = await anext(stream, None)
         if found is None:
@@ -142,11 +143,11 @@ class Wire:
 
 
 class _TooLarge(Exception):
-    """More bytes without an end than are read."""
+    """More bytes without an event boundary than are read."""
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """The bytes of an answer, as long as no event of it (`whole`: not all of it) has more than `LARGEST`."""
+    """The byte stream of a response, limited to `LARGEST` bytes per event, or in all if `whole`."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, whole: bool) -> None:
         self._stream = stream
@@ -166,7 +167,8 @@ class _Bounded(httpx2.AsyncByteStream):
 
 
 async def _bounded(response: httpx2.Response) -> None:
-    """Bound what is read of a response. One that is packed is refused: what it unpacks to has no bound."""
+    """Limit what is read of a response. Compressed responses are refused, because their decompressed size is
+    unlimited."""
     if response.headers.get("content-encoding", "identity") != "identity":
         raise AttemptFailed("compresses its answers although the request forbids it")
     if isinstance(response.stream, httpx2.AsyncByteStream):
@@ -175,7 +177,7 @@ async def _bounded(response: httpx2.Response) -> None:
 
 @contextmanager
 def _told(body: dict[str, Any]) -> Iterator[None]:
-    """Errors of the client as `AttemptFailed`, without keys and without words of the prompt."""
+    """Convert errors of the client to `AttemptFailed`, without keys and without words of the prompt."""
     try:
         yield
     except AttemptFailed:

@@ -1,1 +1,1 @@
-"""Recorded runs as logs of Inspect (inspect.aisi.org.uk)."""
+"""Exports recorded runs as logs of Inspect (inspect.aisi.org.uk)."""

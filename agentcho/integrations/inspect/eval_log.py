@@ -1,10 +1,10 @@
-"""A recorded run as a log of Inspect (inspect.aisi.org.uk), to be opened in its viewer and read by its dataframes.
+"""Exports a recorded run as a log of Inspect (inspect.aisi.org.uk), for its viewer and its dataframes.
 
-A log is a zip of JSON: `header.json`, `summaries.json`, and a file a sample. A game is a sample and a span, an agent a
-span in it, a message that an agent said a model event in its agent's span, a message of the scenario an info event, a
-score a score event. The audience of each message is in its metadata, and so is what reached its author although it was
-not for it, by the verdicts of the audit. Written without Inspect, in the shape of its log version 2. It has every word
-of the run. Does not know: the terminal, how a run is played.
+A log is a zip of JSON files: `header.json`, `summaries.json`, and one file per sample. A game becomes a sample and a
+span, an agent a span within it, a message said by an agent a model event in the agent's span, a message of the scenario
+an info event, and a score a score event. The metadata of each message has its audience, and what reached its author
+without being meant for it, according to the audit. The log contains every word of the run. It follows Inspect's log
+version 2 and is written without Inspect.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Json = dict[str, Any]
 VERSION = 2
 STATUS = {"done": "success", "running": "started", "interrupted": "cancelled", "failed": "error", "died": "error"}
 STOPPED = {"max_tokens": "max_tokens", "stop": "stop", "stop_string": "stop", "stop_token": "stop", "forced": "stop"}
-"""Why a message ended, in Inspect's words."""
+"""Why a message ended, in Inspect's terms."""
 
 
 def write_inspect(run: SavedRun, file: Path) -> None:
-    """Write a run as a log, whole or not at all. `CannotWrite`: the system refuses. The same record gives the same
-    bytes."""
+    """Write a run as a log, completely or not at all. The same record gives the same bytes. `CannotWrite`: the system
+    refuses."""
     samples = [_Sample(run.info, game, entries, over) for game, entries, over in _games(run)]
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -46,7 +46,7 @@ def write_inspect(run: SavedRun, file: Path) -> None:
 
 
 def _add(archive: zipfile.ZipFile, name: str, value: object) -> None:
-    """A file of the archive, of no time, so that equal values are equal bytes."""
+    """Add a file without a timestamp to the archive, so that equal values give equal bytes."""
     words = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     info = zipfile.ZipInfo(name)
     info.compress_type = zipfile.ZIP_DEFLATED
@@ -54,14 +54,14 @@ def _add(archive: zipfile.ZipFile, name: str, value: object) -> None:
 
 
 def _games(run: SavedRun) -> Iterator[tuple[int, list[TranscriptEntry], GameOver | None]]:
-    """Every game with the messages of its last attempt."""
+    """Every game, with the messages of its last attempt and its end."""
     finished = run.finished()
     for game, entries in run.attempts().items():
         yield game, by_attempt(entries)[-1], finished.get(game)
 
 
 class _Sample:
-    """One game. `over` None: it did not come to its end."""
+    """One game. `over` is None if the game did not finish."""
 
     def __init__(self, info: RunInfo, game: int, entries: Sequence[TranscriptEntry], over: GameOver | None) -> None:
         self._info = info
@@ -75,14 +75,14 @@ class _Sample:
         self._models = sorted({self._model(entry) for entry in entries if entry.message.kind == "decode"})
 
     def summary(self) -> Json:
-        """Its line in the list of samples."""
+        """The line of the game in the list of samples."""
         kept = ("id", "epoch", "input", "target", "metadata", "scores", "model_usage", "total_time", "message_count")
         line = {name: value for name, value in self._about().items() if name in kept}
         failed = {"error": self._over.error or ""} if self._over is not None and self._over.failed else {}
         return line | failed | {"completed": self._over is not None}
 
     def whole(self) -> Json:
-        """All of it."""
+        """The complete sample."""
         events = [*self._events()]
         last = next((entry for entry in reversed(self._entries) if entry.message.kind == "decode"), None)
         over = self._over
@@ -169,7 +169,7 @@ class _Sample:
         )
 
     def _metadata(self, entry: TranscriptEntry) -> Json:
-        """What Inspect has no field for."""
+        """Fields that Inspect has no place for."""
         message, usage = entry.message, entry.usage
         more = {"attempt": entry.attempt, "where": entry.act.where, "origin": entry.origin, "steps": usage.steps}
         return {
@@ -195,12 +195,12 @@ class _Sample:
         }
 
     def _usage(self, model: str) -> Json:
-        """What all messages of one model took."""
+        """The token usage of all messages of one model."""
         used = [_usage(e) for e in self._entries if e.message.kind == "decode" and self._model(e) == model]
         return {name: sum(each[name] for each in used) for name in used[0]}
 
     def _place(self, message: Message, reader: str | None) -> int:
-        """Where a message, as its reader has it, stands among those that prompts are made of."""
+        """The index of a message, in the form that its reader sees, in the pool of prompt messages."""
         chat = _chat(message, reader or SCENARIO)
         key = message.id, chat["role"]
         if key not in self._places:
@@ -216,7 +216,7 @@ class _Sample:
         return {"temperature": sampling.temperature, "max_tokens": sampling.max_tokens}
 
     def _event(self, kind: str, at: float, **more: Any) -> Json:
-        """An event `at` seconds after the game began."""
+        """An event, `at` seconds after the start of the game."""
         uuid = _digest(self._info.id, self.game, kind, json.dumps(more.get("metadata", more), default=str))
         return {"uuid": uuid, "timestamp": self._time(at), "working_start": at, "pending": False, "event": kind, **more}
 
@@ -225,8 +225,9 @@ class _Sample:
 
 
 def leaks(game: int, entries: Sequence[TranscriptEntry], info: RunInfo) -> tuple[Json, dict[str, list[Json]]]:
-    """The worst verdict on what each agent read, as the audit judges it; and, by the message with which it first did,
-    what reached an agent although it was not for it: which message, how, and through the encoding of which one."""
+    """Return the worst verdict on what each agent read, and the leaks by the message with which each first happened:
+    which message reached an agent that it was not meant for, how, and through the encoding of which message. Both come
+    from the audit."""
     worst, found = Json(), dict[str, list[Json]]()
     for agent, reached in reach(GameVerdict(game, entries, models=info.models)).items():
         worst[agent] = reached.worst
@@ -237,7 +238,8 @@ def leaks(game: int, entries: Sequence[TranscriptEntry], info: RunInfo) -> tuple
 
 
 def _chat(message: Message, reader: str) -> Json:
-    """A message as it stands in the prompt of a reader: its own is an assistant's, those of others are users'."""
+    """A message as it appears in a reader's prompt: the reader's own are the assistant's, those of others the
+    user's."""
     own = message.author == reader and message.role == "assistant"
     role = "user" if message.role == "assistant" and not own else message.role
     about = {"message": message.id, "author": message.author or SCENARIO, "audience": message.audience.to_json()}
@@ -245,7 +247,7 @@ def _chat(message: Message, reader: str) -> Json:
 
 
 def _usage(entry: TranscriptEntry) -> Json:
-    """Tokens that one message took. What was read from the store counts as read from a cache."""
+    """The tokens of one message. Tokens reused from the store count as cache reads."""
     start, stop = entry.generated
     spent, used = entry.usage.spent, entry.usage
     if spent is not None:
@@ -261,7 +263,7 @@ def _usage(entry: TranscriptEntry) -> Json:
 
 
 def _ranges(places: Sequence[int]) -> list[list[int]]:
-    """Places as ranges from and up to, without the last."""
+    """Compress indexes into half-open ranges `[start, stop]`."""
     ranges: list[list[int]] = []
     for place in places:
         if ranges and ranges[-1][1] == place:
@@ -327,5 +329,5 @@ def _scores(lines: Sequence[Json]) -> list[Json]:
 
 
 def _digest(*parts: object) -> str:
-    """A name that the same record always gives."""
+    """A name that is the same for the same record."""
     return hashlib.blake2b("\0".join(map(str, parts)).encode("utf-8", "replace"), digest_size=16).hexdigest()

@@ -1,1 +1,1 @@
-"""What a run does, as spans and metrics of OpenTelemetry."""
+"""Spans and metrics of OpenTelemetry for runs."""

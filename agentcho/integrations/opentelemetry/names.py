@@ -1,7 +1,7 @@
-"""Names of OpenTelemetry's conventions for generative AI, and our own beside them.
+"""Names from OpenTelemetry's semantic conventions for generative AI, and agentcho's own names.
 
-None of the conventions' names is stable, and they have been renamed before: each stands here once. Their source is
-https://github.com/open-telemetry/semantic-conventions-genai. Does not know: what they are said of.
+None of the conventions' names is stable, and some were renamed before, so each is defined once, here. Source:
+https://github.com/open-telemetry/semantic-conventions-genai.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SCORE = "gen_ai.evaluation.score.value"
 TOKEN_TYPE = "gen_ai.token.type"
 ERROR = "error.type"
 
-# -- our own attributes ----------------------------------------------------------------------------------------
+# -- agentcho's own attributes ---------------------------------------------------------------------------------
 GAME = "agentcho.game"
 MESSAGE = "agentcho.message"
 AUDIENCE = "agentcho.audience"

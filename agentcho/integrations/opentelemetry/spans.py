@@ -1,9 +1,8 @@
-"""A run as spans: the run, its games, the turns of their agents, calls of tools, and the steps of engines; and as
-metrics.
+"""Reports a run as spans (the run, its games, agents' turns, tool calls, engine steps) and as metrics.
 
-A sink like others, which `heard` puts before another one. Contexts are passed by hand, for games interleave. No word
-that anybody said is in a span unless `content` is asked for: whoever reads spans is no agent, and no audience holds for
-them. Where they go is for an OpenTelemetry SDK to say; without one nothing is kept. Does not know: SDKs, exporters.
+`Telemetry.heard` puts a sink in front of another one. Contexts are passed explicitly, because games interleave. Spans
+contain no message text unless `content` is set: whoever reads spans is not an agent, and no audience applies to them.
+Where spans go is configured in an OpenTelemetry SDK; without one they are dropped. Independent of SDKs and exporters.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ FINISHED = {"stop": "stop", "stop_string": "stop", "stop_token": "stop", "forced
 
 
 def kept() -> bool:
-    """Whether an SDK is there that keeps spans."""
+    """Whether an SDK that keeps spans is installed."""
     return not isinstance(trace.get_tracer_provider(), ProxyTracerProvider)
 
 
 class Telemetry:
-    """The spans of one run of a scenario. As a context manager it ends the run's span. `content`: turns have their
-    words. `tracers` and `meters`: providers in the place of the global ones."""
+    """The spans of one run of a scenario. As a context manager it ends the run's span. `content`: spans of turns
+    contain their text. `tracers` and `meters` replace the global providers."""
 
     def __init__(
         self,
@@ -85,11 +84,11 @@ class Telemetry:
         self._run.end()
 
     def heard(self, sink: Sink | None) -> TelemetrySink:
-        """A sink that hears of all, and passes it on."""
+        """Return a sink that takes in every event and passes it on."""
         return TelemetrySink(self, sink)
 
     def audited(self, report: AuditReport) -> None:
-        """Count what an audit of the run found."""
+        """Count the findings of an audit of the run."""
         self._run.set_attribute(names.CONCLUSION, report.conclusion)
         for finding in report.findings:
             self._leaks.add(1, self._common | {names.RULE: finding.rule})
@@ -126,14 +125,14 @@ class Telemetry:
         self._store.set(step.held, {names.MODEL: step.engine or self._config.model})
 
     def _at(self, seconds: float) -> int:
-        """A time of `perf_counter` in nanoseconds of the epoch."""
+        """Convert a `perf_counter` time to nanoseconds since the epoch."""
         return int(seconds * NS) + self._clock
 
     def _span(self, name: str, about: Attributes, within: Context) -> Span:
         return self._tracer.start_span(name, within, attributes=self._common | about)
 
     def _game(self, game: int) -> Span:
-        """The span of a game, which begins with the first that is heard of it."""
+        """The span of a game, started with the first event of the game."""
         if game not in self._games:
             about: Attributes = {names.GAME: game, names.CONVERSATION: f"{self._scenario}/{self._config.seed}/{game}"}
             self._games[game] = self._span(f"game {game}", about, _in(self._run))
@@ -155,7 +154,7 @@ class Telemetry:
         self._turns[event.game, event.id] = self._span(name, about, _in(self._game(event.game)))
 
     def _said(self, entry: TranscriptEntry) -> None:
-        """A turn has ended; messages of known text are no turns."""
+        """End the span of a turn. Messages of known text have none."""
         message = entry.message
         turn = self._turns.pop((message.game, message.id), None)
         if turn is None:
@@ -179,7 +178,7 @@ class Telemetry:
             self._reuse.record(min(1.0, cached / asked), labels)
 
     def _calling(self, event: Calling) -> None:
-        """A call begins, within the turn that says it, which has ended by then."""
+        """Start the span of a tool call, within the turn that made it, which has ended by then."""
         use, id = event.use, event.id
         turn = self._spoken.get(event.game, {}).get(id) or self._game(event.game)
         about: Attributes = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL: use.name, names.TOOL_CALL: id}
@@ -207,7 +206,7 @@ class Telemetry:
 
 
 class TelemetrySink:
-    """A sink that tells its spans and passes everything on."""
+    """A sink that reports events to the telemetry and passes them on."""
 
     def __init__(self, telemetry: Telemetry, sink: Sink | None) -> None:
         self._telemetry, self._sink = telemetry, sink
@@ -220,8 +219,8 @@ class TelemetrySink:
 
 
 def tokens_of(entry: TranscriptEntry) -> tuple[int, int, int]:
-    """The tokens that a message was said over, those that were sampled, and how many of the first were encoded before,
-    as its engine counts, or as its server says."""
+    """Return the number of prompt tokens of a message, of sampled tokens, and of prompt tokens that were encoded
+    before, as counted by its engine or reported by its server."""
     spent, (start, stop) = entry.usage.spent, entry.generated
     if spent is not None:
         return spent.prompt or 0, spent.completion or 0, spent.cached or 0
@@ -242,6 +241,6 @@ def _in(span: Span) -> Context:
 
 
 def _fail(span: Span, kind: str) -> None:
-    """An error, by its class alone: its text may quote what somebody said."""
+    """Record an error by its class alone, because its text may quote a message."""
     span.set_attribute(names.ERROR, kind)
     span.set_status(Status(StatusCode.ERROR))

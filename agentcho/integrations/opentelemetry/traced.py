@@ -1,4 +1,4 @@
-"""The spans of a command that plays, where they are asked for. Does not know: what is a span."""
+"""Adds spans to commands that play games, if requested."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ NOWHERE = (
 
 
 class Traced:
-    """The spans of one run; none, where `telemetry` is None."""
+    """The spans of one run, or none if `telemetry` is None."""
 
     def __init__(self, telemetry: Telemetry | None) -> None:
         self._telemetry = telemetry
 
     def sink(self, sink: Sink | None) -> Sink | None:
-        """A sink that hears of the run for its spans too."""
+        """A sink that also reports the run's events as spans."""
         return sink if self._telemetry is None else self._telemetry.heard(sink)
 
     def audited(self, record: Path | None) -> None:
-        """Count what an audit finds in the record. What cannot be judged is not counted."""
+        """Count the findings of an audit of the record. A record that cannot be audited is not counted."""
         if self._telemetry is None or record is None:
             return
         from agentcho.audit import audit_run
@@ -48,7 +48,7 @@ class Traced:
 
 @contextmanager
 def traced(asked: Spans | None, scenario: str, config: RunConfig, told: bool = False) -> Iterator[Traced]:
-    """A context in which a run has spans. `told`: a line on standard error says so where they go nowhere.
+    """A context in which a run has spans, if requested. `told`: print a line on standard error if the spans go nowhere.
     `ExtraMissing`: OpenTelemetry's API is not installed."""
     if asked is None:
         yield Traced(None)

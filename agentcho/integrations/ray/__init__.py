@@ -1,1 +1,1 @@
-"""One run on many machines: a driver deals games to workers, and writes what they bring back into one record."""
+"""Plays one run on many machines: a driver deals games to workers and writes their results into one record."""

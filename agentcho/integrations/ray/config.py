@@ -1,4 +1,4 @@
-"""Where a command plays its games, as options of its own, checked once. Does not know: commands, clusters."""
+"""Options of a command for the cluster that plays its games."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GPUS = "GPUs per worker; with 0.5, two workers share one.  [default: 1 if there 
 
 
 class ClusterConfig(BaseModel):
-    """On which cluster the games are played, by how many workers. `on` None: on no cluster, by this process."""
+    """The cluster that plays the games, and its workers. With `on` None, this process plays them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -43,5 +43,5 @@ class ClusterConfig(BaseModel):
 
     @property
     def address(self) -> str | None:
-        """The address of the cluster, or "auto"; None: a cluster is made."""
+        """The address of the cluster, or "auto". None: a new cluster is made."""
         return None if self.on in (None, "ray") else (self.on or "").partition(":")[2]

@@ -1,8 +1,8 @@
-"""The driver: deals games to workers, deals them again where a worker dies, and takes in what is over, each game once.
+"""Deals games to workers, deals them again if a worker dies, and takes in each finished game once.
 
-A game that was on dying workers as often as is allowed but once is dealt last and alone, so that it takes no other
-with it. Words do not depend on where a game is played, so nothing here is kept in any order. Does not know: how games
-are played, what keeps the workers, what becomes of a game that is over.
+A game that has used up its allowed worker deaths is dealt last and alone, so that it takes no other game down with it.
+Texts do not depend on where a game is played, so games are kept in no order. Independent of how games are played, of
+the system that runs the workers, and of records.
 """
 
 from __future__ import annotations
@@ -34,59 +34,59 @@ from agentcho.records.environment import versions
 
 LOG = logging.getLogger("agentcho.cluster")
 LOSSES = 3
-"""So many losses a worker, with no game over in between, and no more workers are asked for."""
+"""Losses per worker, with no game finished in between, after which lost workers are no longer replaced."""
 
 
 class WorkBook(Protocol):
-    """What the games of a piece of work are, and what becomes of them."""
+    """Provides the games of a piece of work and takes in their results."""
 
     def open(self, begun: WorkerReady) -> None:
-        """The first worker is ready, on these engines. `AgentchoError`: the games are other engines'."""
+        """The first worker is ready, with these engines. `AgentchoError`: the games belong to other engines."""
         ...
 
     def deal(self, game: int) -> Assignment:
-        """A game as it is dealt."""
+        """The assignment of a game."""
         ...
 
     def over(self, done: GameDone) -> bool:
-        """A game is over. Returns whether to go on."""
+        """Take in a finished game. Returns whether to go on."""
         ...
 
     def note(self, note: ToolCallNote) -> None:
-        """A call of a tool is about to be made in a game, or has ended: to be on record when this returns."""
+        """A tool call is about to be made in a game, or has ended. It has to be on record when this returns."""
         ...
 
     def lost(self, game: int, why: str) -> bool:
-        """A game is given up: workers died of it, or with it, too often. Returns whether to go on."""
+        """Give a game up, because workers died too often while playing it. Returns whether to go on."""
         ...
 
 
 class NoWork:
-    """No games."""
+    """A `WorkBook` without games."""
 
     def open(self, begun: WorkerReady) -> None:
         """No-op."""
 
     def deal(self, game: int) -> Assignment:
-        """Nobody asks for one."""
+        """Never called."""
         return Assignment(game)
 
     def over(self, done: GameDone) -> bool:
-        """Of earlier work."""
+        """Ignore a game of earlier work."""
         return True
 
     def note(self, note: ToolCallNote) -> None:
-        """Of earlier work."""
+        """Ignore a call of earlier work."""
 
     def lost(self, game: int, why: str) -> bool:
-        """Of earlier work."""
+        """Ignore a game of earlier work."""
         return True
 
 
 class Timeouts(NamedTuple):
-    """How long is waited, in seconds: for more workers to be there before the first begins (`gathering`), for any
-    worker at all (`hello`), for one to load its models (`loading`), for a sign of life of one that plays (`silence`).
-    `beat`: between two of these signs."""
+    """Time limits in seconds: for more workers to arrive before the first one begins (`gathering`), for any worker to
+    arrive (`hello`), for a worker to load its models (`loading`), and for a sign of life of a playing worker
+    (`silence`). `beat` is the interval between signs of life."""
 
     gathering: float = 10
     hello: float = 300
@@ -97,7 +97,7 @@ class Timeouts(NamedTuple):
 
 @dataclass
 class WorkerState:
-    """One worker as the driver knows it. `called` is when it was last called, None: it has no call under way."""
+    """The driver's view of one worker. `called` is when it was last called, None if no call is in progress."""
 
     state: Literal["coming", "here", "beginning", "playing"] = "coming"
     hello: WorkerHello | None = None
@@ -110,8 +110,8 @@ class WorkerState:
 
 
 class Driver:
-    """Keeps `workers` workers of a pool at work. `deaths`: with so many dying workers a game may have been, and is
-    dealt again; with one more it is given up. `warn` hears, once each, what keeps a worker from taking part.
+    """Keeps `workers` workers of a pool at work. `deaths`: after how many worker deaths a game is still dealt again;
+    after one more it is given up. `warn` is called with each reason why a worker does not take part, once per reason.
 
     `play` may be called several times; workers keep what they have loaded.
     """
@@ -137,10 +137,10 @@ class Driver:
         self.steps = self.most = 0
 
     def play(self, work: WorkSpec, games: Iterable[int], book: WorkBook) -> None:
-        """Have all these games played, until all are over or `book` wants no more.
+        """Have these games played until all are over or `book` wants no more.
 
-        `WorkersLost`: no worker is left, or none comes. Raises what every worker that came refused with, and what
-        `book` raises; Ctrl-C comes out.
+        `WorkersLost`: no worker is left, or none comes. If every worker refuses, raises the error of the first refusal.
+        Raises whatever `book` raises; KeyboardInterrupt passes through.
         """
         self._set_out(work, games, book)
         while self._going and (self._waiting or self._under_way):
@@ -149,7 +149,7 @@ class Driver:
         self.steps, self.most = sum(each.steps for each in mine), sum(each.most for each in mine)
 
     def ready(self, work: WorkSpec) -> WorkerReady:
-        """Wait until the first worker is ready for a piece of work; what it is ready with. Raises as `play`."""
+        """Wait until the first worker is ready for a piece of work, and return what it reports. Raises as `play`."""
         self._set_out(work, (), NoWork())
         while self._first is None:
             self._turn()
@@ -157,11 +157,11 @@ class Driver:
 
     @property
     def hellos(self) -> list[WorkerHello]:
-        """Who is there."""
+        """The workers that are present."""
         return [member.hello for member in self._members.values() if member.hello is not None]
 
     def dismiss(self) -> None:
-        """End all workers. Others are started where there is more to play."""
+        """End all workers. New ones are started when there is more to play."""
         for id in [*self._members]:
             del self._members[id]
             self._pool.stop(id)
@@ -179,7 +179,7 @@ class Driver:
                 member.state = "here"
 
     def _turn(self) -> None:
-        """One turn of the loop: wait for answers, take them in, and give everybody something to do."""
+        """Run the loop once: wait for answers, take them in, and give work to idle workers."""
         self._fill()
         for id, answer in self._pool.answers(self._patience.beat):
             if id in self._members:
@@ -193,10 +193,10 @@ class Driver:
     def _under_way(self) -> bool:
         return any(member.dealt for member in self._members.values())
 
-    # -- who is there ------------------------------------------------------------------------------------
+    # -- workers -----------------------------------------------------------------------------------------
 
     def _fill(self) -> None:
-        """Ask for workers in place of those that died. `WorkersLost`: none is left, or none comes."""
+        """Ask for workers in place of lost ones. `WorkersLost`: none is left, or none comes."""
         for _ in range(self._workers - self._out - len(self._members)):
             id = self._pool.start()
             self._members[id] = WorkerState()
@@ -209,7 +209,7 @@ class Driver:
             raise WorkersLost(f"{what}; check that the cluster has room for the workers")
 
     def _nobody(self) -> AgentchoError:
-        """What to raise where nobody is left: what they refused with, or of what the last of them died."""
+        """The error to raise when no worker is left: the first refusal, or why the last worker died."""
         if self._refused:
             first = next(iter(self._refused.values()))
             return rebuilt(first)
@@ -220,7 +220,7 @@ class Driver:
         self._pool.call(id, method, *given)
 
     def _take(self, id: int, member: WorkerState, answer: Answer) -> None:
-        """One answer. An answer about earlier work says no more than that the worker is free."""
+        """Handle one answer. An answer about earlier work only shows that the worker is free."""
         member.called, self._heard = None, monotonic()
         match answer:
             case WorkerLost(why=why):
@@ -243,7 +243,7 @@ class Driver:
             self._refuse(id, WorkerRefused("WorkersLost", what))
 
     def _begin_all(self) -> None:
-        """Let workers begin, once it is known how many share a machine, or it has been waited for."""
+        """Let workers begin once it is known how many share a machine, or the time to wait for that is over."""
         here = [(id, member) for id, member in self._members.items() if member.state == "here"]
         coming = any(member.hello is None for member in self._members.values())
         if not here or (coming and monotonic() - self._began < self._patience.gathering):
@@ -270,8 +270,8 @@ class Driver:
         member.state, member.wants = "playing", 1
 
     def _refuse(self, id: int, refused: WorkerRefused) -> None:
-        """Go on without a worker, for another on its machine would not be any better. It is told once why, and not
-        before another one plays: where none does, it is the error."""
+        """Go on without a worker, because a replacement on its machine would be refused too. The reason is reported
+        once another worker is ready; if none ever is, it becomes the error."""
         member = self._members.pop(id)
         self._pool.stop(id)
         self._out += 1
@@ -285,7 +285,7 @@ class Driver:
             self._told.update(self._refused)
 
     def _lose(self, id: int, why: str) -> None:
-        """Deal the games of a worker that is gone to others, and do without it where workers do nothing but die."""
+        """Deal the games of a lost worker to others. Workers are no longer replaced if they do nothing but die."""
         member = self._members.pop(id)
         self._pool.stop(id)
         self._losses, self._why = self._losses + 1, f"{member.hello or 'a worker'}: {why}"
@@ -299,7 +299,7 @@ class Driver:
                 self._waiting.appendleft(game)
 
     def _give_up_silent(self) -> None:
-        """Do without workers that hang: whose process is there, and says nothing."""
+        """Give up workers that hang: their process exists but does not respond."""
         now, patience = monotonic(), {"playing": self._patience.silence, "beginning": self._patience.loading}
         for id, member in list(self._members.items()):
             seconds = patience.get(member.state)
@@ -330,7 +330,8 @@ class Driver:
                     self._call(id, "exchange", [self._book.deal(game) for game in games], self._patience.beat)
 
     def _share(self, member: WorkerState) -> list[int]:
-        """The next games of a worker: no more than leaves some for the others, so that all end at about one time."""
+        """The next games of a worker: few enough to leave some for the others, so that all finish at about the same
+        time."""
         if any(map(self._suspect, member.dealt)):
             return []
         plain = [game for game in self._waiting if not self._suspect(game)] if self._deaths else self._waiting
@@ -348,7 +349,7 @@ class Driver:
 
 
 def other_versions(theirs: Mapping[str, str]) -> list[str]:
-    """What of a worker's versions is not the driver's, in words; of Python the first two numbers count."""
+    """Return, in words, which of a worker's versions differ from the driver's. For Python, major and minor count."""
     ours = versions()
     cut = {name: 2 if name == "python" else 9 for name in ours}
     return [
@@ -359,7 +360,8 @@ def other_versions(theirs: Mapping[str, str]) -> list[str]:
 
 
 def rebuilt(refused: WorkerRefused) -> AgentchoError:
-    """The error that a worker refused with: of its own class, where that is one of ours, with its words alone."""
+    """Rebuild the error that a worker refused with: of its own class if that is one of agentcho's, with its text
+    alone."""
     kind = getattr(errors, refused.kind, None)
     if not (isinstance(kind, type) and issubclass(kind, AgentchoError)):
         return WorkersLost(f"{refused.kind}: {refused.what}", refused.code)

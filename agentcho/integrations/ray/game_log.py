@@ -1,6 +1,5 @@
-"""What a worker keeps of one game until it is over: its cast, the lines of its transcript, its messages as events.
-
-Does not know: who writes the lines, who hears of the messages.
+"""Keeps what a worker collects of one game until it is over: its cast, the lines of its transcript, its messages as
+events.
 """
 
 from __future__ import annotations
@@ -14,12 +13,13 @@ from agentcho.records.files import encoded_lines
 from agentcho.records.transcript import AllSeals, TranscriptEntry
 
 NoteCall = Callable[[Calling | Called | None, tuple[TranscriptEntry, ...], bytes], None]
-"""Hears of a call, what was said since the last, and the lines of that."""
+"""Receives a tool call event (None for the message of its result), the messages since the last note, and their
+lines."""
 
 
 class GameLog:
-    """What is heard of one game; of its messages each as a line, and as an event where that is wanted. `note` hears of
-    calls of tools at once, and gets the lines until then: `lines` are those since."""
+    """The messages of one game, each as a line, and as an event if that is wanted. `note` receives tool calls at once,
+    with the lines until then; `lines` has those since."""
 
     def __init__(self, wanted: Heard, note: NoteCall) -> None:
         self._wanted, self._note = wanted, note
@@ -48,11 +48,11 @@ class GameLog:
                 self._keep(event, Encoded(encodings._replace(made=())))
 
     def _tell(self, event: Calling | Called | None) -> None:
-        """Note a call, or its result, with what was said since the last note."""
+        """Note a tool call or its result, with the messages since the last note."""
         said, lines, self._since, self.lines = tuple(self._since), encoded_lines(self.lines), [], []
         self._note(event, said, lines)
 
     def _keep(self, whole: Event, without: Event | None = None) -> None:
-        """Keep an event, as it is or without encodings."""
+        """Keep an event, with or without its encodings as wanted."""
         if self._wanted != "games":
             self.events.append(whole if without is None or self._wanted == "encodings" else without)

@@ -1,7 +1,4 @@
-"""What of a user's own files workers need: the scenario's, and the folders in which agents and scenarios are found.
-
-Does not know: how files travel, what is in them.
-"""
+"""Packs the user's files that workers need: the scenario's file, and the folders that hold agents and scenarios."""
 
 from __future__ import annotations
 
@@ -12,12 +9,12 @@ from agentcho.config import ModelConfig, RunConfig
 from agentcho.games.runs.discovery import path_of
 
 FOLDERS = ("scenarios", "agents")
-"""Where scenarios and agents of one's own are found by name, in the working folder."""
+"""Folders in the working folder where the user's own scenarios and agents are found by name."""
 
 
 def pack(scenario: str, folder: Path) -> str:
-    """Copy the files that a scenario, by its name or path, needs into an empty folder. Returns its name there, which
-    gives its lines the same names as here."""
+    """Copy the files that a scenario, given by name or path, needs into an empty folder. Returns its name there, under
+    which its lines have the same names as here."""
     for name in FOLDERS:
         if Path(name).is_dir():
             shutil.copytree(name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -31,7 +28,7 @@ def pack(scenario: str, folder: Path) -> str:
 
 
 def _shown(file: Path) -> Path:
-    """A file as records name it: relative to the working folder, or else its folder and name."""
+    """The path of a file as records show it: relative to the working folder, or else its folder and name."""
     whole = file.resolve()
     try:
         return whole.relative_to(Path.cwd())
@@ -40,9 +37,9 @@ def _shown(file: Path) -> Path:
 
 
 def unpacked(config: RunConfig) -> RunConfig:
-    """The options with the folders of models and adapters by their whole paths, for workers have another working
-    folder. What is no folder here is left as it is: it may be one there, or an id of the hub. The folder of what is
-    kept is one of each machine, at the same path."""
+    """Return the options with absolute paths for the folders of models and adapters, because workers have a different
+    working folder. What is not a folder here is kept: it may be a folder there, or an id of the hub. The cache folder
+    (`keep_cache`) is one on each machine, at the same path."""
     models = {name: model.model_copy(update=_whole(model)) for name, model in config.models.items()}
     kept = None if config.keep_cache is None else str(Path(config.keep_cache).absolute())
     return config.model_copy(update={**_whole(config), "models": models, "keep_cache": kept})
@@ -54,5 +51,5 @@ def _whole(model: RunConfig | ModelConfig) -> dict[str, str]:
 
 
 def all_models(config: RunConfig) -> list[RunConfig | ModelConfig]:
-    """What says which models a run has, its own first."""
+    """The configurations of all models of a run, its own first."""
     return [config, *config.models.values()]

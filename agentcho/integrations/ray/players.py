@@ -1,7 +1,4 @@
-"""A cluster as it is asked for, and its workers as those who play a run.
-
-Does not know: what is played.
-"""
+"""Opens the cluster that was requested, with its workers as the players of a run."""
 
 from __future__ import annotations
 
@@ -19,19 +16,19 @@ from agentcho.integrations.ray.runs import Players
 from agentcho.integrations.ray.work import Heard
 
 DEATHS = 2
-"""So often, where `--retries` says nothing, a game is dealt again whose worker died."""
+"""How many times a game whose worker died is dealt again, unless `--retries` says otherwise."""
 
 
 class Cluster(NamedTuple):
-    """A cluster that was asked for, and how often a game is dealt again there whose worker died."""
+    """A requested cluster, and how many times a game whose worker died is dealt again there."""
 
     asked: ClusterConfig
     deaths: int = DEATHS
 
 
 def cluster_of(asked: Mapping[str, Any]) -> Cluster | None:
-    """The cluster that these options of a function ask for; None: none. `ConfigError` for those that say nothing
-    without `on`."""
+    """The cluster that these options of a function ask for, None for none. `ConfigError`: options are given that have
+    no effect without `on`."""
     config = checked(ClusterConfig, **asked)
     if config.on is None and any(value is not None for value in asked.values()):
         raise ConfigError(f"{' and '.join(asked)} have no effect without on; give on too, or leave them out")
@@ -40,8 +37,8 @@ def cluster_of(asked: Mapping[str, Any]) -> Cluster | None:
 
 @contextmanager
 def players(on: Cluster, scenario: str, config: RunConfig, heard: Heard = "messages") -> Iterator[Players]:
-    """Workers of a cluster for games of a scenario, by its name or path. They are gone at the end. `ConfigError`: the
-    model is behind an API, whose bounds are those of one process."""
+    """Workers of a cluster for games of a scenario, given by name or path; they are stopped at the end. `ConfigError`:
+    a model is behind an API, whose request limits hold within one process only."""
     from agentcho.integrations.ray.ray import workers
 
     for model in (config.own, *config.models.values()):

@@ -1,7 +1,6 @@
-"""Workers as actors of a Ray cluster. The only file that knows Ray.
+"""Runs workers as actors of a Ray cluster. The only module that imports Ray.
 
-Ray's own restarts and retries are off: the driver deals anew what a dead worker had. Tried with Ray 2.60. Does not
-know: games, records.
+Ray's own restarts and retries are off: the driver deals the games of a dead worker again. Tried with Ray 2.60.
 """
 
 from __future__ import annotations
@@ -27,15 +26,16 @@ from agentcho.integrations.ray.work import Answer, WorkerLost
 from agentcho.integrations.ray.worker import Worker
 
 REACH, HEALTHY, FETCH = 10.0, 30.0, 60.0
-"""Seconds in which a head takes a connection, says that it is well, and in which an answer that is there is fetched."""
+"""Time limits in seconds: for a head node to accept a connection, for its health check, and for fetching an answer that
+is ready."""
 STORE = 256 << 20
-"""Bytes for what is on its way between the processes of a cluster that is made here."""
+"""Size in bytes of the object store of a cluster that is made here."""
 QUIET = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-"""What keeps a cluster that is made here to loopback, and from telling anybody of it."""
+"""Settings that keep a cluster that is made here on loopback and turn off its usage statistics."""
 
 
 class Placement(NamedTuple):
-    """How many workers there are, and what each takes of its machine."""
+    """The number of workers, and what each takes of its machine."""
 
     workers: int
     cpus: int
@@ -43,15 +43,15 @@ class Placement(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """What a machine of the cluster has."""
+    """The resources of a machine of the cluster."""
 
     cpus: float
     gpus: float
 
 
 def placed(machines: Sequence[Machine], asked: ClusterConfig, device: str, threads: int | None) -> Placement:
-    """The workers that were asked for, each with as many threads as there are for it, or with `threads`.
-    `WorkersLost`: the machines have no room for them."""
+    """Place the requested workers, each with as many threads as there is room for, or with `threads`. `WorkersLost`:
+    the machines have no room for them."""
     some = any(machine.gpus >= 1 for machine in machines)
     gpus = asked.gpus_per_worker
     if gpus is None:
@@ -73,14 +73,14 @@ def placed(machines: Sequence[Machine], asked: ClusterConfig, device: str, threa
 
 
 def _room(machines: Sequence[Machine], cpus: int, gpus: float) -> int:
-    """How many workers of that size the machines have room for."""
+    """How many workers of this size the machines have room for."""
     return sum(int(min(m.cpus / cpus, m.gpus / gpus if gpus else m.cpus)) for m in machines)
 
 
 @contextmanager
 def workers(asked: ClusterConfig, scenario: str, device: str) -> Iterator[tuple[RayPool, int, str]]:
-    """A pool of workers on the cluster that was asked for, how many it is for, and the name by which they find the
-    scenario. At the end they are gone, and so is a cluster that was made here.
+    """Yields a pool of workers on the requested cluster, their number, and the name by which they find the scenario. At
+    the end the workers are stopped, and a cluster that was made here is shut down.
 
     `ExtraMissing`: Ray is not installed. `WorkersLost`: the cluster does not answer, or has no room.
     """
@@ -100,7 +100,7 @@ def workers(asked: ClusterConfig, scenario: str, device: str) -> Iterator[tuple[
 
 
 def _connect(ray: Any, address: str | None, folder: str) -> None:
-    """Join a cluster, or make one. Ray's handlers of signals are taken away again."""
+    """Join a cluster, or make one. Signal handlers that Ray installs are removed again."""
     how: dict[str, Any] = {"address": address}
     if address is None:
         how = {"address": "local", "include_dashboard": False, "object_store_memory": STORE}
@@ -110,7 +110,7 @@ def _connect(ray: Any, address: str | None, folder: str) -> None:
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         ray.init(**how, runtime_env={"working_dir": folder}, log_to_driver=False, logging_level=logging.ERROR)
-    except Exception as error:  # of many kinds, down to RuntimeError
+    except Exception as error:  # Ray raises many kinds, RuntimeError among them
         ray.shutdown()
         raise WorkersLost(f"no Ray cluster at {address or 'this machine'}: {_first_line(error)}") from error
     finally:
@@ -120,7 +120,7 @@ def _connect(ray: Any, address: str | None, folder: str) -> None:
 
 
 def _check_reachable(address: str) -> None:
-    """`WorkersLost` where no head of a cluster answers, within a bounded time: `ray.init` would try for long."""
+    """`WorkersLost`: no head node answers in time. Without this check `ray.init` would keep trying for long."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), REACH).close()
@@ -146,7 +146,7 @@ def _first_line(error: BaseException) -> str:
 
 
 class RayPool:
-    """Actors as workers; see `Pool`."""
+    """A `WorkerPool` of Ray actors."""
 
     def __init__(self, ray: Any, placement: Placement) -> None:
         self._ray = ray
@@ -187,12 +187,12 @@ class RayPool:
     def stop(self, worker: int) -> None:
         self._calls = {call: id for call, id in self._calls.items() if id != worker}
         if (actor := self._actors.pop(worker, None)) is not None:
-            with suppress(Exception):  # gone already, or on a machine that is
+            with suppress(Exception):  # it or its machine is gone already
                 self._ray.kill(actor)
 
 
 def _why(error: BaseException) -> str:
-    """Why a worker is gone, in a line."""
+    """Why a worker is gone, in one line."""
     known: Mapping[str, str] = {
         "ActorUnavailableError": "it cannot be reached",
         "NodeDiedError": "its machine died",

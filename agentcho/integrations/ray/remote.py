@@ -1,7 +1,6 @@
-"""The engine of workers, as one process knows it that has games played on it and measures something on them: what it
-is, and how games are played there. Its numbers are on the workers.
+"""The engine of remote workers as seen by a process that has games played on it and measures the results.
 
-Does not know: what is measured.
+Provides its fingerprint and plays games; the tensors stay on the workers.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from agentcho.scenario import Scenario
 
 
 class RemoteEngine:
-    """The engine that workers load for a scenario's games. Asking for its `fingerprint` waits for the first of them."""
+    """The engine that workers load for the games of a scenario. Reading `fingerprint` waits for the first worker."""
 
     def __init__(self, players: Players, scenario: Scenario, config: RunConfig) -> None:
         self._players = players
@@ -26,26 +25,27 @@ class RemoteEngine:
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """As an engine's of one's own."""
+        """The same as the fingerprint of a local engine."""
         if self._fingerprint is None:
             begun = self._players.driver.ready(work_of(self._players, self._request))
             self._fingerprint = named(begun, self._config).engine
         return self._fingerprint
 
     def adapted(self, adapter: str) -> RemoteEngine:
-        """The same: workers take the adapter that the options of a game name."""
+        """Return itself: workers load the adapter that the options of a game name."""
         return self
 
     def meet(self, header: str, text: str) -> None:
-        """Words that games will be forced to say: workers of an engine that knows none (the fake) hear of them."""
+        """Register words that games will be forced to say. Only the fake engine needs them, because it knows no
+        words."""
         if self._config.model == "fake":
             self._players.met[header, text] = None
 
     def play(self, request: RunRequest) -> RunResult:
-        """Play games by the workers, as `games.runs.runtime.play` does on an engine."""
+        """Play games on the workers, as `games.runs.runtime.play` does on a local engine."""
         return play(self._players, request)
 
     def here(self, tell: ProgressCallback) -> EnginePort:
-        """An engine of this process, once the workers have gone: games are over, and something is measured on it."""
+        """Stop the workers and load an engine in this process, to measure on it after the games."""
         self._players.driver.dismiss()
         return load_engine(self._config, tell)

@@ -1,7 +1,6 @@
-"""Plays and resumes runs by workers: the counterpart of `games.runs.runtime` for several machines. One process, this
-one, writes the record, a game's lines when it is over.
+"""Plays and resumes runs on workers: the counterpart of `games.runs.runtime` for several machines.
 
-Does not know: what keeps the workers, the terminal.
+Only this process writes the record; the lines of a game are written when it is over. Independent of Ray.
 """
 
 from __future__ import annotations
@@ -58,8 +57,8 @@ Opens = Callable[[WorkerReady], RunRecord | None]
 
 @dataclass(frozen=True)
 class Players:
-    """Who plays: a driver of workers, and the name or file by which they find the scenario. `heard`: what who
-    hears of a run hears of; `met`: see `WorkSpec`."""
+    """The players of a run: a driver of workers, and the name or file by which they find the scenario. `heard`: what is
+    sent to listeners of a run. `met`: see `WorkSpec`."""
 
     driver: Driver
     scenario: str
@@ -68,8 +67,8 @@ class Players:
 
 
 def play(players: Players, request: RunRequest) -> RunResult:
-    """Play the games of a run by workers, until all are over; see `games.runs.runtime.play`. A game is told to the sink
-    when it is over. Raises as `Driver.play` does."""
+    """Play the games of a run on workers; see `games.runs.runtime.play`. The sink gets the events of a game when it is
+    over. Raises as `Driver.play`."""
     if request.resume is not None:
         return _go_on(players, request, request.resume)
     scenario = request.scenario
@@ -100,7 +99,7 @@ def play(players: Players, request: RunRequest) -> RunResult:
 
 
 def _go_on(players: Players, request: RunRequest, resumption: Resumption) -> RunResult:
-    """Play what a recorded run lacks."""
+    """Play the games that a recorded run lacks."""
     saved = resumption.saved
     scenario = request.scenario
     config = request.config
@@ -145,7 +144,7 @@ def _played(players: Players, games: Games, numbers: Sequence[int]) -> RunResult
 
 
 def work_of(players: Players, request: RunRequest, heard: bool = True) -> WorkSpec:
-    """What workers are to do for the games of a run. `heard`: somebody hears of more than the ends of games."""
+    """The work for workers on the games of a run. `heard`: somebody listens to more than the ends of games."""
     return WorkSpec(
         scenario=players.scenario,
         options=plain_options(request.scenario),
@@ -159,7 +158,7 @@ def work_of(players: Players, request: RunRequest, heard: bool = True) -> WorkSp
 
 
 def named(begun: WorkerReady, config: RunConfig) -> WorkerReady:
-    """What a worker has loaded, in which models have the names that they were given here."""
+    """What a worker has loaded, with the models under the names that they were given here."""
     pairs = zip(all_models(unpacked(config)), all_models(config), strict=True)
     names = {whole.model: given.model for whole, given in pairs}
 
@@ -170,7 +169,7 @@ def named(begun: WorkerReady, config: RunConfig) -> WorkerReady:
 
 
 class Games:
-    """The games of one run, as its driver deals and takes them in. A context manager, which closes the record that
+    """The games of one run, as its driver deals them and takes them in. A context manager, which closes the record that
     `opens` opens when the first worker is ready."""
 
     def __init__(self, request: RunRequest, tasks: TaskSet | None, opens: Opens) -> None:
@@ -187,20 +186,20 @@ class Games:
         self.interrupted = False
 
     def open(self, begun: WorkerReady) -> None:
-        """Open the record, in which models have the names that they were given here."""
+        """Open the record, with the models under the names that they were given here."""
         if self._record is None and (record := self._opens(named(begun, self.request.config))) is not None:
             self._record = self._stack.enter_context(record)
 
     def deal(self, game: int) -> Assignment:
-        """A game with its tasks, its words to force, and those that it said before."""
+        """A game with its tasks, the words that are forced, and the messages that it has already said."""
         tasks = () if self._tasks is None else draw_tasks(self._tasks, game, self.request.scenario.draws())
         before = *self.request.selection.before.get(game, ()), *self._noted.get(game, ())
         calls = self._calls.get(game, BegunCalls())
         return Assignment(game, tasks, _forced(self.request.selection.forced(game)), before, calls)
 
     def note(self, note: ToolCallNote) -> None:
-        """Put a call of a tool on record, with what was said until then, and keep that: where its worker dies, or this
-        process, the game goes on from there, and nothing is called twice."""
+        """Record a tool call with the messages before it, and keep them. If its worker or this process dies, the game
+        goes on from there, and only idempotent calls may be made twice."""
         game = note.game
         self._noted.setdefault(game, []).extend(note.said)
         if isinstance(note.event, Calling) and not note.event.idempotent:
@@ -211,7 +210,7 @@ class Games:
                 write(self._record, note.event)
 
     def over(self, done: GameDone) -> bool:
-        """Write a game's lines, and tell of it."""
+        """Write the lines of a game, and send its events to the sink."""
         game = done.over.game
         self._noted.pop(game, None)
         if self._record is not None:
@@ -225,14 +224,14 @@ class Games:
         return done.fault is None or not self.request.on_failure.fail_fast
 
     def lost(self, game: int, why: str) -> bool:
-        """Write that a game was given up."""
+        """Record that a game was given up."""
         error = WorkersLost(f"its workers died more often than is allowed; the last one: {why}")
         fault = GameFault("WorkersLost", str(error), None, "")
         ended = GameOver(game, None, {}, told(error, fault), 0.0, fault.error, fault.traceback, where=fault.where)
         return self.over(GameDone(ended, fault=fault))
 
     def close(self, most: int) -> Path | None:
-        """Write how it ended. The record's folder, if there is one."""
+        """Write how the run ended. Returns the folder of the record, if there is one."""
         if self._record is None:
             return None
         self._record.most = max(most, self._record.most or 0) or None
@@ -252,8 +251,8 @@ def _forced(words: Forced) -> dict[str, tuple[int, ...]]:
 
 
 def plain_options(scenario: Scenario) -> dict[str, Any]:
-    """The options of a scenario as JSON has them, but secrets as they are, for the class of a value may be unknown
-    elsewhere."""
+    """The options of a scenario as JSON values, with secrets in plain text, because workers may not know the class of a
+    value."""
     plain: dict[str, Any] = scenario.options.model_dump(mode="json", by_alias=True)
     fields = type(scenario.options).model_fields
     for name, value in scenario.options:

@@ -1,6 +1,6 @@
-"""What a driver asks of its workers and what they answer, and the contract of whatever keeps them.
+"""Messages between a driver and its workers, and the contract of a worker pool.
 
-All of it can be pickled. Does not know: how games are played, what keeps the workers.
+All of them can be pickled. Independent of how games are played and of Ray.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Heard = Literal["games", "messages", "encodings"]
 class WorkSpec(NamedTuple):
     """What all games of a run have in common.
 
-    `scenario` is a name from the library or a file in the worker's folder, `options` are as its class takes them.
-    `sources` are the digests of the files of the scenario and of its agents on the driver. `at_once` games are played
-    side by side on a machine (None: as many as the store has room for). `retries`: how often a game is played again on
-    the same worker that a transient error ended. `heard`: what somebody hears of, beside the
-    ends of games: nothing, each message, or each message with the encodings of its line.
-    `met`: headers and texts that an engine has to meet which knows no words.
+    `scenario` is a name from the library or a file in the worker's folder, `options` are given to its class. `sources`
+    are the digests of the source files of the scenario and its agents on the driver. `at_once` games are played
+    concurrently on a machine (None: as many as the store has room for). `retries`: how often a game that a transient
+    error ended is played again on the same worker. `heard`: what is reported besides the ends of games: nothing, each
+    message, or each message with the encodings of its line. `met`: headers and texts to teach to an engine that knows
+    no words.
     """
 
     scenario: str
@@ -40,8 +40,8 @@ class WorkSpec(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """One game to play: its number, its tasks, ids of the words that are not to be sampled, by message, and what was
-    said in it, and which calls of tools were begun, when it was begun before."""
+    """One game to play: its number, its tasks, the token ids that are forced, by message, and, if it was begun before,
+    its messages so far and the tool calls that were begun."""
 
     game: int
     tasks: tuple[Task, ...] = ()
@@ -51,7 +51,7 @@ class Assignment(NamedTuple):
 
 
 class WorkerHello(NamedTuple):
-    """A worker is there: on which machine, as which process, with which versions of what decides words."""
+    """A worker has started: its machine, its process, and its versions of everything that affects texts."""
 
     node: str
     process: int
@@ -62,15 +62,15 @@ class WorkerHello(NamedTuple):
 
 
 class WorkerReady(NamedTuple):
-    """A worker is ready for games of a piece of work, on engines with these fingerprints: that of the run's own model,
-    and those of others by name."""
+    """A worker is ready for the games of a piece of work, on engines with these fingerprints: that of the run's own
+    model, and those of the others by name."""
 
     engine: dict[str, str]
     others: dict[str, dict[str, str]]
 
 
 class WorkerRefused(NamedTuple):
-    """A worker cannot take part: the class and the words of the error, and what a command exits with."""
+    """A worker cannot take part: the class and text of the error, and the exit code of a command."""
 
     kind: str
     what: str
@@ -78,8 +78,8 @@ class WorkerRefused(NamedTuple):
 
 
 class GameDone(NamedTuple):
-    """A game that is over: its cast, role by agent, the lines of its transcript that no note had, how it ended; of one
-    that failed, what went wrong. `events` are its messages in their order, where somebody hears of them."""
+    """A finished game: its cast (role by agent), the transcript lines that no note contained, how it ended, and, if it
+    failed, what went wrong. `events` are its messages in order, if somebody listens."""
 
     over: GameOver
     cast: Mapping[str, str] = {}
@@ -89,8 +89,9 @@ class GameDone(NamedTuple):
 
 
 class ToolCallNote(NamedTuple):
-    """A call of a tool in a game that is not over, before it is made or once it has ended: what was said since the note
-    before, and its lines. A call is made when the worker is asked for its next report: then this one is on record."""
+    """A tool call in a running game, before it is made or after it has ended, with the messages since the previous
+    note, and their lines. The call is made once the worker is asked for its next report, when this note is on
+    record."""
 
     number: int
     game: int
@@ -100,8 +101,9 @@ class ToolCallNote(NamedTuple):
 
 
 class WorkerReport(NamedTuple):
-    """What came of a worker's games since its last report. `wants`: how many more it can take; `steps`: of its engine,
-    and `most`: games side by side, both since its work began. `notes`: calls of tools."""
+    """The results of a worker's games since its last report. `wants`: how many more games it can take. `steps` counts
+    the steps of its engine, and `most` is the largest number of concurrent games, both since its work began. `notes`:
+    tool calls."""
 
     done: tuple[GameDone, ...]
     wants: int
@@ -111,7 +113,7 @@ class WorkerReport(NamedTuple):
 
 
 class WorkerLost(NamedTuple):
-    """In place of an answer: the worker is gone, or is no use any more. What it was dealt may be dealt to others."""
+    """Takes the place of an answer: the worker is gone or unusable. Its games may be dealt to others."""
 
     why: str
 
@@ -120,20 +122,20 @@ Answer = WorkerHello | WorkerReady | WorkerRefused | WorkerReport | WorkerLost
 
 
 class WorkerPool(Protocol):
-    """Keeps workers, each a `Worker` in a process of its own. Nothing but `answers` ever waits."""
+    """Keeps workers, each a `Worker` in its own process. Only `answers` blocks."""
 
     def start(self) -> int:
-        """Ask for a worker, which says hello once it is there. Returns its number, never one that was used before."""
+        """Ask for a worker, which says hello once it is running. Returns its number, which is never reused."""
         ...
 
     def call(self, worker: int, method: str, *given: Any) -> None:
-        """Call a method of a worker, which has no other call under way."""
+        """Call a method of a worker that has no other call in progress."""
         ...
 
     def answers(self, seconds: float) -> Sequence[tuple[int, Answer]]:
-        """The answers that are there, each with its worker; waits until there is one, or for so many seconds."""
+        """The answers that have come, each with its worker. Waits until there is one, but no longer than `seconds`."""
         ...
 
     def stop(self, worker: int) -> None:
-        """End a worker; nothing is heard of it any more. No-op where it is gone."""
+        """End a worker; its answers are dropped. No-op if it is gone."""
         ...

@@ -1,6 +1,6 @@
-"""One worker: loads the engine, plays the games that it is dealt side by side, and hands each over when it is over.
+"""A worker: loads the engine, plays the games that it is dealt concurrently, and hands each over when it is over.
 
-It writes nothing. Does not know: other workers, what keeps them, where records lie.
+It writes no records. Independent of Ray and of other workers.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ from agentcho.scenario import Scenario
 from agentcho.tasks import TaskSet
 
 LINGER = 0.1
-"""Seconds in which further games may end before those that are over are handed on."""
+"""Seconds to wait for further games to end before finished ones are handed over."""
 NETWORK = ("device_map", "threading", "merge", "disk_tokens", "keep_cache")
-"""Options with which a network is loaded, beside those of its model."""
+"""Options that affect how a network is loaded, besides those of its model."""
 
 
 def network(config: RunConfig) -> tuple[object, ...]:
-    """What decides whether the models of a run are those that are loaded; another adapter goes onto the same
+    """What decides whether the models of a run are the ones that are loaded. Another adapter can be put onto the same
     network."""
     own = config.own.model_copy(update={"adapter": None})
     return own, *(getattr(config, name) for name in NETWORK), *config.models.items()
 
 
 class Worker:
-    """One call at a time: `hello`, then for each piece of work `begin` and as many `exchange` as there are games."""
+    """Takes one call at a time: `hello`, then for each piece of work `begin` and as many `exchange` calls as needed."""
 
     def __init__(self) -> None:
         self._loaded: LoadedEngines | None = None
@@ -70,12 +70,12 @@ class Worker:
         self._table: GameTable | None = None
 
     def hello(self) -> WorkerHello:
-        """Who this is."""
+        """Identify this worker."""
         return WorkerHello(socket.gethostname(), os.getpid(), versions())
 
     def begin(self, work: WorkSpec, beside: int = 1) -> WorkerReady | WorkerRefused:
-        """Get ready for the games of a piece of work; games of an earlier one are dropped. `beside`: how many workers
-        share this machine. Loads the engine where it is not loaded yet."""
+        """Prepare for the games of a piece of work; games of an earlier one are dropped. Loads the engine if needed.
+        `beside`: the number of workers that share this machine."""
         self.end()
         try:
             scenario, agents = _found(work)
@@ -90,7 +90,7 @@ class Worker:
         return WorkerReady(*fingerprints(self._loaded))
 
     def _load(self, config: RunConfig, share: float) -> None:
-        """Load the models of a run, or take those that are there: another adapter goes onto the same network."""
+        """Load the models of a run, or keep the loaded ones. Another adapter is put onto the same network."""
         loads = network(config)
         how, engine = (*loads, config.adapter), None
         if self._loaded is not None and self._how == how:
@@ -105,13 +105,13 @@ class Worker:
         self._how = how
 
     def _give_up(self, kept: EnginePort | None) -> None:
-        """Give up what is loaded, but this engine, before anything else is: both may not fit."""
+        """Unload the models, except for this engine, before others are loaded: both may not fit into memory."""
         loaded, self._loaded = self._loaded, None
         if loaded is not None and kept is None:
             give_up(loaded)
 
     def exchange(self, deals: Sequence[Assignment], seconds: float) -> WorkerReport:
-        """Take these games, wait until one is over, at most so many seconds, and report."""
+        """Take these games, wait until one is over or `seconds` have passed, and report."""
         assert self._table is not None, "exchange comes after begin"
         self._table.confirm()
         for deal in deals:
@@ -119,15 +119,15 @@ class Worker:
         return self._table.report(seconds)
 
     def end(self) -> None:
-        """Drop the games that are under way."""
+        """Drop the games in progress."""
         table, self._table = self._table, None
         if table is not None:
             table.close()
 
 
 def _found(work: WorkSpec) -> tuple[Scenario, dict[str, type[Agent]]]:
-    """The scenario and the agents that it casts by name, from the same files as the driver's. `RecordError`: the files
-    here are others."""
+    """Find the scenario and the agents that it casts by name, in the same source files as the driver's. `RecordError`:
+    the files here differ."""
     found = library.scenario(work.scenario)(**work.options)
     agents = {name: library.agent(name) for name in library.casts(found)}
     here = sorted(library.sources(found).values())
@@ -140,7 +140,8 @@ def _found(work: WorkSpec) -> tuple[Scenario, dict[str, type[Agent]]]:
 
 
 class GameTable:
-    """The games of one piece of work, side by side on an event loop in a thread of its own, until it is closed."""
+    """The games of one piece of work, played concurrently on an event loop in its own thread until the table is
+    closed."""
 
     def __init__(
         self, work: WorkSpec, scenario: Scenario, find_agent: FindAgent, loaded: LoadedEngines, at_once: int | None
@@ -167,13 +168,13 @@ class GameTable:
         self._portal.start_task_soon(self._play, deal)
 
     def _meet(self, texts: Iterable[tuple[str, str]]) -> None:
-        """Let engines meet words that games say again."""
+        """Teach engines the words that games say again."""
         told = tuple(texts)
         for model in (self._loaded.engine, *self._loaded.others.values()):
             teach_words(model, told)
 
     def report(self, seconds: float) -> WorkerReport:
-        """What is over by now; waits for it, at most so many seconds, where anything is under way."""
+        """Report what is over. If games are in progress, waits for the first to end, but no longer than `seconds`."""
         found, until = self._next(seconds), monotonic() + LINGER
         while found and self._left and not _notes(found) and (more := self._next(until - monotonic())):
             found += more
@@ -186,7 +187,7 @@ class GameTable:
         return WorkerReport(tuple(done), wants, steps, self._limiter.most, notes)
 
     def confirm(self) -> None:
-        """What was reported is on record: calls of tools that wait for that are made."""
+        """Release the tool calls that waited for their notes: all that was reported is on record."""
         self._portal.call(self._confirm)
 
     def _confirm(self) -> None:
@@ -194,19 +195,19 @@ class GameTable:
             self._waiting.pop(number).set()
 
     def _note(self, game: int, event: Calling | Called | None, said: tuple[TranscriptEntry, ...], lines: bytes) -> None:
-        """Let the driver know of a call of a tool."""
+        """Report a tool call to the driver."""
         self._notes += 1
         self._over.put(ToolCallNote(self._notes, game, said, event, lines))
 
     async def _confirmed(self) -> None:
-        """Wait until all that was noted is on record."""
+        """Wait until all notes are on record."""
         if self._notes > self._reported:
             event = self._waiting.setdefault(self._notes, anyio.Event())
             await event.wait()
 
     def _next(self, seconds: float) -> list[GameDone | ToolCallNote]:
-        """The next game that is over, or note, if one is by then. Raises what no game may: the worker is no use any
-        more."""
+        """The next finished game or note, if one comes within `seconds`. Raises on an error that no game may cause: the
+        worker is unusable then."""
         if not self._left or seconds <= 0:
             return []
         try:
@@ -230,7 +231,7 @@ class GameTable:
                 self._playing.remove(scope)
 
     async def _done(self, deal: Assignment) -> GameDone:
-        """Play one game to its end, with all that it says kept in memory."""
+        """Play one game to its end, keeping its messages in memory."""
         heard = GameLog(self._work.heard, partial(self._note, deal.game))
         sink = RecordingSink(None, heard, self._confirmed)
         before, calls = {deal.game: deal.before}, {deal.game: deal.calls}
@@ -248,7 +249,7 @@ class GameTable:
         return GameDone(over, heard.cast, encoded_lines(heard.lines), tuple(heard.events), fault)
 
     def _tasks(self, deal: Assignment) -> TaskSet | None:
-        """The tasks of one game, by the numbers that they have in the whole run."""
+        """The tasks of one game, under their numbers in the whole run."""
         if not deal.tasks:
             return None
         first = deal.game * self._scenario.draws()
@@ -256,7 +257,7 @@ class GameTable:
         return TaskSet("dealt", self._scenario.kind, None, "", at)
 
     def close(self) -> None:
-        """Drop what is under way."""
+        """Drop the games in progress."""
         self._portal.call(self._cancel)
         self._open.close()
 

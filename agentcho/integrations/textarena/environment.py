@@ -1,6 +1,6 @@
-"""What an arena plays: an environment that asks one player after the other for a text, and tells players what they see.
+"""The interface of an environment, which asks one player after another for a text and tells players what they see.
 
-Does not know: where environments come from (see `textarena`), agents, games.
+Independent of TextArena (see `package`), agents and games.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 NOBODY = -1
-"""Who an observation is from that no player wrote."""
+"""The author of an observation that no player wrote."""
 EVERYBODY = -1
-"""Whom an observation is for that all players see."""
+"""The recipient of an observation that all players see."""
 
 
 class Observation(NamedTuple):
-    """What an environment tells: from a player, by number from 0, or `NOBODY`; to a player, or `EVERYBODY`. `kind` is
-    the environment's word for what it is, such as "PROMPT", "PLAYER_ACTION" or "GAME_BOARD"."""
+    """What an environment tells: from a player (numbered from 0) or `NOBODY`, to a player or `EVERYBODY`. `kind` is the
+    environment's term for it, such as "PROMPT", "PLAYER_ACTION" or "GAME_BOARD"."""
 
     author: int
     to: int
@@ -25,41 +25,41 @@ class Observation(NamedTuple):
 
 
 class PlayerTurn(NamedTuple):
-    """Whose turn it is, and what that player sees at its beginning that was told to nobody before."""
+    """The player to move, and what that player sees at the start of the turn that nobody was told before."""
 
     player: int
     seen: Sequence[Observation] = ()
 
 
 class MoveResult(NamedTuple):
-    """What came of a move: whether the game is over, and what was told to whom, in order."""
+    """The result of a move: whether the game is over, and the observations that followed, in order."""
 
     over: bool
     told: Sequence[Observation] = ()
 
 
 class GameEnding(NamedTuple):
-    """How a game ended: rewards by player, as the environment gives them (None: it was cut off), and what it says of
-    each player."""
+    """How a game ended: rewards by player as the environment gives them (None: it was cut off), and what the
+    environment says about each player."""
 
     rewards: Any
     players: Mapping[int, Mapping[str, Any]]
 
 
 class Environment(Protocol):
-    """One game of an environment. Each method may take long, or never return; see `watch`."""
+    """One game of an environment. Each method may take long or never return; see `watch`."""
 
     def reset(self, players: int, seed: int) -> Sequence[Observation]:
-        """Begin, and say what was told to whom."""
+        """Start the game; return the first observations."""
 
     def turn(self) -> PlayerTurn:
-        """Who is to move."""
+        """Return the player to move."""
 
     def step(self, text: str) -> MoveResult:
-        """Make the move of whose turn it is."""
+        """Make a move for the player to move."""
 
     def close(self) -> GameEnding:
-        """How it ended."""
+        """End the game; return how it ended."""
 
 
 Make = Callable[[], Environment]

@@ -1,7 +1,4 @@
-"""What environments TextArena's package has, and what each takes, by its source alone: nothing of it is imported.
-
-Does not know: how an environment is made (see `package`).
-"""
+"""Lists the environments of TextArena's package and their options by parsing its source, without importing it."""
 
 from __future__ import annotations
 
@@ -17,8 +14,8 @@ from agentcho.integrations.textarena.names import PREFIX, environment_id, family
 
 
 class ListedEnvironment(NamedTuple):
-    """One registered environment: its id, the file and class of its code, and the values that it fixes, as its source
-    has them."""
+    """A registered environment: its id, the file and class of its code, and the values that it fixes, as written in the
+    source."""
 
     id: str
     file: Path
@@ -27,7 +24,7 @@ class ListedEnvironment(NamedTuple):
 
 
 class EnvironmentFamily(NamedTuple):
-    """A family of environments: its name, its variants, and why it cannot be played, if it cannot."""
+    """A family of environments: its name, its variants, and why it cannot be played (None: it can)."""
 
     name: str
     variants: tuple[str, ...]
@@ -35,7 +32,7 @@ class EnvironmentFamily(NamedTuple):
 
 
 def families() -> list[EnvironmentFamily]:
-    """All there are, in order of names. `ExtraMissing`: the package is not installed."""
+    """All families, sorted by name. `ExtraMissing`: the package is not installed."""
     found: dict[str, list[str]] = {}
     for each in _listed():
         found.setdefault(family(each.id), []).append(each.id)
@@ -43,14 +40,14 @@ def families() -> list[EnvironmentFamily]:
 
 
 def settings(name: str) -> list[tuple[str, str]]:
-    """The options of an environment, by its name with `PREFIX`, with their defaults as its source has them."""
+    """The options of an environment (named with `PREFIX`) with their defaults, as written in the source."""
     known = {each.id: each for each in _listed()}
     one = known[environment_id(name, [f"{id}-raw" for id in known])]
     return [(option, one.fixed.get(option, default)) for option, default in _parameters(one)]
 
 
 def _parameters(one: ListedEnvironment) -> Iterator[tuple[str, str]]:
-    """The parameters of its class, with defaults; none where its source is another Python's."""
+    """The parameters of the environment's class with defaults; none if its source needs another version of Python."""
     try:
         tree = ast.parse(one.file.read_bytes())
     except (OSError, SyntaxError):

@@ -1,7 +1,7 @@
-"""Reads the moves that a board lists: the choices of whose turn it is.
+"""Reads the moves that a board lists, as the choices of the player to move.
 
-Only a list that is whole counts: a line that says what can be done, a colon, and nothing but moves in brackets behind
-it. What stands for something else (`[bet X]`) is no move, and a list with one is not whole. Does not know: any game.
+Only a complete list counts: a phrase that announces options, a colon, and then nothing but moves in brackets. A
+placeholder such as `[bet X]` is not a move, and a list with one is not complete. Independent of any particular game.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ LISTED = re.compile(
 BETWEEN = re.compile(r"(?:[\s'\"“”,;.|]|\bor\b|\band\b)*")
 MOVE = re.compile(r"\[[^\[\]\n]+\]")
 STANDS_FOR = re.compile(r"\[[a-z]+(?: [A-Z])+\]")
-"""A move with a letter in the place of a number or a name."""
+"""A placeholder move, with a capital letter in place of a number or a name."""
 
 
 def listed(texts: Iterable[str]) -> tuple[str, ...]:
-    """The moves of the last list in these texts, each once; empty: there is none that is whole."""
+    """The moves of the last list in these texts, without duplicates. Empty if there is no complete list."""
     found: tuple[str, ...] = ()
     for text in texts:
         for match in LISTED.finditer(text):
@@ -30,7 +30,7 @@ def listed(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def of_player(player: int, told: Iterable[Observation]) -> tuple[str, ...]:
-    """The moves that were listed to a player last. What others wrote lists none."""
+    """The moves that were last listed to a player. Texts of other players do not count."""
     own = (each for each in told if each.author < 0 and each.to in (player, -1) and each.kind != "PROMPT")
     return listed(each.text for each in own)
 

@@ -1,4 +1,4 @@
-"""An environment of TextArena, by its name, as a scenario. Does not know: how a game goes."""
+"""Makes the scenario of a TextArena environment from its name."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from agentcho.integrations.textarena.scenario import Arena
 
 
 def scenario_of(name: str) -> type[Arena]:
-    """The scenario of an environment, by its name with `PREFIX`. Its options are those of `Arena`, and those that the
-    environment takes. `ScenarioNotFound`, `ScenarioError`: there is none, or it cannot be played; `ExtraMissing`."""
+    """Return the scenario of an environment (named with `PREFIX`). Its options are those of `Arena` and those of the
+    environment. `ScenarioNotFound`, `ScenarioError`: it does not exist or cannot be played. `ExtraMissing`: TextArena
+    is not installed."""
     check_refused(name)
     kind = kind_of(name)
     default = {each.name: each.default for each in kind.parameters}
@@ -34,5 +35,5 @@ def scenario_of(name: str) -> type[Arena]:
             own = self.options.model_dump(include=set(fields))
             return PlayedEnvironment(kind, {option: own[option] for option in fields if own[option] != default[option]})
 
-    TextArena.__module__ = kind.cls.__module__  # the file that resuming compares, and whose lines errors name
+    TextArena.__module__ = kind.cls.__module__  # its file is compared on resuming and named in errors
     return TextArena

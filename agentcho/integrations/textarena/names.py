@@ -1,6 +1,6 @@
-"""Names of TextArena's environments: how they are written here, and which of them cannot be played, and why.
+"""Names of TextArena's environments: how they are written, which cannot be played, and why.
 
-Does not know: TextArena itself, which is not imported here.
+Must not import TextArena.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from agentcho.errors import ScenarioError, ScenarioNotFound
 
 PREFIX = "textarena:"
 RAW = "-raw"
-"""What the id of an environment ends with that tells each player what it is told and nothing twice."""
+"""The suffix of the id of an environment without wrappers, which tells each player its observations, none of them
+twice."""
 VERSION = "-v0"
 NEAR = 6
-"""So many names like the one that was given are told."""
+"""How many similar names an error suggests."""
 NEWER = "its source needs Python 3.12 or newer"
 WORDS = "it downloads a dictionary of NLTK when it is made"
 ANSWERED = "a model behind OpenRouter answers in it, for which it needs a key of its own"
@@ -42,7 +43,7 @@ REFUSED: Mapping[str, str] = MappingProxyType(
         "WordChains": WORDS,
     }
 )
-"""Families of environments for several players that do not run, as `textarena` 0.7.4 has them."""
+"""Families of multi-player environments that cannot be played, as of `textarena` 0.7.4, and why."""
 REFUSED_ALONE: Mapping[str, str] = MappingProxyType(
     {
         "GuessWho": ANSWERED,
@@ -55,25 +56,25 @@ REFUSED_ALONE: Mapping[str, str] = MappingProxyType(
         "Wordle": WORDS,
     }
 )
-"""The same of those for one player."""
+"""The same for single-player environments."""
 OPEN_HANDS: Mapping[str, str] = MappingProxyType(
     {"Stratego": "it tells both players where each one's pieces are, with their ranks, so nothing is hidden in it"}
 )
-"""Families that tell in the open what their rules keep secret: an audit of one says nothing of hidden information."""
+"""Families that reveal what their rules keep secret. An audit of them says nothing about hidden information."""
 
 
 def is_arena(name: str) -> bool:
-    """Whether a scenario's name is that of an environment of TextArena."""
+    """Whether a scenario name is that of a TextArena environment."""
     return name.startswith(PREFIX)
 
 
 def family(environment: str) -> str:
-    """What comes before the version in an environment's id."""
+    """The part of an environment's id before the version."""
     return environment.split("-v", 1)[0]
 
 
 def check_refused(name: str) -> None:
-    """`ScenarioError`: an environment of this name cannot be played, and why."""
+    """`ScenarioError`: an environment of this name cannot be played; the error says why."""
     kind = family(name.removeprefix(PREFIX))
     if (why := refused(kind)) is not None:
         raise ScenarioError(
@@ -82,14 +83,14 @@ def check_refused(name: str) -> None:
 
 
 def refused(kind: str) -> str | None:
-    """Why a family cannot be played here; None: it can."""
+    """Why a family cannot be played here, None if it can."""
     why = REFUSED.get(kind) or REFUSED_ALONE.get(kind)
     return None if why == NEWER and sys.version_info >= (3, 12) else why
 
 
 def environment_id(name: str, known: Collection[str]) -> str:
-    """The id that a name stands for: with its version or without, never with a wrapper. `ScenarioNotFound` names those
-    that are most like it."""
+    """The id that a name stands for. The version may be left out; wrappers are not accepted. `ScenarioNotFound` names
+    the most similar environments."""
     short = name.removeprefix(PREFIX).removesuffix(RAW)
     for each in (short, short + VERSION):
         if each + RAW in known:

@@ -1,11 +1,11 @@
-"""TextArena's package: which environments it has, how one is made, and what it tells whom. The only file that imports
-it.
+"""Wraps TextArena's package: which environments it has, how to make one, and what it tells whom. The only module that
+imports it.
 
-Its environments use the global `random`, print, and keep no record of whom an observation was for. So its modules get a
-`random` and a `print` of ours, which in the thread of a call are those of the environment that is called, and elsewhere
-what they always are; and `State.add_observation` notes what passes through it for the environment that is called.
-Nothing outside TextArena's modules is changed, and environments that run side by side, one that hangs among them, do
-not touch each other's. Does not know: agents, games.
+TextArena's environments use the global `random`, print, and do not record the recipients of observations. So its
+modules get replacements for `random` and `print`, which serve the environment that is being called in the current
+thread and otherwise behave as usual, and `State.add_observation` notes what passes through it for that environment.
+Nothing outside TextArena's modules is changed. Environments that run concurrently do not affect each other, even if one
+hangs. Independent of agents and games.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from agentcho.integrations.textarena.names import PREFIX, RAW, environment_id
 
 
 class _Here(threading.local):
-    """What TextArena's code uses in the running thread. None: no environment of ours is called in it."""
+    """The state that TextArena's code uses in the current thread. None: no environment is being called in it."""
 
     random: random.Random | None = None
     told: list[Observation] | None = None
@@ -43,7 +43,7 @@ HERE = _Here()
 
 
 class _Random:
-    """The module `random`, as TextArena's modules see it."""
+    """The module `random` as TextArena's modules see it."""
 
     def __getattr__(self, name: str) -> Any:
         own = HERE.random
@@ -56,7 +56,7 @@ def _print(*words: Any, **how: Any) -> None:
 
 
 class Parameter(NamedTuple):
-    """An option of an environment. `default` is that of the variant that was named."""
+    """An option of an environment. `default` is that of the named variant."""
 
     name: str
     annotation: Any
@@ -64,7 +64,7 @@ class Parameter(NamedTuple):
 
 
 class EnvironmentKind(NamedTuple):
-    """An environment that can be made: its id without wrapper, the class, its options."""
+    """An environment that can be made: its id without wrappers, its class, its options."""
 
     id: str
     cls: type
@@ -73,7 +73,7 @@ class EnvironmentKind(NamedTuple):
 
 @cache
 def _library() -> Any:
-    """The package, with our `random`, `print` and `add_observation`. `ExtraMissing`: it is not installed."""
+    """The package, with `add_observation` replaced. `ExtraMissing`: it is not installed."""
     require("to play TextArena's environments", "textarena")
     import textarena
 
@@ -89,7 +89,7 @@ def _library() -> Any:
 
 
 def _adopt() -> None:
-    """Give what is ours to all modules of TextArena that are imported by now."""
+    """Put the replacements of `random` and `print` into all modules of TextArena that are imported so far."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "textarena":
             names = vars(module)
@@ -99,7 +99,7 @@ def _adopt() -> None:
 
 
 def kind_of(name: str) -> EnvironmentKind:
-    """The environment of a name. `ScenarioNotFound`, or `ScenarioError`: its code does not import."""
+    """The environment of a name. `ScenarioNotFound`: there is none. `ScenarioError`: its code cannot be imported."""
     library = _library()
     registry = library.envs.registration.ENV_REGISTRY
     id = environment_id(name, registry.keys())
@@ -116,7 +116,7 @@ def kind_of(name: str) -> EnvironmentKind:
 
 
 def _parameters(cls: type, given: Mapping[str, Any]) -> list[Parameter]:
-    """The options of an environment that can be written down, with the defaults of its variant."""
+    """The options of an environment that have a default that can be written down, with the defaults of its variant."""
     made: Any = cls
     try:
         hints = get_type_hints(made.__init__)
@@ -131,7 +131,7 @@ def _parameters(cls: type, given: Mapping[str, Any]) -> list[Parameter]:
 
 
 def _observed(author: Any, to: int, text: Any, kind: Any) -> Observation:
-    """An observation in our words. Some environments give something else than a number for the game's own voice."""
+    """Convert an observation. Some environments use something other than a number for the game's own voice."""
     return Observation(author if type(author) is int else NOBODY, to, getattr(kind, "name", str(kind)), str(text))
 
 
@@ -146,7 +146,7 @@ class PlayedEnvironment:
         self._environment: Any = None
 
     def reset(self, players: int, seed: int) -> list[Observation]:
-        """Make it, and begin."""
+        """Make the environment and start the game."""
         self._random.seed(seed)
         self._unseen = {player: [] for player in range(players)}
         with self._called():
@@ -157,7 +157,7 @@ class PlayedEnvironment:
         return self._take()
 
     def _check(self, players: int) -> None:
-        """ValueError: the class of its state is for another number of players, whatever `reset` takes."""
+        """ValueError: the class of its state is for another number of players, although `reset` accepted it."""
         library = _library()
         only = {library.SinglePlayerState: 1, library.TwoPlayerState: 2}
         for kind, many in only.items():
@@ -165,7 +165,8 @@ class PlayedEnvironment:
                 raise ValueError(f"its state is for {many} players")
 
     def turn(self) -> PlayerTurn:
-        """Who is to move. What that player sees now that nobody was told before is told to it alone."""
+        """Return the player to move. What that player sees now and nobody was told before is told to that player
+        alone."""
         with self._called():
             player, seen = self._environment.get_observation()
         told, before = self._take(), self._unseen.get(player, [])
@@ -201,7 +202,7 @@ class PlayedEnvironment:
             HERE.random = HERE.told = None
 
     def _take(self) -> list[Observation]:
-        """What was told since it was asked last."""
+        """The observations since the last call."""
         told = list(self._told)
         self._told.clear()
         for each in told:

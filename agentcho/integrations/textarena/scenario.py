@@ -1,6 +1,6 @@
-"""A game of players whom an environment asks for moves, as a scenario: how many play, who, and what came of it.
+"""A scenario in which an environment asks players for moves: their number, their agents, and the outcome.
 
-Does not know: TextArena (see `named`), how a turn goes (see `table`).
+Independent of TextArena (see `named`) and of how a turn goes (see `table`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from agentcho.scenario import Scenario
 
 MOST_PLAYERS = 16
 SHOWN = 300
-"""So many letters of what an environment says are kept."""
+"""Maximum characters that are kept of what an environment says."""
 
 
 class Arena(Scenario):
@@ -34,7 +34,7 @@ class Arena(Scenario):
     name = "arena"
 
     class Options(Scenario.Options):
-        """What there is of every environment; those of its own stand beside them."""
+        """Options common to all environments; each environment adds its own."""
 
         agents: str = Field(
             "player", description="agents from `agentcho ls`: one for all players, or one per player: a,b"
@@ -49,8 +49,9 @@ class Arena(Scenario):
         seconds: float = Field(10.0, gt=0, le=86_400, description="seconds that the environment may take for one move")
 
     class Outcome(Scenario.Outcome):
-        """How a game ended. `rewards` None: it was cut off. By `invalid` moves players, or the game, ended; `roles` is
-        what the environment says that each player was; `note` is what is to be known of every game of it."""
+        """How a game ended. `rewards` is None if it was cut off. `invalid` are the players who ended, or ended the
+        game, by an invalid move. `roles` are the roles that the environment gives the players. `note` applies to every
+        game of the environment."""
 
         rewards: dict[str, float] | None
         reason: str | None
@@ -71,7 +72,7 @@ class Arena(Scenario):
         raise NotImplementedError
 
     def agents(self) -> list[str]:
-        """Who plays: one for all, or one each."""
+        """The agents that play: one for all players, or one per player."""
         return [name.strip() for name in self.options.agents.split(",")]
 
     def casts(self) -> tuple[str, ...]:
@@ -86,7 +87,7 @@ class Arena(Scenario):
         return self._outcome(made, moves)
 
     def score(self, outcome: Any) -> dict[str, float]:
-        """The rewards, and of each player whether it ended by an invalid move."""
+        """The rewards, and for each player whether it ended by an invalid move."""
         rewards: dict[str, float] | None = outcome.rewards
         if rewards is None:
             return {}
@@ -105,7 +106,7 @@ class Arena(Scenario):
         )
 
     def _rewards(self, given: Any) -> dict[str, float]:
-        """Rewards by player. `ScenarioError`: they are no numbers."""
+        """Rewards by player. `ScenarioError`: they are not numbers."""
         try:
             found = {named(int(number)): float(reward) for number, reward in sorted(given.items())}
         except (AttributeError, TypeError, ValueError):
@@ -120,7 +121,8 @@ class Arena(Scenario):
         return found
 
     def _count(self) -> int:
-        """How many play. `ConfigError`: the environment is not for so many, or the agents are not as many."""
+        """The number of players. `ConfigError`: the environment does not allow it, or the number of agents does not
+        match."""
         who = self.agents()
         if not all(who):
             raise ConfigError(f"{self.name}: agents is {self.options.agents!r}; give names separated by commas")
@@ -146,7 +148,7 @@ class Arena(Scenario):
         )
 
     def _begins(self, players: int, why: list[str]) -> bool:
-        """Whether the environment takes so many. `ScenarioError`: it does not come back."""
+        """Whether the environment accepts this number of players. `ScenarioError`: it does not return in time."""
 
         def begin() -> None:
             self.environment().reset(players, 0)
@@ -162,12 +164,12 @@ class Arena(Scenario):
 
 
 def named(number: int) -> str:
-    """What a player is called."""
+    """The name of a player."""
     return f"player-{number}"
 
 
 def _roles(players: Mapping[int, Mapping[str, Any]]) -> Iterator[tuple[int, str]]:
-    """The roles of players, by number, but those that say only which player it is."""
+    """The roles of players by number, without those that only repeat the player's number."""
     for number, about in players.items():
         role = str(about.get("role", ""))
         if role and role != f"Player {number}":

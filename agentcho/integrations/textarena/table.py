@@ -1,7 +1,8 @@
-"""One game at its table: whose turn it is, what the player says, what comes of it, until it is over.
+"""Plays one game: asks the player to move, passes the move to the environment, and tells the result, until the game is
+over.
 
-The environment decides what a move means and who hears of it; here it is only said, in private, and handed over. Does
-not know: where the environment comes from, scores.
+The environment decides what a move means and who hears of it. Here a move is only said in private and handed over.
+Independent of where the environment comes from, and of scores.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from agentcho.message import Audience, Metadata
 
 T = TypeVar("T")
 REFUSED = "GAME_ADMIN"
-"""The kind of an observation that tells a player that its move was not allowed."""
+"""The kind of an observation that tells a player that its move was invalid."""
 SEED = 1 << 31
 
 
 class TextArenaTable:
-    """`players` by their numbers; `name` is the environment's, for errors; `seconds`: what one call of it may take."""
+    """One game. `players` are in order of their numbers, `name` is the environment's name for errors, `seconds` the
+    time limit for one call of it."""
 
     def __init__(
         self, game: ArenaGame, players: Sequence[Agent], environment: Environment, name: str, seconds: float
@@ -39,7 +41,7 @@ class TextArenaTable:
         self._choices: list[tuple[str, ...]] = [() for _ in players]
 
     async def play(self, most: int) -> tuple[GameEnding, int]:
-        """Play until it is over, for `most` moves at most. How it ended, and after how many moves."""
+        """Play until the game is over, for at most `most` moves. Returns how it ended and the number of moves."""
         environment = self._environment
         moves = 0
         over = False
@@ -64,7 +66,7 @@ class TextArenaTable:
         await self._teller.tell(told, said)
 
     async def _move(self, player: int) -> PlayerMove:
-        """One move, said in private."""
+        """Ask for one move, said in private."""
         if not 0 <= player < len(self._players):
             raise ScenarioError(
                 f"{self._name} asks player {player} for a move, but there are only {len(self._players)} players"
@@ -93,14 +95,14 @@ class TextArenaTable:
         return PlayerMove(player, label, message, text)
 
     def _listed(self, player: int) -> tuple[str, ...]:
-        """The moves that were listed to a player since its last one; if that was refused, those of the list before that
-        are left."""
+        """The moves listed to a player since its last move. If that move was refused and nothing new was listed, the
+        rest of the previous list."""
         since = self._since[player]
         refused = any(each.kind == REFUSED and each.to == player for each in since)
         return of_player(player, since) or (self._choices[player] if refused else ())
 
     def _last(self, agent: Agent) -> Metadata | None:
-        """What an agent said last."""
+        """The last message of an agent."""
         said = self._game.said.backwards(agent.name)
         own = (each for each in said if each.kind == "decode" and each.author == agent.name)
         return next(own, None)

@@ -1,8 +1,8 @@
-"""What an environment tells becomes messages of a game, each with the audience that the environment gave it.
+"""Turns observations of an environment into messages of a game, each with the audience that the environment gave it.
 
-Words that a player said in its turn, and the environment hands on as they are, are released: the same tokens before
-another audience. Words of a player that were changed on their way are told by that player. All else is the scenario's.
-Equal texts to several players stay apart: that they are equal may be a secret. Does not know: moves, rules.
+A move that the environment passes on unchanged is released: the same tokens for another audience. A move that was
+changed on the way is told by its player. Everything else is said by the scenario. Equal texts to several players stay
+separate messages, because their being equal may be a secret. Independent of moves and rules.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from agentcho.message import Message
 from agentcho.provenance.views import History
 
 WRITTEN = "PLAYER_ACTION"
-"""The kind of an observation that is what a player wrote."""
+"""The kind of an observation that repeats what a player wrote."""
 
 
 class ArenaGame(Protocol):
-    """What an environment needs of the game that it is played in; `Game` has all of it."""
+    """The part of `Game` that an environment needs."""
 
     seed: int
 
     @property
     def said(self) -> History:
-        """The metadata of all messages that are out, in order."""
+        """The metadata of all messages so far, in order."""
         ...
 
     def cast(self, agent: str, name: str | None = None) -> Any:
-        """An agent of that name in `agentcho ls`, in the game under `name`."""
+        """Cast the agent with that name in `agentcho ls`, under `name` in the game."""
         ...
 
     def message(self, id: str) -> Message:
-        """A message that is out, with its words."""
+        """A message by its id, with its words."""
         ...
 
     async def announce(self, text: str, to: Names = "everyone") -> str:
-        """A message of the scenario; returns its id."""
+        """Send a message of the scenario; return its id."""
         ...
 
 
 class PlayerMove(NamedTuple):
-    """A move as its player said it: by number, the label before it, the message, and its text."""
+    """A move as said: the player's number, the label before it, the message, and its text."""
 
     player: int
     label: str
@@ -61,7 +61,7 @@ class Teller:
         self._name = name
 
     async def tell(self, told: Sequence[Observation], said: PlayerMove | None = None) -> None:
-        """Pass all of it on, in order. `said` is the move that it comes of."""
+        """Pass on all observations in order. `said` is the move that caused them."""
         for each in told:
             if each.text.strip():
                 await self._pass_on(each, said)

@@ -1,7 +1,7 @@
-"""Runs code of others in a thread, for a time: what does not come back in time is given up, and holds nobody.
+"""Runs foreign code in a thread with a time limit. Code that exceeds it is abandoned and blocks nothing.
 
-A thread cannot be stopped from outside. One that is given up is asked to end, which it does where it runs code in
-Python; where it does not, it stays until the process ends, and nothing waits for it. Does not know: what is run.
+A thread cannot be stopped from outside. An abandoned thread is asked to end, which works as soon as it runs Python
+code. Otherwise it stays until the process ends, and nothing waits for it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from agentcho.errors import ScenarioError
 
 T = TypeVar("T")
 AT_ONCE = 0.05
-"""Seconds in which work is waited for in place. What is quick takes effect before anything else goes on, so that when
-games take their turns does not depend on how long a thread took."""
+"""Seconds for which work is waited for in place. Quick work takes effect before anything else runs, so that the order
+of games' turns does not depend on how long a thread took."""
 
 
 class Watched(Generic[T]):
-    """Work in a thread of its own, begun now. `what` names it in errors; `seconds` is the time that it has."""
+    """Work that starts at once in its own thread. `what` names it in errors; `seconds` is its time limit."""
 
     def __init__(self, work: Callable[[], T], what: str, seconds: float) -> None:
         self._work = work
@@ -45,12 +45,12 @@ class Watched(Generic[T]):
             self._over.set()
 
     def wait(self) -> T:
-        """Block until it is over. Raises what it raises; `ScenarioError`: it took too long, and is given up."""
+        """Block until it is over. Raises what it raises. `ScenarioError`: it took too long and was abandoned."""
         self._over.wait(self._seconds)
         return self._come()
 
     async def wait_beside(self) -> T:
-        """The same, with other tasks going on where it is not quick."""
+        """Like `wait`, but other tasks run while work that is not quick goes on."""
         if not self._over.wait(min(AT_ONCE, self._seconds)):
             left = max(0.0, self._seconds - AT_ONCE)
             try:
@@ -58,7 +58,7 @@ class Watched(Generic[T]):
                 await anyio.to_thread.run_sync(wait, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1))
             except BaseException:
                 self._give_up()
-                self._over.set()  # lets the thread go that waits
+                self._over.set()  # releases the waiting thread
                 raise
         return self._come()
 
@@ -74,6 +74,6 @@ class Watched(Generic[T]):
         return self._result[0]
 
     def _give_up(self) -> None:
-        """Ask the thread to end: `SystemExit` is raised in it at its next line of Python."""
+        """Ask the thread to end: `SystemExit` is raised in it at its next Python bytecode."""
         if self._thread.ident is not None and self._thread.is_alive():
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread.ident), ctypes.py_object(SystemExit))

@@ -1,1 +1,1 @@
-"""Engines that compute with vLLM, unmodified, through its connector interface."""
+"""Engines that compute with unmodified vLLM, through its connector interface."""

@@ -1,6 +1,6 @@
-"""What is imported from vLLM for an engine in this process, and vLLM's settings for it.
+"""Imports from vLLM for an engine in this process, and vLLM's settings for it.
 
-The settings are made before anything of vLLM is imported. Does not know: what is computed with it.
+The settings are made before anything of vLLM is imported.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ import logging
 import os
 import warnings
 
-# The scheduler and the sampling of this package call each other: vLLM's scheduler is in this process.
+# vLLM's scheduler has to be in this process: the scheduler and the sampling of this package call each other.
 os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
 os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
 os.environ.setdefault("DO_NOT_TRACK", "1")
 os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
 os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"
-os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"  # ranks must not inherit what this process has open
+os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "spawn"  # ranks must not inherit open files of this process
 
 logging.getLogger("vllm").setLevel(logging.ERROR)
-logging.getLogger("vllm.logging_utils.dump_input").setLevel(logging.CRITICAL)  # all of a failed step, and its requests
+logging.getLogger("vllm.logging_utils.dump_input").setLevel(logging.CRITICAL)  # it dumps failed steps with requests
 warnings.filterwarnings("ignore", category=FutureWarning, module=r"vllm\.")
 
 from agentcho.integrations.vllm.imports import (  # noqa: E402
@@ -37,7 +37,7 @@ from agentcho.integrations.vllm.imports import (  # noqa: E402
 )
 
 ON_CPU = bool(current_platform.is_cpu())
-"""Whether it computes on a processor."""
+"""Whether vLLM computes on the CPU."""
 
 __all__ = [
     "FOUND",

@@ -1,6 +1,6 @@
-"""vLLM as the runner of an engine uses it: requests in, steps, requests given up.
+"""vLLM as the runner of an engine uses it: adds requests, steps, and aborts requests.
 
-Does not know: what a request reads, how tokens are drawn.
+Independent of what a request reads and how tokens are drawn.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from agentcho.integrations.vllm.parallel.ranks import PARALLEL, Ranks
 from agentcho.integrations.vllm.parallel.worker import RankWorker
 
 CACHE = 4 << 30
-"""Bytes of vLLM's cache on a processor, as many as the store of an engine has there."""
+"""Bytes of vLLM's cache on a CPU, the same as an engine's store has there."""
 LOADING = (ValueError, RuntimeError, TypeError, NotImplementedError)
-"""What vLLM raises where it cannot load a model."""
+"""The exceptions that vLLM raises if it cannot load a model."""
 UTILIZATION = 0.7
-"""Share of a GPU's memory that vLLM takes for weights and cache; a store takes half of what is then free."""
+"""Share of a GPU's memory that vLLM takes for weights and cache. A store takes half of what is free after that."""
 
 
 class Client:
@@ -39,9 +39,9 @@ class Client:
         engine: The name of the engine in `ENGINES`.
         jobs: Its requests.
         options: Arguments of vLLM's `EngineArgs`.
-        ranks: The processes among which the model is divided; None: it is in this one.
+        ranks: The processes among which the model is divided. None: it is in this process.
 
-    `ModelError`: vLLM cannot load it.
+    `ModelError`: vLLM cannot load the model.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Client:
 
     @property
     def network(self) -> Any:
-        """The module that computes."""
+        """The model's module."""
         return self._vllm.model_executor.driver_worker.worker.model_runner.model
 
     @property
@@ -89,27 +89,27 @@ class Client:
 
     @property
     def caches(self) -> dict[str, Tensor]:
-        """The cache of each attention layer, by its name."""
+        """The cache of each attention layer, by layer name."""
         return self._jobs.caches
 
     @property
     def requests(self) -> int:
-        """How many requests a step may have."""
+        """The maximum number of requests in a step."""
         return int(self._vllm.vllm_config.scheduler_config.max_num_seqs)
 
     @property
     def heads(self) -> int:
-        """The number of key-value heads of a layer, in all ranks together."""
+        """The number of key-value heads of a layer, over all ranks."""
         return int(self._vllm.vllm_config.model_config.get_total_num_kv_heads())
 
     @property
     def block(self) -> int:
-        """How many slots a block has."""
+        """The number of slots in a block."""
         return int(self._vllm.vllm_config.cache_config.block_size)
 
     @property
     def longest(self) -> int:
-        """How many slots a request may have."""
+        """The maximum number of slots of a request."""
         return int(self._vllm.vllm_config.model_config.max_model_len)
 
     @property
@@ -119,22 +119,22 @@ class Client:
 
     @property
     def usage(self) -> float:
-        """The share of its cache that requests have."""
+        """The share of vLLM's cache that requests occupy."""
         return float(self._vllm.engine_core.engine_core.scheduler.get_kv_cache_usage())
 
     def add(self, job: Job) -> str:
-        """Begin a request; returns the name that vLLM gives it."""
+        """Start a request; return the name that vLLM gives it."""
         request = self._request(job, job.name, job.prompt)
         self._vllm.input_processor.assign_request_id(request)
         self._vllm.engine_core.add_request(request)
         return str(request.request_id)
 
     def extend(self, job: Job) -> None:
-        """Give a request that has paused its next tokens."""
+        """Give a paused request its next tokens."""
         self._vllm.engine_core.add_request(self._request(job, job.inner, job.more))
 
     def _request(self, job: Job, name: str, ids: Sequence[int]) -> Any:
-        """A request, or the next tokens of one, as vLLM has it; it pauses at `PAUSE`."""
+        """A new request, or the next tokens of one, in vLLM's form. It pauses at `PAUSE`."""
         params = SamplingParams(
             temperature=0,
             max_tokens=self.longest,
@@ -148,7 +148,7 @@ class Client:
         return self._vllm.input_processor.process_inputs(name, prompt, params, tasks, resumable=True)
 
     def step(self) -> dict[str, bool]:
-        """One step; returns the requests that it has stopped, by name, and whether that was at `PAUSE`.
+        """Run one step; return the requests that it stopped, by name, each with whether it stopped at `PAUSE`.
         `EngineFailed`: a worker has died."""
         try:
             outputs = self._vllm.engine_core.get_output().outputs
@@ -163,11 +163,11 @@ class Client:
         }
 
     def abort(self, job: Job) -> None:
-        """Give a request up."""
+        """Abort a request."""
         self._vllm.engine_core.abort_requests([job.inner])
 
     def close(self) -> None:
-        """Let go of vLLM's worker and its memory."""
+        """Shut vLLM's worker down and free its memory."""
         self._vllm.engine_core.shutdown()
         self._forget()
 
@@ -179,19 +179,19 @@ class Client:
 
 
 def _divided(args: Any, engine: str, ranks: Ranks) -> Any:
-    """vLLM with a model that is divided among ranks, each a process of its own."""
+    """vLLM with a model divided among ranks, each in its own process."""
     args.distributed_executor_backend = "mp"
     args.worker_extension_cls = f"{RankWorker.__module__}.{RankWorker.__qualname__}"
     PARALLEL[engine] = ranks
     found = LLMEngine(vllm_config=args.create_engine_config(), executor_class=RankExecutor, log_stats=False)
     core = found.engine_core.engine_core
-    core.batch_queue, core.step_fn = None, core.step  # tokens of a step are drawn before the next one is scheduled
+    core.batch_queue, core.step_fn = None, core.step  # draw the tokens of a step before the next is scheduled
     return found
 
 
 def _memory(options: Mapping[str, Any], ranks: Ranks | None) -> dict[str, Any]:
-    """How much vLLM takes where nobody says it: by itself it takes nearly all, and leaves no room for a store. That of
-    several ranks is in the memory of the host."""
+    """Default for the memory that vLLM takes. vLLM's own default takes nearly all of a GPU, and leaves no room for a
+    store. With several ranks the store is in host memory."""
     if any(name in options for name in ("kv_cache_memory_bytes", "gpu_memory_utilization")):
         return {}
     if ON_CPU:
@@ -200,7 +200,7 @@ def _memory(options: Mapping[str, Any], ranks: Ranks | None) -> dict[str, Any]:
 
 
 def _told(error: Exception) -> str:
-    """What an error of vLLM says, in one line."""
+    """The text of a vLLM error, in one line."""
     if isinstance(error, ValidationError):
         return "; ".join(": ".join([*map(str, each["loc"]), each["msg"]]) for each in error.errors())
     return (str(error).strip() or type(error).__name__).splitlines()[0]

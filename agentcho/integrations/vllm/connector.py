@@ -1,7 +1,7 @@
-"""The connector of one engine: it tells vLLM's scheduler how many slots of a request are filled, and fills them.
+"""The connector of one engine: tells vLLM's scheduler how many slots of a request are filled, and fills them.
 
-Both halves are in one process, and meet in the `Jobs` of the engine. What a guard refuses, or is not in the store, ends
-its request with an error: nothing is ever computed over the words that stand in its slots. Does not know: how tokens
+Both halves are in one process and share the engine's `Jobs`. If a guard refuses, or an encoding is not in the store,
+the request ends with an error; vLLM never falls back on computing the tokens in those slots. Independent of how tokens
 are drawn.
 """
 
@@ -16,7 +16,7 @@ from agentcho.integrations.vllm.jobs import ENGINES, OPTION, Jobs
 
 @dataclass
 class Loads(KVConnectorMetadata):  # type: ignore[misc]
-    """The requests of a step that begin, or begin again after a preemption, by name."""
+    """The requests that start in a step, or restart after a preemption, by name."""
 
     names: list[str] = field(default_factory=list)
 
@@ -33,26 +33,26 @@ class AgentchoConnector(KVConnectorBase_V1):  # type: ignore[misc]
     # -- the scheduler's half --------------------------------------------------------------------------------
 
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
-        """How many slots are filled by encodings, as many as the request reads."""
+        """The number of slots that encodings fill: all that the request reads."""
         job = self._jobs.get(request.request_id)
         return (0 if job is None else job.before - num_computed_tokens), False
 
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
-        """Note the blocks of a request, and that its slots are to be filled."""
+        """Note the blocks of a request, and that its slots have to be filled."""
         if (job := self._jobs.get(request.request_id)) is None:
             return
         job.blocks = list(blocks.get_block_ids()[0])
-        if request.num_computed_tokens and job.written == job.expected():  # it goes on after a pause
+        if request.num_computed_tokens and job.written == job.expected():  # it continues after a pause
             return
         job.written.clear()
         job.begun += 1
-        if num_external_tokens != job.before:  # vLLM went around the connector: this must not be computed
+        if num_external_tokens != job.before:  # vLLM bypassed the connector, so this must not be computed
             job.error = RuntimeError(f"vLLM asked for {num_external_tokens} of the {job.before} slots that are read")
         if job.stored:
             self._loads.names.append(job.name)
 
     def build_connector_meta(self, scheduler_output: Any) -> Loads:
-        """What the worker does before the forward of a step; and which requests get a token in it."""
+        """What the worker does before the forward of a step. Also notes which requests get a token in it."""
         computed = {new.req_id: new.num_computed_tokens for new in scheduler_output.scheduled_new_reqs}
         cached = scheduler_output.scheduled_cached_reqs
         computed |= dict(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
@@ -67,7 +67,7 @@ class AgentchoConnector(KVConnectorBase_V1):  # type: ignore[misc]
         return loads
 
     def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
-        """Nothing of a request is kept: what it made was stored before it was given up."""
+        """Keep nothing of a request: its results were stored before it was aborted."""
         return False, None
 
     # -- the worker's half -----------------------------------------------------------------------------------
@@ -77,22 +77,22 @@ class AgentchoConnector(KVConnectorBase_V1):  # type: ignore[misc]
         self._jobs.caches = dict(kv_caches)
 
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
-        """Fill the slots of the requests that begin in this step."""
+        """Fill the slots of the requests that start in this step."""
         for name in self._get_connector_metadata().names:
             job = self._jobs.get(name)
             if job is not None and not self._jobs.load(job):
                 self._refused.update(job.blocks)
 
     def get_block_ids_with_load_errors(self) -> set[int]:
-        """The blocks that could not be filled: their requests end with an error."""
+        """The blocks that could not be filled. Their requests end with an error."""
         refused, self._refused = self._refused, set()
         return refused
 
     def wait_for_layer_load(self, layer_name: str) -> None:
-        """All was filled before the forward."""
+        """No-op: everything was filled before the forward."""
 
     def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any) -> None:
-        """Nothing is kept while a forward runs."""
+        """No-op: nothing is saved during a forward."""
 
     def wait_for_save(self) -> None:
-        """Nothing is kept while a forward runs."""
+        """No-op: nothing is saved during a forward."""

@@ -1,6 +1,6 @@
-"""The core of an engine that has vLLM compute: what is asked of it that vLLM cannot do is refused.
+"""The core of an engine that computes with vLLM: refuses calls that vLLM cannot compute.
 
-Imports nothing of vLLM. Does not know: models, agents.
+Must not import vLLM.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class VllmCore(EngineCore):
     _scheduler: VllmScheduler
 
     def close(self) -> None:
-        """Give up all encodings, and vLLM with its memory."""
+        """Release all encodings, and vLLM with its memory."""
         runner = vars(self).get("_runner")
         super().close()
         if runner is not None:
@@ -44,11 +44,11 @@ class VllmCore(EngineCore):
 
     @property
     def room(self) -> tuple[int, int]:
-        """The tokens of its store, and of copies in host memory."""
+        """The capacity in tokens of the store, and of the copies in host memory."""
         return self.store.limit * self.store.page_tokens, self._tiers.outside.limit
 
     def _advance(self, exact: bool) -> StepResult:
-        """One step of vLLM."""
+        """Run one step of vLLM."""
         if exact:
             raise EngineFailed(
                 "engine vllm has no deterministic profile: vLLM's batches are not deterministic to the last bit; "

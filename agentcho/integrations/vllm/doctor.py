@@ -1,4 +1,4 @@
-"""What was found on one model as vLLM has loaded it: `agentcho doctor MODEL --engine vllm`. Does not know: calls."""
+"""Reports on a model as vLLM loads it: `agentcho doctor MODEL --engine vllm`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def doctor(
     variables: Variables = NO_VARIABLES,
     options: Mapping[str, Any] | None = None,
 ) -> DoctorReport:
-    """Load a model in vLLM, and report. Raises as `VllmEngine.load` does, with the cause and the remedy."""
+    """Load a model in vLLM, and report on it. Raises as `VllmEngine.load` does, with the cause and the remedy."""
     with VllmEngine.load(model, dtype, differs="accept", variables=variables, options=options) as engine:
         found, layers = engine.fingerprint, engine.layers
         backends = sorted({layer.backend for layer in layers})

@@ -1,7 +1,7 @@
-"""The engine on vLLM: a core, over one model that vLLM has loaded in this process.
+"""The vLLM engine: a core over one model that vLLM has loaded in this process.
 
-Layout, framing, ids, guards, receipts and the store are those of every engine of agentcho; vLLM computes. Does not
-know: agents, audiences.
+Layout, framing, ids, guards, receipts and the store are those of every agentcho engine; vLLM computes. Independent of
+agents and audiences.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ NOT_OPTIONS = {
     "model": "it is the first argument",
     "dtype": "it is an argument of its own",
 }
-"""Arguments of vLLM's `EngineArgs` that are not taken, and why."""
+"""Arguments of vLLM's `EngineArgs` that are not accepted, and why."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
 class VllmEngine(VllmCore):
-    """A model in vLLM with its store of encodings, made by `VllmEngine.load`. As a context manager it closes itself."""
+    """A model in vLLM with its store of encodings, made by `VllmEngine.load`. Closes itself as a context manager."""
 
     def __init__(
         self,
@@ -95,16 +95,16 @@ class VllmEngine(VllmCore):
         variables: Variables = NO_VARIABLES,
         options: Mapping[str, Any] | None = None,
     ) -> VllmEngine:
-        """Load a model in vLLM. `UnsupportedModel`: encodings of it cannot be moved, or vLLM does not keep them as keys
+        """Load a model in vLLM. `UnsupportedModel`: its encodings cannot be moved, or vLLM does not keep them as keys
         and values.
 
         Args:
-            model: A name, a folder of safetensors, or a hub's id, as `Engine.load` takes it.
+            model: A name, a folder of safetensors, or a hub id, as for `Engine.load`.
             dtype: "auto", "float32", "bfloat16" or "float16".
             sizes: How much of it may be used and kept.
-            markers: Whether a template whose markers a text may spell is accepted.
-            differs: Whether a model is accepted whose plain chats are not those of its template.
-            variables: What the chat template is given beside the messages.
+            markers: Whether to accept a template whose markers a text can spell.
+            differs: Whether to accept a model whose plain chats differ from those of its template.
+            variables: What the chat template is given besides the messages.
             options: Further arguments of vLLM's `EngineArgs`, such as `gpu_memory_utilization`.
         """
         if dtype not in DTYPES:
@@ -146,7 +146,7 @@ class VllmEngine(VllmCore):
         framing: Framing,
         ranks: Ranks | None,
     ) -> VllmEngine:
-        """An engine over vLLM with its model, once it is proved that encodings of it can be moved."""
+        """Make the engine over vLLM with its model, after checking that encodings of the model can be moved."""
         if ranks is None:
             layers, kind, pages, whole = _undivided(client, sizes, source.name)
             mover: MovesKV = whole
@@ -195,7 +195,7 @@ class VllmEngine(VllmCore):
 
 
 def _undivided(client: Client, sizes: EngineSizes, name: str) -> tuple[list[FoundLayer], KVFormat, PagePool, Mover]:
-    """The layers of a model in this process, what a token of it takes, a store, and what moves keys and values."""
+    """The layers of a model in this process, the KV format of a token, a store, and a mover of keys and values."""
     layers = served_layers(name, client.network, layers=client.layers, caches=client.caches, block=client.block)
     shapes, cache = [layer.shape for layer in layers], layers[0].layout.cache
     kind = KVFormat(shapes, cache.device, cache.dtype)
@@ -207,7 +207,7 @@ def _undivided(client: Client, sizes: EngineSizes, name: str) -> tuple[list[Foun
 def _divided(
     client: Client, sizes: EngineSizes, name: str, ranks: Ranks
 ) -> tuple[list[FoundLayer], KVFormat, PagePool]:
-    """The same of a model that is divided among ranks: its store is in the memory of the host."""
+    """The same for a model divided among ranks, whose store is in host memory."""
     layers = ranks.served(name, client.heads, client.block)
     kind = KVFormat([LayerShape(layer.heads, layer.dim, layer.dim) for layer in layers], ranks.device, layers[0].dtype)
     logits = (client.requests, client.vocabulary)
@@ -217,12 +217,13 @@ def _divided(
 
 
 def _store_tokens(kind: KVFormat, sizes: EngineSizes) -> int:
-    """The tokens that a store may hold."""
+    """The maximum number of tokens in a store."""
     return shared_tokens([kind], sizes.share)[0] if sizes.store_tokens is None else sizes.store_tokens
 
 
 def _check_source(source: ModelSource) -> None:
-    """`UnsupportedModel`: vLLM is given a folder or a hub's id, with weights, whose queries do not depend on slots."""
+    """`UnsupportedModel`: the model is not a folder or hub id with weights, or its queries depend on slot numbers in
+    vLLM."""
     if source.gguf is not None or source.random:
         what = "a GGUF file" if source.gguf is not None else "a shape with random weights"
         raise UnsupportedModel(source.name, f"it is {what}", "Give a folder of safetensors, or leave --engine out.")
@@ -232,7 +233,7 @@ def _check_source(source: ModelSource) -> None:
 
 
 def _digest(source: ModelSource) -> str:
-    """A digest of the files of its weights, wherever they are. `ModelError`: none are there."""
+    """A digest of the model's weight files, wherever they are. `ModelError`: there are none."""
     found, folder = blake2b(digest_size=16), folder_of(source.path)
     files = [] if folder is None else sorted(folder.glob("*.safetensors"))
     if not files:

@@ -1,7 +1,7 @@
-"""Which models vLLM can be given encodings for: found out from the layers of the loaded model.
+"""Decides whether encodings of a model can be given to vLLM, from the layers of the loaded model.
 
-An encoding can be read at another place where its keys depend on their position by one known rotation, and where every
-query sees all keys before it. All else is refused, with the reason. Does not know: messages, calls.
+An encoding can be read at another position if its keys depend on position by one known rotation, and if every query
+sees all keys before it. Other models are refused, with the reason. Independent of messages and calls.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from agentcho.runner.kv.rope import Rotation
 INSTEAD = "Use agentcho's own engine: leave --engine out"
 POSITIONS = (1, 2, 7, 61, 500)
 CLOSE = 2e-3
-"""How far cosines may be apart: those of vLLM's tables are computed in float32, and may be kept in bfloat16."""
+"""Tolerance for cosines and sines: vLLM computes its tables in float32, and may keep them in bfloat16."""
 
 
 TURNED = 1e-3
-"""What is tolerated of keys in float32, as a share of the largest."""
+"""Tolerance for float32 keys, as a share of the largest key."""
 
 
 class FoundLayer(NamedTuple):
-    """One attention layer as it is told to others: numbers and names alone.
+    """Description of one attention layer, in numbers and names alone.
 
     Attributes:
         name: vLLM's name of the layer.
         heads: The number of its key-value heads.
         dim: The dimension of a head.
-        dtype: The type in which its keys and values are kept.
-        device: The type of the device that has them.
+        dtype: The dtype of its keys and values.
+        device: The device type of its cache.
         backend: vLLM's attention backend.
         form: The form of its rotation.
     """
@@ -50,14 +50,14 @@ class FoundLayer(NamedTuple):
 
 
 class ServedLayer(NamedTuple):
-    """One attention layer: the blocks of its cache, its shape, and how its keys turn."""
+    """One attention layer: the blocks of its cache, its shape, and the rotation of its keys."""
 
     layout: BlockLayout
     shape: LayerShape
     rotation: Rotation
 
     def told(self, name: str) -> FoundLayer:
-        """The layer of this name as it is told to others."""
+        """The description of the layer, which has this name."""
         return FoundLayer(
             name,
             heads=self.shape.heads,
@@ -75,8 +75,8 @@ def served_layers(
     """The attention layers of a model that vLLM has loaded, in order. `UnsupportedModel`: one of them cannot be served.
 
     Args:
-        name: What errors call the model.
-        network: vLLM's module.
+        name: The name of the model in errors.
+        network: The model's module in vLLM.
         layers: vLLM's attention layers by name.
         caches: Their caches by name.
         block: The number of slots in a block.
@@ -114,7 +114,7 @@ def _causes(name: str, layer: Any, cache: Tensor) -> Iterator[str]:
 
 
 def _rotation(name: str, rotary: Any) -> Rotation:
-    """How a rotary module of vLLM turns keys, checked against the table that it turns them by."""
+    """The rotation that a rotary module of vLLM applies to keys, checked against the module's own table."""
     kind = type(rotary).__name__
     if getattr(rotary, "mrope_section", None) is not None:
         raise UnsupportedModel(name, "its positions have several dimensions (mrope)", INSTEAD)
@@ -133,8 +133,8 @@ def _candidates(rotary: Any) -> Iterator[Tensor]:
 
 
 def _explains(frequencies: Tensor, table: Tensor) -> bool:
-    """Whether the cosines and sines `[positions, 2n]` of a table are those of these n angles per position, but for a
-    factor that all positions have in common."""
+    """Whether the cosines and sines `[positions, 2n]` of a table are those of these n angles per position, up to a
+    factor that all positions share."""
     count = len(frequencies)
     if table.ndim != 2 or table.shape[1] != 2 * count:
         return False
@@ -146,12 +146,12 @@ def _explains(frequencies: Tensor, table: Tensor) -> bool:
 
 
 def check_turning(name: str, errors: Sequence[float], dtype: torch.dtype) -> None:
-    """Refuse a model whose keys were measured to turn otherwise than its rotary tables say. `UnsupportedModel`.
+    """Refuse a model whose measured keys do not rotate as its rotary tables say. `UnsupportedModel`.
 
     Args:
-        name: What errors call the model.
+        name: The name of the model in errors.
         errors: The largest error of each layer, as a share of its largest key: see `VllmRunner.turn_errors`.
-        dtype: The type in which keys are kept.
+        dtype: The dtype of the keys.
     """
     tolerance = max(TURNED, 8 * torch.finfo(dtype).eps)
     worst = max(range(len(errors)), key=lambda layer: errors[layer])

@@ -1,8 +1,7 @@
-"""All that is imported from vLLM, for the one range of versions that is tested.
+"""All imports from vLLM, for the one range of versions that is tested.
 
-vLLM calls its connector interface experimental: another version is refused before anything of it is imported. Importing
-this module changes no settings of vLLM, so that a connector inside somebody's own server leaves them as they are. Does
-not know: what is computed with it.
+vLLM calls its connector interface experimental, so other versions are refused before anything is imported. Importing
+this module changes no settings of vLLM, so a connector inside a user's own server leaves them as they are.
 """
 
 from __future__ import annotations
@@ -47,5 +46,5 @@ __all__ = [
 
 
 def rotary_modules() -> list[Any]:
-    """The modules of rotary positions that vLLM has made in this process, each once."""
+    """The rotary embedding modules that vLLM has made in this process, without duplicates."""
     return list({id(module): module for module in rotary_embedding._ROPE_DICT.values()}.values())

@@ -1,7 +1,7 @@
-"""What one request to vLLM reads, feeds and makes, as the parts of this integration tell each other.
+"""The state of one request to vLLM: what it reads, feeds and makes, shared by the parts of this integration.
 
 The prompt of a request is a row of slots: first those of the encodings that its call reads, which the connector fills,
-then the call's own tokens, which vLLM computes. Does not know: vLLM, tensors.
+then the call's own tokens, which vLLM computes. Must not import vLLM or torch.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from agentcho.engine.call_layout import ContextPiece, Reading
 
 Ids = tuple[int, ...]
 OPTION = "agentcho"
-"""The name by which the options of the connector, and the parameters of a request, say whose they are."""
+"""The key of agentcho's options of the connector and parameters of a request."""
 PAUSE = 0
-"""The token at which a request pauses, and with which it ends; it is never computed."""
+"""The token at which a request pauses, and with which it ends. It is never computed."""
 
 
 @dataclass(eq=False)
 class Job:
-    """One request to vLLM. It is the slot of its decode, see `call_layout.Slot`.
+    """One request to vLLM, which is the slot of its decode; see `call_layout.Slot`.
 
     Attributes:
         name: The id of the request, and `inner` the one that vLLM has made of it.
         stored: The encodings that it reads, in the order of their slots.
         start: The logical position of its first own token.
         own: The first own tokens, in the prompt of the request.
-        known: Own tokens that are fed next, before another is asked for.
-        more: Those that vLLM is given together, once it has paused; `paused`: whether it was told to pause for them.
-        follows: Whether more tokens will come, so that it pauses where none is known.
-        grown: How many tokens came behind its prompt.
-        asks: Asked right before the encodings are read, in the worker; raises where they must not be.
-        needs_token: Whether all of its tokens are computed in the step that runs, so that it asks for another.
+        known: Own tokens that are fed next, before another is drawn.
+        more: Tokens that vLLM is given together after a pause; `paused`: whether it was told to pause for them.
+        follows: Whether more tokens will come, so that it pauses when none is known.
+        grown: The number of tokens after its prompt.
+        asks: Called in the worker right before the encodings are read; raises if they must not be.
+        needs_token: Whether all of its tokens are computed in the running step, so that it needs another.
         done: All own tokens were computed.
         error: Why it ended before that.
-        blocks: The blocks of vLLM's cache that it has, in order.
-        begun: How often vLLM has given it blocks: more than once where it was preempted.
-        written: What the connector has written into its slots: the position and the number of tokens of each encoding.
+        blocks: Its blocks in vLLM's cache, in order.
+        begun: How often vLLM has given it blocks: more than once after a preemption.
+        written: What the connector has written into its slots: position and number of tokens of each encoding.
     """
 
     name: str
@@ -66,28 +66,28 @@ class Job:
 
     @property
     def before(self) -> int:
-        """How many slots the encodings that it reads take."""
+        """The number of slots of the encodings that it reads."""
         return sum(piece.entry.length for piece in self.stored)
 
     @property
     def slots(self) -> int:
-        """How many slots it has that hold a token."""
+        """The number of its slots that hold a token."""
         return self.before + len(self.own) + self.grown
 
     @property
     def shift(self) -> int:
-        """How much further a token's slot is along than its logical position. vLLM turns keys by slots, and a query
-        sees nothing but differences of positions, so all keys of a request may be moved by the same number."""
+        """The slot of a token minus its logical position. vLLM rotates keys by slot number, and a query sees only
+        differences of positions, so all keys of a request may be moved by the same number."""
         return self.before - self.start
 
     @property
     def prompt(self) -> list[int]:
-        """The ids of all slots that are there before anything is sampled."""
+        """The token ids of all slots that exist before anything is sampled."""
         return [*(id for piece in self.stored for id in tokens_of(piece)), *self.own]
 
     def next(self, pause: int) -> int:
-        """The token that vLLM takes for it as sampled: the one that is known, if that is all. Where several are, or
-        none, or one that vLLM would take for `pause`, it is `pause`: vLLM drops it, pauses, and is given the known ones
+        """The token that vLLM takes as sampled: the known one, if there is exactly one. If there are several or none,
+        or vLLM would take that one for `pause`, it is `pause`: vLLM drops it, pauses, and is given the known tokens
         together, so that they take one step."""
         if len(self.known) == 1 and self.known[0] != pause:
             self.grown += 1
@@ -98,30 +98,30 @@ class Job:
         return pause
 
     def check(self) -> None:
-        """Raise unless each encoding that it reads is whole and in the store, and its guard lets it be read."""
+        """Raise unless each encoding that it reads is complete and in the store, and its guard permits reading it."""
         for piece in self.stored:
             if not piece.entry.ready or piece.entry.pages is None:
                 raise RuntimeError(f"encoding {piece.id} is not in the store")
         self.asks()
 
     def expected(self) -> list[tuple[int, int]]:
-        """What the connector has to have written before anything is computed over it."""
+        """What the connector must have written before anything is computed over it."""
         return [(piece.offset, piece.entry.length) for piece in self.stored]
 
 
 def tokens_of(piece: ContextPiece) -> Ids:
-    """The ids of an encoding."""
+    """The token ids of an encoding."""
     recipe = piece.entry.recipe
     assert recipe is not None
     return recipe.tokens
 
 
 class Jobs:
-    """The requests of one engine that vLLM has, by their names.
+    """The requests of one engine that vLLM has, by name.
 
     Attributes:
-        sample: Is given those of a step that wait for a token, with their rows of logits; returns the token of each.
-        load_kv: Fills the slots of a job that it reads, and notes what it has written.
+        sample: Takes the jobs of a step that wait for a token, with their rows of logits; returns the token of each.
+        load_kv: Fills the slots that a job reads, and notes what it has written.
         caches: vLLM's cache of each layer, by the name of the layer.
     """
 
@@ -132,8 +132,8 @@ class Jobs:
         self.caches: dict[str, Any] = {}
 
     def load(self, job: Job) -> bool:
-        """Fill the slots of a job. False: what it reads may not be read, or is not there; its `error` says why. Nothing
-        is raised, for that would end all other requests too."""
+        """Fill the slots of a job. Returns False if what it reads is missing or may not be read; its `error` says why.
+        Does not raise, because that would end all other requests too."""
         try:
             if job.error is not None:
                 raise job.error
@@ -150,13 +150,13 @@ class Jobs:
         return self.live[name]
 
     def get(self, name: str) -> Job | None:
-        """The job of that name; None: there is none."""
+        """The job of that name, None if there is none."""
         return self.live.get(name)
 
     def values(self) -> Iterable[Job]:
-        """All of them."""
+        """All jobs."""
         return list(self.live.values())
 
 
 ENGINES: dict[str, Jobs] = {}
-"""The requests of each engine of this process, by the name that its connector and its logits processor are given."""
+"""The requests of each engine of this process, by the name given to its connector and its logits processor."""

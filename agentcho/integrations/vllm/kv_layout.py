@@ -1,8 +1,7 @@
-"""Reads and writes keys and values in the blocks of vLLM's cache, however its attention backend lays them out.
+"""Reads and writes keys and values in the blocks of vLLM's cache, whatever the layout of its attention backend.
 
-Backends may pack the numbers of a block in an order of their own. Numbers are written by the backend's own operation;
-where each of them went is found out once, by writing numbers that tell their places. Does not know: which tokens are
-whose.
+A backend may order the numbers within a block in its own way. Writes use the backend's own operation. Where it puts
+each number is found out once, by writing numbers that encode their places.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from torch import Tensor
 from agentcho.errors import UnsupportedModel
 
 DIGIT = 64
-"""Places are written in digits to this base, which every type of number that caches have can tell apart."""
+"""Base of the digits in which places are written; every dtype of a cache can tell such digits apart."""
 
 
 class BlockLayout:
     """The cache of one attention layer. `layer`: vLLM's layer; `cache`: its tensor, blocks first.
 
-    `UnsupportedModel`: what was written is not found again, so nothing could be read.
+    `UnsupportedModel`: written values cannot be found again, so nothing could be read.
     """
 
     def __init__(self, model: str, layer: Any, cache: Tensor, block: int) -> None:
@@ -43,11 +42,11 @@ class BlockLayout:
         return self._layer.impl
 
     def write(self, keys: Tensor, values: Tensor, slots: Tensor) -> None:
-        """Write keys and values `[tokens, heads, dim]` into these slots, by the backend's own operation."""
+        """Write keys and values `[tokens, heads, dim]` into these slots, with the backend's own operation."""
         self._layer.impl.do_kv_cache_update(self._layer, keys, values, self.cache, slots)
 
     def read(self, blocks: Sequence[int], start: int, stop: int) -> tuple[Tensor, Tensor]:
-        """Keys and values `[tokens, heads, dim]` of the slots from `start` to `stop` of a request with these blocks."""
+        """Keys and values `[tokens, heads, dim]` of slots `start` to `stop` of a request with these blocks."""
         first, last = start // self.block, -(-stop // self.block)
         chosen = self.cache[torch.tensor(blocks[first:last], device=self.cache.device)].flatten(1)
         span = slice(start - first * self.block, stop - first * self.block)
@@ -57,7 +56,7 @@ class BlockLayout:
         return keys, values
 
     def _places(self, which: int) -> Tensor | None:
-        """Where in a block each number `[token, head, dim]` of its keys (0) or values (1) is; None: not found."""
+        """The place in a block of each number `[token, head, dim]` of its keys (0) or values (1). None: not found."""
         cache, count = self.cache, self.block * self.heads * self.dim
         one = torch.zeros((1, *cache.shape[1:]), dtype=cache.dtype, device=cache.device)
         slots = torch.arange(self.block, device=cache.device)

@@ -1,7 +1,7 @@
 """The logits processor of one engine: the engine draws every token, and vLLM takes it.
 
-Each request that waits for a token is heard with its row of logits as the network gave it; then that row allows the
-token that was drawn and no other. Does not know: how it was drawn.
+The engine gets the row of logits of each request that waits for a token, as the network computed it. Then the row is
+changed to allow only the token that was drawn. Independent of how tokens are drawn.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ class DrawnTokens(LogitsProcessor):  # type: ignore[misc]
         self._rows: dict[int, Job] = {}
 
     def is_argmax_invariant(self) -> bool:
-        """No: it says which token is the best."""
+        """False: it decides which token is the best."""
         return False
 
     def update_state(self, batch_update: Any) -> None:
-        """Follow the requests of the batch to their rows."""
+        """Track the rows of the requests in the batch."""
         process_dict_updates(self._rows, batch_update, self._job)
 
     def _job(self, params: SamplingParams, prompt: list[int] | None, output: list[int]) -> Job | None:
         return self._jobs.get((params.extra_args or {}).get(OPTION, ""))
 
     def apply(self, logits: Tensor) -> Tensor:
-        """Let the engine draw a token for each row that asks for one; `logits` `[rows, vocab]`, float32."""
+        """Have the engine draw a token for each row that needs one; `logits` `[rows, vocab]`, float32."""
         asking = [(row, job) for row, job in sorted(self._rows.items()) if job.needs_token and row < len(logits)]
         if not asking:
             return logits

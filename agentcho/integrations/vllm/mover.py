@@ -1,7 +1,6 @@
-"""Moves keys and values between a store of encodings and vLLM's cache, and turns keys on the way.
+"""Moves keys and values between a store of encodings and vLLM's cache, and rotates keys on the way.
 
-What is to be moved is told in numbers alone, so that it can be sent to another process. Does not know: requests, calls,
-whose encodings they are.
+Moves are described by numbers alone, so that they can be sent to another process. Independent of requests and calls.
 """
 
 from __future__ import annotations
@@ -16,11 +15,12 @@ from agentcho.integrations.vllm.kv_layout import BlockLayout
 from agentcho.runner.kv.rope import Rotation, Workspace
 
 Written = list[tuple[int, int]]
-"""What was written into the slots of a request: the position and the number of tokens of each encoding, in order."""
+"""What was written into the slots of a request: position and number of tokens of each encoding, in order."""
 
 
 class Read(NamedTuple):
-    """One encoding that a request reads: its tokens, the positions by which its keys move, and where it is read."""
+    """An encoding that a request reads: its number of tokens, the positions by which its keys move, and its position
+    there."""
 
     length: int
     turn: int
@@ -31,9 +31,9 @@ class Load(NamedTuple):
     """What fills the first slots of a request.
 
     Attributes:
-        blocks: The blocks of vLLM's cache that the request has, in order.
+        blocks: The request's blocks in vLLM's cache, in order.
         rows: The rows of the store that hold the tokens, in the order of the slots.
-        reads: The encodings that these tokens are of, in the same order.
+        reads: The encodings that these tokens belong to, in the same order.
     """
 
     blocks: tuple[int, ...]
@@ -45,8 +45,8 @@ class Save(NamedTuple):
     """What a request has computed, and where it goes.
 
     Attributes:
-        blocks: The blocks of vLLM's cache that the request has, in order.
-        start: The first of its slots that is kept.
+        blocks: The request's blocks in vLLM's cache, in order.
+        start: The first slot that is saved.
         rows: The rows of the store for the tokens from there on.
         turn: The positions by which the keys move.
     """
@@ -79,7 +79,7 @@ class Mover:
 
     Args:
         layouts: The cache of each layer, in the order of the layers.
-        rotations: How the keys of each layer turn.
+        rotations: The rotation of each layer's keys.
         store: The store.
     """
 
@@ -89,12 +89,12 @@ class Mover:
 
     @property
     def device(self) -> torch.device:
-        """Where vLLM's cache is."""
+        """The device of vLLM's cache."""
         return self.layouts[0].cache.device
 
     def load(self, load: Load) -> Written:
-        """Write encodings into the slots of a request, each turned to its place there; returns what was written.
-        `ValueError`: it is not told where each token is."""
+        """Write encodings into the slots of a request, each rotated to its position there; return what was written.
+        `ValueError`: the number of rows is not the number of tokens."""
         tokens = sum(read.length for read in load.reads)
         if len(load.rows) != tokens:
             raise ValueError(f"{len(load.rows)} rows of the store are told for {tokens} tokens")
@@ -111,7 +111,7 @@ class Mover:
         return [(read.offset, read.length) for read in load.reads]
 
     def save(self, save: Save) -> None:
-        """Move what a request has computed into the store."""
+        """Copy what a request has computed into the store."""
         stop = save.start + len(save.rows)
         for layer, (layout, rotation) in enumerate(zip(self.layouts, self.rotations, strict=True)):
             keys, values = layout.read(save.blocks, save.start, stop)
@@ -119,8 +119,8 @@ class Mover:
             self._store.put(save.rows, layer, turned, values.transpose(0, 1))
 
     def turn_errors(self, blocks: Sequence[int], count: int) -> list[float]:
-        """How far keys are from being turned as the rotation of their layer says, by layer, as a share of the largest.
-        In the first `count` slots of these blocks one token is repeated."""
+        """How far keys are from being rotated as their layer's rotation says, by layer, as a share of the largest key.
+        The first `count` slots of these blocks hold one repeated token."""
         found = []
         for layout, rotation in zip(self.layouts, self.rotations, strict=True):
             keys = layout.read(blocks, 0, count)[0].transpose(0, 1).float()
@@ -133,7 +133,7 @@ class Mover:
         assert torch.ones(2, device=self.device).sum().item() == 2
 
     def _slots(self, blocks: Sequence[int], count: int) -> Tensor:
-        """The numbers of the first slots of a request in vLLM's cache."""
+        """The slot numbers in vLLM's cache of a request's first `count` slots."""
         at = torch.arange(count)
         size = self.layouts[0].block
         return (torch.tensor(blocks)[at // size] * size + at % size).to(self.device)

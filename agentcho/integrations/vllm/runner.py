@@ -1,7 +1,7 @@
-"""What computes under the core of an engine: vLLM, in this process.
+"""Runs the forwards of an engine's core on vLLM, in this process.
 
-It moves keys and values between the store of the core and vLLM's cache, turns them on the way, and steps vLLM. Does not
-know: the order of calls, what comes of logits.
+Moves keys and values between the core's store and vLLM's cache, rotates keys on the way, and steps vLLM. Independent of
+the order of calls and of what is drawn from logits.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from agentcho.runner.sampling.sampler import sample_tokens, top_logprobs
 from agentcho.runner.sampling.token_mask import Banned
 
 PROBE = 64
-"""Places at which the turning of keys is measured."""
+"""Number of positions at which the rotation of keys is measured."""
 WHOLE = 4096
-"""Tokens that one forward of the core may take; vLLM has a bound of its own."""
+"""Tokens that one forward of the core may take; vLLM has its own limit."""
 
 
 class ClientPort(Protocol):
@@ -96,12 +96,12 @@ class VllmRunner:
 
     @property
     def usage(self) -> float:
-        """The share of vLLM's cache that requests have."""
+        """The share of vLLM's cache that requests occupy."""
         return self._client.usage
 
     @property
     def device(self) -> torch.device:
-        """Where rows of logits are drawn from."""
+        """The device of the rows of logits."""
         return self._mover.device
 
     # -- requests --------------------------------------------------------------------------------------------
@@ -113,8 +113,8 @@ class VllmRunner:
         own: Sequence[int],
         asks: Callable[[], None] = lambda: None,
     ) -> Job:
-        """A request that reads these encodings and computes these tokens, which vLLM is not told of yet. `CallFailed`:
-        it would need more slots than vLLM has for one."""
+        """Make a request that reads these encodings and computes these tokens, without giving it to vLLM yet.
+        `CallFailed`: it needs more slots than vLLM allows for one request."""
         job = Job(
             f"agentcho-{next(self._names)}",
             stored=tuple(pieces),
@@ -140,8 +140,8 @@ class VllmRunner:
     run = step
 
     def advance(self) -> None:
-        """One step of vLLM; requests that have paused go on with the tokens that are known. Those that it ended have an
-        `error`. `EngineFailed`: it failed."""
+        """Run one step of vLLM. Paused requests continue with the tokens that are known. Requests that vLLM ended get
+        an `error`. `EngineFailed`: vLLM failed."""
         try:
             for name, paused in self._client.step().items():
                 self._stopped(self.jobs.get(name), paused)
@@ -160,14 +160,14 @@ class VllmRunner:
             self.go_on(job, job.more)
 
     def go_on(self, job: Job, tokens: Sequence[int]) -> None:
-        """Give a request that has paused its next tokens. `EngineFailed`: vLLM failed."""
+        """Give a paused request its next tokens. `EngineFailed`: vLLM failed."""
         job.more, job.paused = tuple(tokens), False
         self._client.extend(job)
         job.grown += len(job.more)
         job.more = ()
 
     def end(self, job: Job) -> None:
-        """Give a request up, if vLLM has it."""
+        """Abort a request, if vLLM has it."""
         if job.sent:
             job.sent = False
             self._client.abort(job)
@@ -175,7 +175,7 @@ class VllmRunner:
                 self.jobs.live.pop(name, None)
 
     def make(self, entry: KVEntry) -> int:
-        """See `runner_port.Runner.make`: by its recipe, in a request of its own beside all that run."""
+        """See `runner_port.Runner.make`. Uses a request of its own, which runs alongside the others."""
         recipe = entry.recipe
         assert recipe is not None
         job = self.job(recipe.context.pieces, recipe.context.start, recipe.tokens)
@@ -192,10 +192,10 @@ class VllmRunner:
         return entry.length
 
     def turn_errors(self, token: int, count: int = PROBE) -> list[float]:
-        """How far keys are from being turned as the rotation of their layer says, by layer, as a share of the largest.
+        """How far keys are from being rotated as their layer's rotation says, by layer, as a share of the largest key.
 
-        One token is repeated. Whatever the weights are, every place then has the same input in every layer, so the keys
-        of a layer differ by the rotation alone.
+        One token is repeated. Whatever the weights are, every position then has the same input in every layer, so the
+        keys of a layer differ only by the rotation.
         """
         job = self.job((), 0, (token,) * count)
         self.send(job)
@@ -211,8 +211,8 @@ class VllmRunner:
     # -- keys and values -------------------------------------------------------------------------------------
 
     def store(self, slot: CoreSlot, start: int, entry: KVEntry) -> None:
-        """Move what a request has computed, from slot `start` on, into the pages of an entry, with its keys turned to
-        the positions that the core knows."""
+        """Copy what a request has computed, from slot `start` on, into the pages of an entry, with its keys rotated to
+        the logical positions of the core."""
         assert isinstance(slot, Job)
         self._mover.save(Save(tuple(slot.blocks), start, entry.block.rows, -slot.shift))
 
@@ -235,10 +235,10 @@ class VllmRunner:
         free = sampling.choices is None and sampling.json_schema is None and not forms
         return None if free else self._constraints.of(sampling, forms, begun)
 
-    # -- what vLLM has no part in ----------------------------------------------------------------------------
+    # -- not done by vLLM ------------------------------------------------------------------------------------
 
     def select(self, groups: Sequence[Sequence[Admitted]]) -> int:
-        """Nothing is chosen: see `apart`."""
+        """Not used: see `apart`."""
         raise NotImplementedError
 
     def apart(self, tokens: Sequence[int], others: Sequence[Sequence[int]]) -> Sequence[float]:
@@ -246,14 +246,14 @@ class VllmRunner:
         raise RequestError(NO_REPAIR)
 
     def measure(self, context: int) -> ForwardCosts | None:
-        """None: nothing is guessed."""
+        """None: tokens are not speculated on."""
         return None
 
     def synchronize(self) -> None:
-        """A step of vLLM has ended when it returns."""
+        """No-op: a step of vLLM has finished when it returns."""
 
     def close(self) -> None:
-        """Let go of vLLM."""
+        """Close vLLM."""
         self._client.close()
 
     def probe(self) -> None:
@@ -262,7 +262,7 @@ class VllmRunner:
 
 
 def load_of(job: Job) -> Load:
-    """What fills the slots of a job, each encoding turned to its place there."""
+    """What fills the slots of a job, each encoding rotated to its position there."""
     rows = [piece.entry.block.rows for piece in job.stored]
     return Load(
         blocks=tuple(job.blocks),
@@ -272,7 +272,7 @@ def load_of(job: Job) -> Load:
 
 
 def fill(mover: Mover, job: Job) -> None:
-    """Fill the slots of a job that it reads, and note what was written."""
+    """Fill the slots that a job reads, and note what was written."""
     job.written += mover.load(load_of(job))
 
 
@@ -283,7 +283,7 @@ NO_REPAIR = (
 
 
 class VllmSlots:
-    """See `runner_port.Slots`: the slot of a decode is its request."""
+    """See `runner_port.Slots`. The slot of a decode is its request."""
 
     def __init__(self, runner: VllmRunner) -> None:
         self._runner, self._open = runner, set[Job]()
@@ -295,10 +295,10 @@ class VllmSlots:
         return iter(self._open)
 
     def expect(self, contexts: Iterable[CallContext]) -> None:
-        """Nothing is shared."""
+        """No-op: slots share nothing."""
 
     def take(self, context: CallContext, feed: int, alone: bool, apart: bool) -> Job:
-        """A request for a decode, which has no tokens of its own yet."""
+        """Make a request for a decode, without tokens of its own yet."""
         job = self._runner.job(context.pieces, context.start, ())
         self._open.add(job)
         return job
@@ -308,14 +308,14 @@ class VllmSlots:
         raise NotImplementedError
 
     def close(self, slot: CoreSlot) -> None:
-        """Give the request up."""
+        """Abort the request."""
         assert isinstance(slot, Job)
         self._open.discard(slot)
         self._runner.end(slot)
 
     def retract(self, slot: CoreSlot, tokens: int) -> None:
-        """Nothing is guessed, so that nothing is taken back."""
+        """Not used: without speculation nothing is taken back."""
         raise NotImplementedError
 
     def clear(self) -> None:
-        """Nothing is shared."""
+        """No-op: slots share nothing."""

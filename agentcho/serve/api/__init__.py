@@ -1,1 +1,1 @@
-"""Bodies of OpenAI's APIs to requests, and answers to their objects and events. Without sockets."""
+"""Reads bodies of OpenAI's APIs into requests, and writes answers as their objects and events, without sockets."""

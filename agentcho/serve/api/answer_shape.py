@@ -1,4 +1,4 @@
-"""What the answer to one request must look like, beside what is said in it. Does not know: what was asked."""
+"""The format of the answer to one request, apart from its content."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any, Literal, NamedTuple
 from agentcho.serve.request import TokenLogprob, TokenUsage
 
 LEAST = -9999.0
-"""What stands for the logarithm of 0, which JSON cannot write."""
+"""Stands for the logarithm of 0, which JSON cannot represent."""
 Calling = Literal["none", "auto", "forced"]
-"""Whether an answer is a call of a function: never; where the model says so; or all of it must be one, or JSON."""
+"""Whether an answer may be a function call: never; if the model decides so; or it must be a call or JSON as a whole."""
 
 
 class Shape(NamedTuple):
     """How an answer is written.
 
-    - `id`, `created` (seconds since 1970) and `model` (as the client wrote it) are told in every object.
+    - `id`, `created` (seconds since 1970) and `model` (as the client wrote it) are in every object.
     - `ids` are those of the answers.
-    - `stream`: in events as it is said; `usage`: these end with the token counts.
-    - `logprobs`, `tokens`: with logarithms, and with token ids. `as_ids`: the logarithms' tokens are told as
-      `token_id:7`, and not by their text.
-    - `ignored`: the names of parameters that were given and changed nothing, sorted, to be counted.
+    - `stream`: as events while it is generated; `usage`: the events end with the token counts.
+    - `logprobs`, `tokens`: with log-probabilities, and with token ids. `as_ids`: tokens of log-probabilities are
+      written as `token_id:7` instead of their text.
+    - `ignored`: the sorted names of parameters that were given and had no effect, to be counted.
     - `echo`: parameters that the answer repeats.
-    - `previous`: the response that this one goes on with. `store`: it may be gone on with. `leading`: so many messages
-      of the request stand before those that come from there, and are not kept.
+    - `previous`: the response that this one continues. `store`: it may be continued. `leading`: how many messages of
+      the request come before those of the previous response; they are not stored.
     """
 
     id: str
@@ -46,8 +46,8 @@ class Shape(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """The token counts of a request as clients may add and subtract them: `cached` and `reused` together are never more
-    than `prompt`."""
+    """The token counts of a request, such that clients may add and subtract them: `cached` plus `reused` never exceeds
+    `prompt`."""
 
     prompt: int
     completion: int
@@ -57,13 +57,13 @@ class Counts(NamedTuple):
 
     @property
     def details(self) -> dict[str, int]:
-        """What is told of the prompt, each count a number of its own: clients add them up."""
+        """The details of the prompt tokens, each count separate, because clients add them up."""
         told = {"cached_tokens": self.cached, "message_reused_tokens": self.reused}
         return told | {f"unmatched_{why}_tokens": tokens for why, tokens in self.unmatched.items()}
 
 
 def counts(usage: TokenUsage) -> Counts:
-    """Counts that fit together, whatever was counted."""
+    """Make consistent counts from whatever was counted."""
     cached = min(usage.exact, usage.prompt)
     reused = min(usage.reused, usage.prompt - cached)
     return Counts(
@@ -72,13 +72,13 @@ def counts(usage: TokenUsage) -> Counts:
 
 
 def logprob(likely: TokenLogprob, as_ids: bool = False) -> dict[str, Any]:
-    """One token with its logarithm, and the likeliest others beside it."""
+    """One token with its log-probability, and the likeliest alternatives."""
     return _alone(likely, as_ids) | {"top_logprobs": [_alone(each, as_ids) for each in likely.others]}
 
 
 def event(data: Mapping[str, Any], name: str | None = None) -> bytes:
-    """One event of a stream. In ASCII: clients split events at every character that ends a line, and JSON leaves some
-    of them as they are otherwise."""
+    """One event of a stream, in ASCII: clients split events at every line-ending character, and JSON leaves some of
+    them unescaped otherwise."""
     head = f"event: {name}\n" if name else ""
     return f"{head}data: {json.dumps(data, allow_nan=False, separators=(',', ':'))}\n\n".encode()
 

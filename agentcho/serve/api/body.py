@@ -1,6 +1,6 @@
-"""The body of a request: strict JSON, read into a pydantic model, with one error in OpenAI's shape for what is wrong.
+"""Parses request bodies: strict JSON, validated by a pydantic model, with a single error in OpenAI's shape.
 
-Does not know: which parameters there are, what they mean.
+Independent of the parameters and their meaning.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agentcho.serve.api.limits import RequestLimits
 from agentcho.serve.api_errors import ApiError
 
 PARTS = (b"{", b"[", b'":')
-"""How objects and lists begin, and the names in objects end."""
+"""The beginnings of objects and lists, and the ends of names in objects."""
 NAMED = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 TOLD = {
     "missing": "it is missing; give it",
@@ -26,29 +26,30 @@ TOLD = {
     "tuple_type": "Input should be a list",
     "too_short": "it is empty; give at least one",
 }
-"""What an error says that pydantic words in the names of Python's types."""
+"""Replaces pydantic messages that use the names of Python types."""
 
 Item = TypeVar("Item")
 Several = Annotated[tuple[Item, ...], Strict(False), FailFast()]
-"""A list, read up to its first wrong item: one error is told, and a million of them would cost gigabytes."""
+"""A list, validated up to its first wrong item: only one error is reported, and a million of them would take
+gigabytes."""
 
 
 class OnlyValue(NamedTuple):
-    """The one value of a parameter that is taken, because it changes nothing, and why there is no other."""
+    """The only accepted value of a parameter, which has no effect, and the reason why there is no other."""
 
     value: object
     why: str
 
 
 class Body(BaseModel):
-    """A JSON object of a request. Null stands for a parameter that is not there, and so do an empty list and an empty
-    object where the parameter is none of these.
+    """A JSON object of a request. Null counts as absent, and so does an empty list or object under a name that is not a
+    field.
 
-    - `ignored` are parameters that change nothing here; their names are added to the set in the validation's context.
-    - `only` are parameters with the one value that is taken, and why.
-    - `refused` are parameters that are not taken at all, and why.
-    - `within` stands before the names of ignored parameters.
-    - `kinds` are the values of its field "type" that are taken; any other is told of before all else.
+    - `ignored` are parameters without effect here; their names are added to the set in the validation context.
+    - `only` are parameters with a single accepted value, and why.
+    - `refused` are parameters that are not accepted, and why.
+    - `within` is put before the names of ignored parameters.
+    - `kinds` are the accepted values of its field "type"; any other is reported before everything else.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore", populate_by_name=False)
@@ -62,7 +63,7 @@ class Body(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known(cls, given: Any, info: ValidationInfo) -> Any:
-        """The parameters that are taken. A name that is not known is an error, and never dropped."""
+        """Keep the known parameters. An unknown name is an error, and never dropped."""
         if not isinstance(given, dict):
             return given
         if cls.kinds and (kind := given.get("type")) is not None and kind not in cls.kinds:
@@ -82,7 +83,7 @@ class Body(BaseModel):
 
     @classmethod
     def _changes_nothing(cls, name: str, value: object) -> None:
-        """Raises for a parameter that would change the answer if this server knew it."""
+        """Raise for a parameter that would change the answer if this server supported it."""
         if name in cls.only:
             wanted, why = cls.only[name]
             if value != wanted or isinstance(value, bool) is not isinstance(wanted, bool):
@@ -92,7 +93,7 @@ class Body(BaseModel):
 
 
 def count(info: ValidationInfo, name: str) -> None:
-    """Adds the name of a parameter that is dropped to those that are counted."""
+    """Add the name of a dropped parameter to those that are counted."""
     cast(set[str], info.context).add(name)
 
 
@@ -100,8 +101,8 @@ Read = TypeVar("Read", bound=Body)
 
 
 def read(body: bytes, model: type[Read], ignored: set[str], limits: RequestLimits) -> Read:
-    """The body as a `model`. The names of ignored parameters are added to `ignored`. `ApiError`: it is no JSON, or not
-    what the model takes, or has so many parts that reading it would hold up everybody else."""
+    """Parse the body as a `model`. The names of ignored parameters are added to `ignored`. `ApiError`: it is not JSON,
+    the model does not accept it, or it has so many parts that parsing it would hold up all other requests."""
     parts = sum(map(body.count, PARTS))
     if parts > limits.parts:
         raise ApiError(400, f"the body has {parts} objects, lists and names; this server takes at most {limits.parts}")
@@ -128,13 +129,13 @@ def _no_json(error: ValueError) -> ApiError:
 
 @cache
 def _names(model: type[Body]) -> Mapping[str, bool]:
-    """The parameters of a model, as clients write them, and whether each is a whole number: JSON knows one kind of
+    """The parameters of a model as clients write them, and whether each is a whole number. JSON has only one kind of
     number, and some clients write 8.0."""
     return {field.alias or name: int in _kinds(field.annotation) for name, field in model.model_fields.items()}
 
 
 def _kinds(annotation: Any) -> set[Any]:
-    """The types that an annotation is made of, but for those in containers."""
+    """The types that an annotation consists of, except for those inside containers."""
     if get_origin(annotation) in (Union, UnionType):
         return set[Any]().union(*map(_kinds, get_args(annotation)))
     return _kinds(get_args(annotation)[0]) if get_origin(annotation) is Annotated else {annotation}
@@ -147,17 +148,18 @@ def within(count: int, most: int, param: str, what: str = "items") -> None:
 
 
 def wrong(field: str, why: str) -> PydanticCustomError:
-    """The error of a validator of an object, about one of its fields (in braces in no message: it is a template)."""
+    """The error of an object validator about one of its fields. The reason is passed in the context because pydantic
+    would treat braces in the message as a template."""
     return PydanticCustomError("parameter", "{why}", {"field": field, "why": why})
 
 
 def wrapped(given: object, kind: str, key: str, **more: str) -> object:
-    """A text as the list of the one object that it stands for."""
+    """Convert a text to the list of the single object that it stands for."""
     return [{"type": kind, key: given, **more}] if isinstance(given, str) else given
 
 
 def single(given: object) -> object:
-    """A text as the list of itself alone."""
+    """Convert a text to a list that contains only it."""
     return [given] if isinstance(given, str) else given
 
 
@@ -167,13 +169,13 @@ def path(steps: Iterable[str | int]) -> str:
     for step in steps:
         if isinstance(step, int):
             told += f"[{step}]"
-        elif step != "[key]":  # pydantic's step for a name that is wrong itself
+        elif step != "[key]":  # pydantic's step for a name that is itself wrong
             told += ("." if told else "") + (step if NAMED.fullmatch(step) else "?")
     return told
 
 
 def _fault(error: ValidationError) -> ApiError:
-    """The first of the faults. What was given is never told, nor are names that do not look like a parameter's."""
+    """Report the first error. Never quotes what was given, nor names that do not look like those of parameters."""
     first = error.errors(include_url=False, include_input=False)[0]
     field = first.get("ctx", {}).get("field")
     param = path([*first["loc"], *([field] if isinstance(field, str) else [])])

@@ -1,6 +1,6 @@
-"""/v1/chat/completions: a body to what is asked for, and what was said to objects and events.
+"""/v1/chat/completions: parses the body, and writes answers as objects and events.
 
-Does not know: sockets, who asks, how an answer comes to be.
+Independent of sockets, callers, and how answers are generated.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CHUNK = "chat.completion.chunk"
 
 
 class ChatStreamOptions(Body):
-    """What a stream tells beside the answers."""
+    """What a stream contains besides the answers."""
 
     within = "stream_options."
     ignored = frozenset({"include_obfuscation"})
@@ -42,7 +42,7 @@ class ChatStreamOptions(Body):
 
 
 class NamedSchema(Body):
-    """A JSON schema with the name that a client has for it."""
+    """A JSON schema with the client's name for it."""
 
     name: str = "answer"
     description: str | None = None
@@ -51,7 +51,7 @@ class NamedSchema(Body):
 
 
 class ChatFormat(Body):
-    """What the answer must be: any text, any JSON object, or JSON of a schema."""
+    """The format of the answer: any text, any JSON object, or JSON of a schema."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: NamedSchema | None = None
@@ -65,7 +65,7 @@ class ChatFormat(Body):
 
 
 class ChatBody(request_fields.Parameters):
-    """A request."""
+    """A request body."""
 
     ignored = IGNORED | {"verbosity"}
     only: ClassVar[Mapping[str, OnlyValue]] = {**ONLY, "modalities": OnlyValue(["text"], "answers are text")}
@@ -82,14 +82,15 @@ class ChatBody(request_fields.Parameters):
     reasoning_effort: Effort | None = None
 
     def most(self) -> int | None:
-        """The most tokens of an answer, by either of the two names. `ApiError`: they differ."""
+        """The maximum number of answer tokens, under either of its two names. `ApiError`: they differ."""
         by_both = {self.max_tokens, self.max_completion_tokens} - {None}
         if len(by_both) > 1:
             raise ApiError(400, "max_tokens: it differs from max_completion_tokens; give one of them", "max_tokens")
         return by_both.pop() if by_both else None
 
     def likeliest(self) -> int | None:
-        """How many of the likeliest tokens come with each. `ApiError`: some, but no logarithms at all."""
+        """The number of likeliest tokens reported with each token. `ApiError`: some are requested without
+        log-probabilities."""
         if self.logprobs:
             return self.top_logprobs or 0
         if self.top_logprobs:
@@ -98,7 +99,7 @@ class ChatBody(request_fields.Parameters):
 
 
 def parsed(body: bytes, limits: RequestLimits) -> tuple[RequestTarget, ChatRequest, Shape]:
-    """Where a body goes, what it asks for, and how the answer is written. `ApiError`: it cannot be worked with."""
+    """The target of a body, its request, and how the answer is written. `ApiError`: it cannot be processed."""
     ignored = set[str]()
     given = read(body, ChatBody, ignored, limits)
     target = given.target()
@@ -133,14 +134,14 @@ def parsed(body: bytes, limits: RequestLimits) -> tuple[RequestTarget, ChatReque
 
 
 def whole(shape: Shape, answers: Answers) -> dict[str, Any]:
-    """The answer in one object."""
+    """The answer as one object."""
     choices = [_choice(shape, index, answer) for index, answer in enumerate(answers.answers)]
     return _head(shape, "chat.completion") | {"choices": choices, "usage": _usage(answers.usage)}
 
 
 class ChatStream:
-    """The events of one answer, as it is said. A call of a function begins with `opening` (None: nothing that the model
-    says by itself is a call); what may be one is told when the answer has ended."""
+    """The events of one answer while it is generated. A function call begins with `opening` (None: nothing that the
+    model writes by itself is a call). Text that may be a call is sent when the answer has ended."""
 
     def __init__(self, shape: Shape, opening: str | None = None) -> None:
         how = {"none": None, "auto": opening, "forced": ""}[shape.calling]
@@ -150,12 +151,12 @@ class ChatStream:
         self._heard = [0 for _ in shape.ids]
 
     def begin(self) -> list[bytes]:
-        """What is sent before the first token."""
+        """The events before the first token."""
         first = {"role": "assistant", "content": "", "refusal": None}
         return [self._chunk(index, first) for index in range(len(self._held))]
 
     def delta(self, delta: AnswerDelta) -> list[bytes]:
-        """What a step added to one answer, or to the thought before it."""
+        """The events for what a step added to an answer, or to the thought before it."""
         if delta.thought:
             return [self._chunk(delta.choice, _thought(delta.thought))]
         shown, waiting = self._held[delta.choice].add(delta.text), self._likely[delta.choice]
@@ -166,14 +167,14 @@ class ChatStream:
         return [self._chunk(delta.choice, {"content": shown})]
 
     def end(self, answers: Answers) -> list[bytes]:
-        """What is sent once all answers have ended; nothing comes after it."""
+        """The last events, after all answers have ended."""
         sent = [part for index, answer in enumerate(answers.answers) for part in self._ending(index, answer)]
         if self._shape.usage:
             sent.append(event(_head(self._shape, CHUNK) | {"choices": [], "usage": _usage(answers.usage)}))
         return [*sent, DONE]
 
     def fault(self, error: ApiError) -> bytes:
-        """What is sent in place of the end, when the request has failed; nothing comes after it."""
+        """The last event if the request has failed."""
         return event(error.to_json())
 
     def _ending(self, index: int, answer: Answer) -> Iterator[bytes]:
@@ -218,7 +219,7 @@ def _choice(shape: Shape, index: int, answer: Answer) -> dict[str, Any]:
 
 
 def _thought(text: str) -> dict[str, str]:
-    """What a model thinks before its answer, under both names that servers have for it."""
+    """The model's thought before its answer, under both names that servers use for it."""
     return {"reasoning_content": text, "reasoning": text}
 
 

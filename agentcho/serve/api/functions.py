@@ -1,6 +1,6 @@
-"""The functions that a request lists for the model to call, and which of them must be called.
+"""The functions that a request offers to the model, and which of them must be called.
 
-Does not know: how a model writes a call.
+Independent of how a model writes a call.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CHOICE = "tool_choice"
 
 
 class Function(Body):
-    """A function and the schema of its arguments."""
+    """A function with the schema of its arguments."""
 
     within = "tools."
     ignored = frozenset({"strict"})
@@ -33,7 +33,7 @@ class Function(Body):
 
 
 class ChatTool(Body):
-    """A function as /v1/chat/completions lists it."""
+    """A function in the form of /v1/chat/completions."""
 
     kinds = ("function",)
 
@@ -42,7 +42,7 @@ class ChatTool(Body):
 
 
 class ResponsesTool(Function):
-    """A function as /v1/responses lists it."""
+    """A function in the form of /v1/responses."""
 
     only: ClassVar[Mapping[str, OnlyValue]] = {
         "defer_loading": OnlyValue(False, "all functions are listed for the model"),
@@ -55,20 +55,21 @@ class ResponsesTool(Function):
     type: Literal["function"]
 
     def to_json(self) -> dict[str, Any]:
-        """The function as a client may send it."""
+        """The function in the form in which a client may send it."""
         own = {"type": "function", "name": self.name, "description": self.description or None}
         return own | {"parameters": self.parameters, "strict": None}
 
 
 class ToolChoice(NamedTuple):
-    """What a request says of calls: how many there are to be, of which function, of which of the listed ones."""
+    """What a request says about calls: whether there must be one, of which function, and among which of the listed
+    ones."""
 
     calls: Calls | Literal["named"]
     named: str | None = None
     allowed: frozenset[str] | None = None
 
     def to_json(self) -> str | dict[str, Any]:
-        """What it says, in the words of /v1/responses."""
+        """The choice in the form of /v1/responses."""
         if self.named is not None:
             return {"type": "function", "name": self.named}
         if self.allowed is None:
@@ -79,7 +80,8 @@ class ToolChoice(NamedTuple):
 
 def tools(given: Sequence[Function], choice: Any, limits: RequestLimits, inside: str = "") -> Tools | None:
     """The functions of a request and what must be called. None: there is nothing to call. `inside` is the field of a
-    tool that has its name. `ApiError`: a name is there twice, a schema cannot be compiled, the choice names nothing."""
+    tool that contains its name. `ApiError`: a name occurs twice, a schema cannot be compiled, or the choice names an
+    unknown function."""
     within(len(given), limits.tools, "tools")
     what = chosen(choice)
     left, found = limits.schema_bytes, dict[str, ToolDefinition]()
@@ -108,7 +110,7 @@ def tools(given: Sequence[Function], choice: Any, limits: RequestLimits, inside:
 
 
 def apart(tools: Tools | None) -> frozenset[str]:
-    """The names of those functions that no call can be held to, where a call must be made."""
+    """The names of functions whose calls cannot be constrained to their schema, if a call is required."""
     if tools is None or tools.choice not in ("required", "named"):
         return frozenset()
     asked = (tool for tool in tools.tools if tools.named in (None, tool.name))
@@ -134,7 +136,7 @@ def _of(chosen: ToolChoice, found: dict[str, ToolDefinition]) -> Tools | None:
 
 
 def chosen(given: Any) -> ToolChoice:
-    """What `tool_choice` says, in the words of either API. `ApiError`: nothing that is known."""
+    """Parse `tool_choice` in the form of either API. `ApiError`: it is not a known one."""
     match given:
         case None:
             return ToolChoice("auto")

@@ -1,7 +1,4 @@
-"""The items of /v1/responses, read into the messages that a model is to see.
-
-Does not know: what they are answered with.
-"""
+"""Reads items of /v1/responses into messages for the model."""
 
 from __future__ import annotations
 
@@ -38,12 +35,12 @@ NEEDED = {
     "function_call_output": ("call_id", "output"),
     "reasoning": (),
 }
-"""The types of items that are taken, and the fields that each must have."""
+"""The accepted types of items, and the fields that each must have."""
 
 
 class Item(Body):
-    """A message, a call of a function, or the result of one, as clients send them and as they send back what they
-    were sent. What a model thought is dropped, and counted."""
+    """A message, a function call or its result, as clients send them and as they send back what they received. Thoughts
+    are dropped, and counted."""
 
     within = "input."
     ignored = frozenset({"caller", "namespace", "phase", PARSED_ARGUMENTS})
@@ -61,7 +58,7 @@ class Item(Body):
     @model_validator(mode="before")
     @classmethod
     def _of_its_type(cls, given: Any, info: ValidationInfo) -> Any:
-        """Raises for an item that is none of these."""
+        """Raise for an item of another type, or without a needed field."""
         if not isinstance(given, dict):
             return given
         type = given.get("type", "message")
@@ -80,7 +77,7 @@ Input = Annotated[Several[Item], BeforeValidator(lambda given: wrapped(given, "m
 
 
 def quoted(items: Iterable[Item]) -> list[QuotedMessage]:
-    """The messages that the items are parts of: calls stand in the message that they were said in."""
+    """The messages that the items belong to: calls are part of the message that made them."""
     found = list[QuotedMessage]()
     for item in items:
         match item.type:
@@ -96,7 +93,7 @@ def quoted(items: Iterable[Item]) -> list[QuotedMessage]:
 
 
 def _add(found: list[QuotedMessage], item: Item) -> None:
-    """Adds a call to the message before it, if both are of one answer, or both of another server's."""
+    """Add a call to the message before it, if both belong to one answer, or both come from another server."""
     of = ids.of_calls([item.call_id or ""]) or ids.of_calls([item.id or ""])
     call, last = ToolCall(item.name or "", item.arguments, item.call_id or ""), found[-1] if found else None
     if last is not None and last.role == "assistant" and last.id == of and (last.calls or of is not None):

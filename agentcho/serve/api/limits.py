@@ -1,4 +1,4 @@
-"""How much one request may ask for. Does not know: how many requests there are, who sends them."""
+"""Limits on what a single request may ask for."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import NamedTuple
 
 
 class RequestLimits(NamedTuple):
-    """The most that one request may have.
+    """The maximums of one request.
 
     - `choices` is the number of answers ("n"), `tokens` the largest max_tokens.
-    - `parts` are the objects, the lists and the names in a body, and what looks like these in its texts: how long
-      reading it takes goes by their number.
-    - `messages`, and the `letters` of all of them together, calls of functions included.
+    - `parts` are the objects, lists and names in a body, including what looks like them in its texts. The time to parse
+      a body depends on their number.
+    - `messages`, and the `letters` (characters) of all of them together, function calls included.
     - `stops` are the stop strings, `listed` the texts of `structured_outputs.choice`.
-    - `logprobs` are the likeliest tokens told beside each.
-    - `conversations`: how many responses are kept for `previous_response_id`; 0: none is.
-    - `tools` are the functions. `schema_bytes` is the length of one schema as JSON, those of all functions of a request
-      counting as one, or of all texts listed; `schema_depth` is the number of objects and lists inside each other.
+    - `logprobs` are the likeliest tokens reported with each token.
+    - `conversations`: how many responses are kept for `previous_response_id` (0: none).
+    - `tools` are the functions. `schema_bytes` is the length of one schema as JSON (those of all functions of a request
+      together count as one), or of all listed texts; `schema_depth` is the nesting depth of objects and lists.
     """
 
     choices: int = 128
@@ -34,5 +34,5 @@ class RequestLimits(NamedTuple):
 
     @property
     def listed_fields(self) -> dict[str, int]:
-        """How many items the lists of a body may have, by their names."""
+        """The maximum number of items in each list of a body, by field name."""
         return {"messages": self.messages, "input": self.messages, "tools": self.tools, "stop": self.stops}

@@ -1,7 +1,4 @@
-"""The messages of /v1/chat/completions, read into the ones that a model is to see.
-
-Does not know: what they are answered with.
-"""
+"""Reads messages of /v1/chat/completions into messages for the model."""
 
 from __future__ import annotations
 
@@ -17,18 +14,18 @@ from agentcho.serve.request import ChatRole, QuotedMessage, ToolCall
 
 TEXT_ALONE = "this server reads only text; give a part of type "
 PARSED_ARGUMENTS = "parsed_arguments"
-"""What the client of `openai` has read the arguments of a call into, and sends back with them; "parsed" is that of a
-text."""
+"""The field in which the `openai` client puts the parsed arguments of a call, and which it sends back; "parsed" is the
+same for a text."""
 LONGEST = 256
 Id = Annotated[str, Field(min_length=1, max_length=LONGEST)]
 Name = Annotated[str, Field(min_length=1, max_length=128)]
 
 
 class TextPart(Body):
-    """A piece of a message's text. One of another type is an error that says so."""
+    """A piece of a message's text. A piece of another type is an error that says so."""
 
     types: ClassVar[Mapping[str, str]] = {"text": "text", "refusal": "refusal"}
-    """The types of parts that are texts, and the field that has the text."""
+    """The types of parts that are text, and the field that holds it."""
     within = "messages.content."
     ignored = frozenset({"annotations", "cache_control", "parsed", "prompt_cache_breakpoint"})
 
@@ -62,7 +59,7 @@ class CalledFunction(Body):
 
 
 class FunctionCall(Body):
-    """A call of a function in what an assistant said."""
+    """A function call in an assistant message."""
 
     ignored = frozenset({"index", "extra_content", "provider_specific_fields"})
     within = "messages.tool_calls."
@@ -74,12 +71,12 @@ class FunctionCall(Body):
 
     @property
     def made(self) -> ToolCall:
-        """The call without the forms of the API."""
+        """The call, independent of the API's form."""
         return ToolCall(self.function.name, self.function.arguments, self.id or "")
 
 
 class ChatMessageBody(Body):
-    """A message as clients send it, and as they send back what they were sent."""
+    """A message as clients send it, and as they send back what they received."""
 
     within = "messages."
     ignored = frozenset({"annotations", "cache_control", "parsed", "reasoning", "reasoning_content"})
@@ -99,7 +96,7 @@ class ChatMessageBody(Body):
 
     @model_validator(mode="after")
     def _whole(self) -> ChatMessageBody:
-        """Raises for a part that its role needs, and that is not there, or cannot have."""
+        """Raise for a field that the role requires or does not allow."""
         if not self._has_content and not (self.role == "assistant" and (self.tool_calls or self.refusal is not None)):
             raise wrong("content", "it is missing; give a string, or a list of text parts")
         if self.tool_calls and self.role != "assistant":
@@ -120,13 +117,14 @@ class ChatMessageBody(Body):
 
     @property
     def _own_id(self) -> str | None:
-        """The id that it claims. litellm keeps that of an answer among what it does not know, and sends it back so."""
+        """The id that it claims. litellm keeps the id of an answer among fields that it does not know, and sends it
+        back there."""
         kept = self.provider_specific_fields.get("id")
         return self.id or (kept if isinstance(kept, str) and len(kept) <= LONGEST else None)
 
     @property
     def quoted(self) -> QuotedMessage:
-        """The message without the forms of the API."""
+        """The message, independent of the API's form."""
         role: ChatRole = "system" if self.role == "developer" else self.role
         said = joined(self.content) if self._has_content else self.refusal or ""
         calls = tuple(each.made for each in self.tool_calls)
@@ -135,10 +133,10 @@ class ChatMessageBody(Body):
 
 
 def joined(parts: Iterable[TextPart]) -> str:
-    """The text of all parts, a line each, as vLLM has it."""
+    """The text of all parts, one per line, as in vLLM."""
     return "\n".join(part.text for part in parts)
 
 
 def letters(quoted: Collection[QuotedMessage]) -> int:
-    """How many letters all messages have together."""
+    """The number of characters of all messages."""
     return sum(len(each.text) + sum(len(call.arguments) for call in each.calls) for each in quoted)

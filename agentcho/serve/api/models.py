@@ -1,7 +1,7 @@
-"""The models that are served, and what a request says of where it belongs: model, mode, society, agent.
+"""The served models, and what a request says about its target: model, mode, society, agent.
 
 A model is named `MODEL[@MODE][#SOCIETY[/AGENT]]`, so that any client that can set a model can set these. An adapter
-makes a model of its own, `MODEL+ADAPTER`. Does not know: which societies there are, who may use them.
+makes a model of its own, `MODEL+ADAPTER`. Independent of the existing societies and of permissions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EVERYONE = "everyone"
 
 
 class RequestTarget(NamedTuple):
-    """Where a request goes. None: it does not say."""
+    """The target of a request, with None for what it does not say."""
 
     model: str
     mode: ServedMode | None = None
@@ -31,8 +31,8 @@ class RequestTarget(NamedTuple):
 
 
 class NamedTarget(NamedTuple):
-    """The society and the agent that one part of a request names; `where` that is, in words for an error: "the path",
-    "header x-agentcho-agent". `param` is the field of the body, if it is one."""
+    """The society and agent that one part of a request names. `where` is that part in words for an error, such as "the
+    path" or "header x-agentcho-agent"; `param` is the field of the body, if it is one."""
 
     where: str
     society: str | None = None
@@ -41,8 +41,8 @@ class NamedTarget(NamedTuple):
 
 
 def read(model: str) -> RequestTarget:
-    """What a model's name says. An ending after "@" that is no mode is a part of the name. `ApiError`: two modes, or a
-    society or an agent that cannot be one."""
+    """Parse a model's name. A suffix after "@" that is not a mode is part of the name. `ApiError`: it has two modes, or
+    an invalid society or agent."""
     name, sharp, place = model.partition("#")
     base, mode = _mode(name)
     if mode is not None and _mode(base)[1] is not None:
@@ -57,8 +57,8 @@ def read(model: str) -> RequestTarget:
 
 
 def agreed(target: RequestTarget, *places: NamedTarget) -> RequestTarget:
-    """The target, with what the places name too. `ApiError`: two of them name different societies, or agents, or one
-    names what cannot be one."""
+    """The target, completed with what the places name. `ApiError`: two of them name different societies or agents, or a
+    name is invalid."""
     for place in places:
         society = None if place.society is None else society_name(place.society, place)
         agent = None if place.agent is None else member_name(place.agent, place)
@@ -69,8 +69,8 @@ def agreed(target: RequestTarget, *places: NamedTarget) -> RequestTarget:
 
 
 def settled(target: RequestTarget, served: Collection[str]) -> RequestTarget:
-    """The target, once all places have said what they name. `ApiError`: 404, the model is not `served`; 400, it has an
-    agent, or a mode that only societies have, without a society."""
+    """Check the target after all places were read. `ApiError`: 404, the model is not `served`; 400, it has an agent, or
+    a mode that only societies have, without a society."""
     if target.model not in served:
         raise unknown(served)
     if target.society is None and (target.agent is not None or target.mode not in (None, "baseline")):
@@ -92,7 +92,7 @@ def unknown(served: Iterable[str]) -> ApiError:
 
 
 def society_name(given: object, place: NamedTarget) -> str:
-    """The value as the name of a society: it is a part of paths. `ApiError`: it cannot be one."""
+    """Check the name of a society, which is used in paths. `ApiError`: it is invalid."""
     if not isinstance(given, str) or not SOCIETY.fullmatch(given):
         raise ApiError(
             400,
@@ -104,7 +104,7 @@ def society_name(given: object, place: NamedTarget) -> str:
 
 
 def member_name(given: object, place: NamedTarget) -> str:
-    """The value as the name of an agent. `ApiError`: it cannot be one."""
+    """Check the name of an agent. `ApiError`: it is invalid."""
     try:
         name = agent_name(given)
     except AudienceError:
@@ -120,8 +120,8 @@ def member_name(given: object, place: NamedTarget) -> str:
 
 
 def audience(given: object, place: NamedTarget) -> tuple[str, ...] | None:
-    """The names of an audience, a list of them or as a header has them, with commas between. None: everyone.
-    `ApiError`: one of them cannot name an agent."""
+    """The names of an audience, given as a list or, in a header, separated by commas. None: everyone. `ApiError`: one
+    of them cannot name an agent."""
     if isinstance(given, str):
         given = given.strip() if given.strip() == EVERYONE else [each.strip() for each in given.split(",")]
     if given is None or given == EVERYONE:
@@ -132,13 +132,13 @@ def audience(given: object, place: NamedTarget) -> tuple[str, ...] | None:
 
 
 def listing(served: Iterable[str], created: int) -> dict[str, Any]:
-    """The answer of /v1/models: each model, and each again for each of its modes."""
+    """The response of /v1/models: each model, also under the name of each of its modes."""
     names = (name for model in served for name in (model, *(f"{model}@{mode}" for mode in MODES)))
     return {"object": "list", "data": [_model(name, created) for name in names]}
 
 
 def described(id: str, served: Collection[str], created: int) -> dict[str, Any]:
-    """The answer of /v1/models/ID. `ApiError`: 404, there is no such model."""
+    """The response of /v1/models/ID. `ApiError`: 404, there is no such model."""
     target = read(id)
     if target.society is not None or target.model not in served:
         raise unknown(served)

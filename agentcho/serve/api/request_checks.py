@@ -1,6 +1,6 @@
-"""The parts of a request of either API put together, and checked against each other.
+"""Combines the parts of a request of either API, and checks them against each other.
 
-Does not know: how an API writes its messages and its answers.
+Independent of the form of an API's messages and answers.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from agentcho.serve.request import ChatRequest, QuotedMessage, Tools
 
 
 class RequestParts(NamedTuple):
-    """What each API says in its own way. `format` is the schema that the answer must match, and `param` the field that
-    says so; `spoken` is the field of the messages, `most` that of the most tokens, `hard` that of the `effort`."""
+    """The parts that each API expresses in its own way. `format` is the schema that the answer must match, and `param`
+    its field. `spoken` is the field of the messages, `most` that of the maximum number of tokens, `hard` that of the
+    `effort`."""
 
     quoted: list[QuotedMessage]
     spoken: str
@@ -34,7 +35,7 @@ class RequestParts(NamedTuple):
 
 
 def request(given: request_fields.Parameters, asked: RequestParts, limits: RequestLimits) -> ChatRequest:
-    """What is asked for. `ApiError`: there is too much of something, or parameters contradict each other."""
+    """Make the request. `ApiError`: a limit is exceeded, or parameters contradict each other."""
     within(len(asked.quoted), limits.messages, asked.spoken, "messages")
     within(messages.letters(asked.quoted), limits.letters, asked.spoken, "letters")
     if asked.choices > limits.choices:
@@ -70,7 +71,7 @@ def request(given: request_fields.Parameters, asked: RequestParts, limits: Reque
 
 
 def calling(request: ChatRequest) -> Calling:
-    """Whether the answer is a call of a function, and all else is held to a format."""
+    """Whether the answer may or must be a function call, considering that everything else may be held to a format."""
     tools = request.tools
     if tools is None or tools.choice == "none":
         return "none"
@@ -79,8 +80,8 @@ def calling(request: ChatRequest) -> Calling:
 
 
 def _constraint(given: request_fields.Parameters, asked: RequestParts) -> request_fields.AnswerConstraint | None:
-    """What the text of the answer must be. Where it must be a call, that says nothing; where it may be one, it is a
-    call or such a text. `ApiError`: there are two."""
+    """The constraint on the text of the answer. It does not apply where the answer must be a call; where it may be one,
+    the answer is a call or such a text. `ApiError`: there are two."""
     found = request_fields.constraint(given, asked.format, asked.param)
     must_call = asked.tools is not None and asked.tools.choice not in ("none", "auto")
     return None if must_call else found

@@ -1,6 +1,6 @@
-"""The parameters that /v1/chat/completions and /v1/responses have in common, and what is not taken by either.
+"""The parameters that /v1/chat/completions and /v1/responses have in common, and those that neither accepts.
 
-Does not know: messages, functions, answers.
+Independent of messages, functions and answers.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ IGNORED = frozenset(
         "vllm_xargs",
     }
 )
-"""What changes nothing here, and is counted."""
+"""Parameters that have no effect here, and are counted."""
 SAMPLES = "each answer is sampled independently"
 ONLY: Mapping[str, OnlyValue] = {
     "best_of": OnlyValue(1, SAMPLES),
@@ -92,11 +92,11 @@ REFUSED: Mapping[str, str] = {
     "thinking_token_budget": "a thought has no limit of its own; give max_tokens",
     "repetition_detection": "this server does not detect repetitions; give a penalty",
 }
-"""Why a parameter is not taken."""
+"""Parameters that are not accepted, and why."""
 
 
 def _decimal(given: object) -> object:
-    """A token id as JSON writes it for a name."""
+    """Convert a token id that is the name of a JSON member."""
     return int(given) if isinstance(given, str) and given.isascii() and given.isdecimal() and len(given) < 12 else given
 
 
@@ -122,14 +122,14 @@ SAMPLED = (
     "bad_words",
     "allowed_token_ids",
 )
-"""Parameters that are options of `Sampling` as they are."""
+"""Parameters that are options of `Sampling` unchanged."""
 BIASED = 100.0
-"""A bias is cut to so much, as vLLM does."""
+"""Biases are clamped to this magnitude, as in vLLM."""
 
 
 class AgentchoFields(Body):
-    """What a request says to agentcho: the society and the agent that it is of, and who may read it besides; whose user
-    messages are, and answers that no model said here."""
+    """What a request says to agentcho: its society and its agent, who else may read it, and who may read its user
+    messages and answers that no model said here."""
 
     within = "agentcho."
 
@@ -141,7 +141,7 @@ class AgentchoFields(Body):
 
 
 class StructuredOutputs(Body):
-    """vLLM's constraints of an answer: one of some texts, or JSON."""
+    """vLLM's constraints on an answer: one of several texts, or JSON."""
 
     within = "structured_outputs."
     ignored = frozenset(
@@ -191,19 +191,19 @@ class Parameters(Body):
     templated: Schema | None = Field(default=None, alias="chat_template_kwargs")
 
     def target(self) -> models.RequestTarget:
-        """The model, and the society and the agent that its name or the body name. `ApiError`: they differ."""
+        """The model, and the society and agent that its name or the body gives. `ApiError`: they differ."""
         place = models.NamedTarget("agentcho", self.agentcho.society, self.agentcho.agent, "agentcho")
         return models.agreed(models.read(self.model), place)
 
     def audience(self) -> tuple[str, ...] | None:
-        """Who may read what this request brings; None: everyone in the society."""
+        """Who may read what this request brings. None: everyone in the society."""
         return models.audience(
             self.agentcho.audience, models.NamedTarget("agentcho.audience", param="agentcho.audience")
         )
 
 
 def variables(given: Parameters, effort: Effort | None) -> dict[str, Any]:
-    """What the chat template is given beside the messages. `ApiError`: it may not be given that."""
+    """What the chat template is given besides the messages. `ApiError`: it must not be given that."""
     try:
         return of_effort(effort, checked(given.templated or {}))
     except ValueError as error:
@@ -211,7 +211,7 @@ def variables(given: Parameters, effort: Effort | None) -> dict[str, Any]:
 
 
 class AnswerConstraint(NamedTuple):
-    """What an answer must be: one of some texts, or JSON of a schema. `param` is the field that says so."""
+    """A constraint on an answer: one of several texts, or JSON of a schema. `param` is the field that sets it."""
 
     param: str
     choices: Sequence[str] | None = None
@@ -219,7 +219,8 @@ class AnswerConstraint(NamedTuple):
 
 
 def constraint(given: Parameters, schema: Schema | None, param: str) -> AnswerConstraint | None:
-    """The one constraint of a request, whose own `schema` field is `param`. `ApiError`: there are two."""
+    """The constraint of a request. `schema` is that of the API's own field, named `param`. `ApiError`: there are
+    two."""
     more = given.structured_outputs or StructuredOutputs()
     found = [
         AnswerConstraint(name, choices, wanted)
@@ -241,15 +242,16 @@ def constraint(given: Parameters, schema: Schema | None, param: str) -> AnswerCo
 
 
 def _given(body: Body, name: str) -> Any:
-    """A list of a body; None where it is not there: an empty one is there, and wrong."""
+    """A list of a body, None if it was not given. An empty list that was given is an error, so the two must be told
+    apart."""
     return getattr(body, name) if name in body.model_fields_set else None
 
 
 def options(
     given: Parameters, constrained: AnswerConstraint | None, limits: RequestLimits, most: int
 ) -> SamplingOptions:
-    """How the tokens of an answer are chosen, which are `most` at most. `ApiError`: a value is out of its bounds, or
-    goes with no other."""
+    """The sampling options of an answer of at most `most` tokens. `ApiError`: values are out of range or
+    incompatible."""
     within(len(given.stop), limits.stops, "stop")
     if given.min_tokens > most:
         raise ApiError(400, f"min_tokens: an answer has at most {most} tokens here; lower it", "min_tokens")
@@ -267,13 +269,13 @@ def options(
         Sampling(**chosen, max_tokens=most)
     except RequestError as error:
         param = constrained.param if constrained is not None else "stop"
-        told = str(error).removeprefix("sampling: ").partition("; see Sampling")[0]  # a class that clients do not have
+        told = str(error).removeprefix("sampling: ").partition("; see Sampling")[0]  # clients do not have this class
         raise ApiError(400, f"{param}: {told}", param) from None
     return cast(SamplingOptions, chosen)
 
 
 def schema(given: Schema, param: str, limits: RequestLimits) -> Schema:
-    """A JSON schema that can be compiled. `ApiError`: it cannot be, or it is too long or too deep."""
+    """Check that a JSON schema can be compiled. `ApiError`: it cannot be, or it is too long or too deep."""
     within(size(given), limits.schema_bytes, param, "bytes")
     within(depth(given), limits.schema_depth, param, "levels")
     try:
@@ -284,7 +286,7 @@ def schema(given: Schema, param: str, limits: RequestLimits) -> Schema:
 
 
 def depth(given: object) -> int:
-    """How many mappings and lists stand inside each other, this one included."""
+    """The nesting depth of mappings and lists, including this one."""
     inside = given.values() if isinstance(given, dict) else given if isinstance(given, list) else None
     return 0 if inside is None else 1 + max(map(depth, inside), default=0)
 
@@ -295,7 +297,7 @@ def size(given: Schema) -> int:
 
 
 def _usable(given: Schema, param: str) -> Schema:
-    """A schema of which a grammar can be made. `ApiError`: none can."""
+    """Check that a grammar can be made from a schema. `ApiError`: it cannot."""
     from agentcho.runner.sampling.grammar import fault
 
     if (found := fault(given)) is not None:

@@ -1,6 +1,6 @@
-"""/v1/responses: a body to what is asked for, and what was said to objects and events.
+"""/v1/responses: parses the body, and writes answers as objects and events.
 
-Does not know: sockets, who asks, how an answer comes to be.
+Independent of sockets, callers, and how answers are generated.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Includable = Literal[
 
 
 class ResponsesFormat(Body):
-    """What the answer must be: any text, any JSON object, or JSON of a schema."""
+    """The format of the answer: any text, any JSON object, or JSON of a schema."""
 
     type: Literal["text", "json_object", "json_schema"]
     name: str = "answer"
@@ -74,7 +74,7 @@ class ResponsesFormat(Body):
 
 
 class TextOptions(Body):
-    """What the text of the answer is like."""
+    """Options for the text of the answer."""
 
     within = "text."
     ignored = frozenset({"verbosity"})
@@ -83,7 +83,7 @@ class TextOptions(Body):
 
 
 class Reasoning(Body):
-    """How the model thinks before it answers. Thoughts are told as they are, and not in short."""
+    """How the model thinks before it answers. Thoughts are returned in full, not as summaries."""
 
     within = "reasoning."
     ignored = frozenset({"context", "generate_summary", "mode", "summary"})
@@ -92,14 +92,14 @@ class Reasoning(Body):
 
 
 class ResponsesStreamOptions(Body):
-    """What a stream tells beside the answer: always its usage."""
+    """What a stream contains besides the answer: always its usage."""
 
     within = "stream_options."
     ignored = frozenset({"include_obfuscation", "include_usage"})
 
 
 class ResponsesBody(request_fields.Parameters):
-    """A request."""
+    """A request body."""
 
     ignored = IGNORED - {"metadata", "store"}
     only: ClassVar[Mapping[str, OnlyValue]] = {
@@ -122,17 +122,17 @@ class ResponsesBody(request_fields.Parameters):
     reasoning: Reasoning = Reasoning()
 
     def likeliest(self) -> int | None:
-        """How many of the likeliest tokens come with each. None: no logarithms at all."""
+        """The number of likeliest tokens reported with each token. None: no log-probabilities at all."""
         return self.top_logprobs or 0 if self.top_logprobs or LOGPROBS in self.include else None
 
     def without_effect(self) -> set[str]:
-        """The names of fields that are read, and change no answer."""
+        """The names of fields that are accepted and have no effect on the answer."""
         found = {"metadata"} if self.metadata else set[str]()
         return found | ({"include"} if set(self.include) - {LOGPROBS} else set())
 
 
 def parsed(body: bytes, limits: RequestLimits) -> tuple[RequestTarget, ChatRequest, Shape]:
-    """Where a body goes, what it asks for, and how the answer is written. `ApiError`: it cannot be worked with."""
+    """The target of a body, its request, and how the answer is written. `ApiError`: it cannot be processed."""
     ignored = set[str]()
     given = read(body, ResponsesBody, ignored, limits)
     target, keeps = given.target(), limits.conversations > 0
@@ -172,7 +172,7 @@ def parsed(body: bytes, limits: RequestLimits) -> tuple[RequestTarget, ChatReque
 
 
 def whole(shape: Shape, answers: Answers) -> dict[str, Any]:
-    """The answer in one object."""
+    """The answer as one object."""
     answer = answers.answers[0]
     ended: dict[str, Any] = {"status": _status(answer)}
     if _cut(answer):
@@ -189,8 +189,8 @@ def whole(shape: Shape, answers: Answers) -> dict[str, Any]:
 
 
 class ResponsesStream:
-    """The events of one answer, as it is said. A call of a function begins with `opening` (None: nothing that the model
-    says by itself is a call); what may be one is told when the answer has ended."""
+    """The events of one answer while it is generated. A function call begins with `opening` (None: nothing that the
+    model writes by itself is a call). Text that may be a call is sent when the answer has ended."""
 
     def __init__(self, shape: Shape, opening: str | None = None) -> None:
         how = {"none": None, "auto": opening, "forced": ""}[shape.calling]
@@ -200,12 +200,12 @@ class ResponsesStream:
         self._thought, self._place = list[str](), 0
 
     def begin(self) -> list[bytes]:
-        """What is sent before the first token."""
+        """The events before the first token."""
         response = _head(self._shape) | {"status": "in_progress"}
         return [self._event(f"response.{kind}", response=response) for kind in ("created", "in_progress")]
 
     def delta(self, delta: AnswerDelta) -> list[bytes]:
-        """What a step added to the answer, or to the thought before it."""
+        """The events for what a step added to the answer, or to the thought before it."""
         if delta.thought:
             return list(self._think(delta.thought))
         shown = self._held.add(delta.text)
@@ -216,7 +216,7 @@ class ResponsesStream:
         return list(self._text(shown))
 
     def end(self, answers: Answers) -> list[bytes]:
-        """What is sent once the answer has ended; nothing comes after it."""
+        """The last events, after the answer has ended."""
         answer, response = answers.answers[0], whole(self._shape, answers)
         sent, rest = self._end_of_thought(), self._held.rest(answer)
         self._waiting += answer.likely[self._heard :]
@@ -229,8 +229,8 @@ class ResponsesStream:
         return [*sent, self._event(f"response.{response['status']}", response=response)]
 
     def fault(self, error: ApiError) -> bytes:
-        """What is sent in place of the end, when the request has failed; nothing comes after it. The last event has the
-        error twice: in the fields of the API, and as clients look for it in any stream."""
+        """The last events if the request has failed. The error is sent twice: in the fields of the API, and in the form
+        that clients look for in any stream."""
         told = {"code": _code(error), "message": error.message}
         response = _head(self._shape) | {"status": "failed", "error": told}
         fields = {"code": error.code, "message": error.message, "param": error.param}
@@ -238,7 +238,7 @@ class ResponsesStream:
         return failed + self._event("error", **fields, **error.to_json())
 
     def _think(self, text: str) -> Iterator[bytes]:
-        """More of a thought, and before the first of it the item that it is."""
+        """Events for more of a thought, preceded by the event that opens its item if it is the first."""
         place = {"item_id": _thought_id(self._answer), "output_index": 0, "content_index": 0}
         if not self._thought:
             yield self._event(ADDED, output_index=0, item=_thought(self._answer, "", "in_progress"))
@@ -246,7 +246,7 @@ class ResponsesStream:
         yield self._event("response.reasoning_text.delta", **place, delta=text)
 
     def _end_of_thought(self) -> list[bytes]:
-        """The end of the thought, if there was one that goes on."""
+        """Events for the end of the thought, if one is open."""
         if not self._thought or self._place:
             return []
         self._place, text = 1, "".join(self._thought)
@@ -255,7 +255,7 @@ class ResponsesStream:
         return [done, self._event(DONE, output_index=0, item=_thought(self._answer, text.strip()))]
 
     def _text(self, shown: str) -> Iterator[bytes]:
-        """More of the text, and before the first of it the message that it is in."""
+        """Events for more of the text, preceded by the events that open its message if it is the first."""
         yield from self._end_of_thought()
         if not self._open:
             self._open = True
@@ -269,7 +269,7 @@ class ResponsesStream:
             yield self._in_part("response.output_text.delta", delta=shown, logprobs=logprobs)
 
     def _closing(self, answer: Answer) -> Iterator[bytes]:
-        """The end of the message."""
+        """Events for the end of the message."""
         text, logprobs = "".join(self._said), _logprobs(self._shape, self._likely)
         part = _part(text, logprobs)
         yield self._in_part("response.output_text.done", text=text, logprobs=logprobs)
@@ -277,7 +277,7 @@ class ResponsesStream:
         yield self._event(DONE, output_index=self._place, item=_message(self._answer, _status(answer), [part]))
 
     def _call(self, index: int, item: dict[str, Any]) -> Iterator[bytes]:
-        """A call, whole."""
+        """Events for a complete call."""
         place = {"item_id": item["id"], "output_index": index}
         arguments, begun = item["arguments"], {"arguments": "", "status": "in_progress"}
         yield self._event(ADDED, output_index=index, item=item | begun)
@@ -295,7 +295,7 @@ class ResponsesStream:
 
 
 def _head(shape: Shape) -> dict[str, Any]:
-    """A response that has not said anything."""
+    """A response without output."""
     return {
         "id": shape.id,
         "object": "response",
@@ -336,7 +336,7 @@ def _message(answer: str, status: str, content: list[dict[str, Any]]) -> dict[st
 
 
 def _thought(answer: str, text: str, status: str = "completed") -> dict[str, Any]:
-    """What the model thought before its answer."""
+    """The item of the model's thought before its answer."""
     content = [{"type": "reasoning_text", "text": text}] if text else []
     item = {"id": _thought_id(answer), "type": "reasoning", "status": status}
     return item | {"summary": [], "content": content, "encrypted_content": None}
@@ -372,7 +372,7 @@ def _status(answer: Answer) -> str:
 
 
 def _code(error: ApiError) -> str:
-    """The one of the API's words for why a response failed that comes nearest."""
+    """The API's error code that comes closest to an error."""
     if error.status == 429:
         return "rate_limit_exceeded"
     return "server_error" if error.status >= 500 else "invalid_prompt"

@@ -1,6 +1,6 @@
-"""The text of a running answer that is not shown yet, because it may still become a call of a function.
+"""Holds back text of a running answer that may still become a function call.
 
-Does not know: what a call looks like, but for how it begins.
+Knows only how a call begins.
 """
 
 from __future__ import annotations
@@ -8,18 +8,18 @@ from __future__ import annotations
 from agentcho.serve.request import Answer
 
 BARE = "{"
-"""How a call begins that has nothing around it."""
+"""The beginning of a call that has nothing around it."""
 TAG = "<tool_call>"
-"""How a call may also begin where bare JSON is what is asked for; see `ToolsPort.read`."""
+"""Another beginning of a call where the format is bare JSON; see `ToolsPort.read`."""
 WHOLE = (BARE, "[{", *(f"```{kind}{json}" for kind in ("", "json", "tool_call") for json in (BARE, "[{")))
-"""How an answer may begin, without its white space, that is a call as a whole, where bare JSON is what is asked for."""
+"""Beginnings of an answer, whitespace removed, that is a call as a whole, where the format is bare JSON."""
 
 
 class ToolCallBuffer:
-    """Follows one answer while it is said. A call begins with `opening`: from there on nothing is shown before the
-    answer has ended, and no letters that may become an opening, or white space before one. An answer that is JSON from
-    its first letter may be a call in every format (see `ToolsPort.read`); where that is the format, so may one that is
-    JSON in a code fence, and what begins with `TAG`. An empty opening holds everything, None nothing."""
+    """Follows one answer while it is generated. A call begins with `opening`: from there on nothing is shown until the
+    answer has ended. Characters that may become an opening, and whitespace before it, are held back too. An answer that
+    is JSON from its first character may be a call in every format (see `ToolsPort.read`). If bare JSON is the format,
+    so may be JSON in a code fence, and what begins with `TAG`. An empty opening holds everything back, None nothing."""
 
     def __init__(self, opening: str | None) -> None:
         self._opening = opening
@@ -28,7 +28,7 @@ class ToolCallBuffer:
         self._open = opening == ""
 
     def add(self, text: str) -> str:
-        """What can be shown now that `text` is said."""
+        """Add generated text; return what can be shown now."""
         if self._open:
             return ""
         self._waiting += text
@@ -39,15 +39,15 @@ class ToolCallBuffer:
 
     @property
     def empty(self) -> bool:
-        """Whether all that was said is shown."""
+        """Whether everything so far is shown."""
         return not self._open and not self._waiting
 
     def rest(self, answer: Answer) -> str:
-        """What is still to be shown of an answer that has ended, beside its calls."""
+        """The text of a finished answer that is still to be shown, without its calls."""
         return (answer.before if answer.calls else answer.text)[self._shown :]
 
     def _safe(self, opening: str | None) -> int:
-        """How many letters of what waits are before any opening, begun or whole."""
+        """The number of held characters that come before any complete or incomplete opening."""
         waiting = self._waiting
         if opening is None:
             return len(waiting)

@@ -1,1 +1,1 @@
-"""Who shares which encodings: societies, and prompts without one."""
+"""Decides which requests share encodings: societies, and prompts without a society."""

@@ -1,6 +1,6 @@
-"""What one decode says, on its way from the engine to who asked for it.
+"""Passes the output of one decode from the engine to the client.
 
-Does not know: prompts, societies, HTTP.
+Independent of prompts, societies and HTTP.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ T = TypeVar("T")
 
 
 def new_id() -> str:
-    """An id of a message that nobody guesses."""
+    """An unguessable message id."""
     return f"msg_{secrets.token_hex(12)}"
 
 
 class AnswerStream:
-    """Answer number `choice` of a request, as it is said. `id` is the one by which it can be quoted."""
+    """Answer number `choice` of a request while it is generated. `id` is the id by which it can be quoted."""
 
     def __init__(self, choice: int, request: ChatRequest, hear: Hear, frames: FramePort) -> None:
         self._choice = choice
@@ -40,27 +40,27 @@ class AnswerStream:
         self._told = 0
 
     def hooks(self, done: Callable[[RequestResult], None], flush: Callable[[], None] | None = None) -> TurnHooks:
-        """What a decode turn is to call as the answer is said. `done` and `flush`: see `TurnHooks`."""
+        """The callbacks for a decode turn. `done` and `flush`: see `TurnHooks`."""
         return TurnHooks(piece=self.piece, flush=flush, text=self.token, thought=self.thought, done=done)
 
     def piece(self, piece: DecodePiece) -> None:
-        """A token was sampled. Those of a thought have no logarithms."""
+        """Take in a sampled token. Tokens of a thought have no log-probabilities."""
         self._unsure.append(piece)
         if piece.thought is not None:
             said, self._unsure = self._unsure, []
             self._likely += (self._likelihood(each.likely) for each in said if each.likely and not piece.thought)
 
     def thought(self, text: str) -> None:
-        """More of what the model thinks before its answer."""
+        """Pass on text of the model's thought before its answer."""
         self._hear(AnswerDelta(self._choice, "", thought=text))
 
     def token(self, text: str) -> None:
-        """Text became visible; it goes to the client with the logarithms of all tokens since the text before."""
+        """Pass on visible text, with the log-probabilities of all tokens since the text before."""
         fresh, self._told = tuple(self._likely[self._told :]), len(self._likely)
         self._hear(AnswerDelta(self._choice, text, fresh))
 
     def answer(self, words: Words) -> Answer:
-        """The whole answer; `words` are the thought's with those of the answer, where there is one."""
+        """The complete answer. `words` are those of the thought together with those of the answer, if there is one."""
         thought, pondered = "", 0
         if words.said is not None:
             start, stop = words.sampled or (0, 0)
@@ -76,7 +76,7 @@ class AnswerStream:
             text = cut_off(text, self._request.tools, self._frames)
         asked = self._request.tools
         if ended == "max_tokens" and not calls and asked is not None and asked.choice in ("required", "named"):
-            text = ""  # the beginning of a call, which is neither one nor words
+            text = ""  # an incomplete call is neither a call nor text
         return Answer(
             id=self.id,
             text=text,
@@ -99,7 +99,8 @@ class AnswerStream:
 
 
 async def all_said(saying: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """What coroutines return, run side by side. The first that fails cancels the others, and its error comes out."""
+    """Run coroutines concurrently and return their results. If one fails, the others are cancelled and its error is
+    raised."""
     moves = list(saying)
     if len(moves) == 1:
         return [await moves[0]]

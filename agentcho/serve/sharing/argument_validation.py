@@ -1,7 +1,7 @@
-"""Whether the arguments of a call fit the schema of its function.
+"""Checks whether the arguments of a call fit the schema of its function.
 
-Schemas come from clients, so nothing is fetched for a reference, a pattern takes time in proportion to the text, and
-the references that are followed are counted. Does not know: how a call is written, who made it.
+Schemas come from clients, so references are not fetched, a pattern takes time proportional to the text, and the number
+of references that are followed is limited.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from agentcho.serve.request import ToolDefinition
 
 Check = Callable[[Any, Any, Any, Mapping[str, Any]], Iterator[Any] | None]
 MOST = 1 << 13
-"""So many references of one schema are followed."""
+"""Maximum number of references of a schema that are followed."""
 
 
 class _Unknown(Exception):
-    """What a schema says cannot be worked out here."""
+    """A schema cannot be evaluated here."""
 
 
 def fits(tool: ToolDefinition, arguments: str) -> bool:
     """Whether `arguments`, a JSON object, fit the function. A schema that cannot be evaluated excludes nothing: one
-    with an unknown reference, too many references, a pattern of a kind that is not known, or patterns of names."""
+    with an unknown reference, too many references, an unsupported kind of pattern, or patterns of names."""
     if tool.parameters is None:
         return bool(json.loads(arguments) == {})
     if "patternProperties" in json.dumps(tool.parameters):
-        return True  # the library looks for other names with expressions that may take for ever
+        return True  # the library matches names with expressions that may take forever
     registry: Any = referencing.Registry()
     try:
         return bool(_validator()(tool.parameters, registry=registry).is_valid(json.loads(arguments)))
@@ -40,7 +40,7 @@ def fits(tool: ToolDefinition, arguments: str) -> bool:
 
 
 def _validator() -> Any:
-    """A class of validators that count the references they follow."""
+    """Make a class of validators that counts the references it follows."""
     known = jsonschema.Draft202012Validator.VALIDATORS
     left = [MOST]
 

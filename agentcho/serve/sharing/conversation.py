@@ -1,6 +1,6 @@
-"""One game of a society: its messages, what of them can be quoted, and the way of a request through its encodings.
+"""One game of a society: its messages, which of them can be quoted, and the handling of a request over its encodings.
 
-Does not know: keys, quotas, where its record lies.
+Independent of keys, quotas and the location of records.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ from agentcho.serve.sharing.request_prompt import FramedMessage, calls_in, forms
 from agentcho.serve.sharing.reuse_counts import EncodingPlaces, ReuseCounts
 
 MOST_STRINGS = 64
-"""Of an answer in JSON so many strings are found in other messages, at most."""
+"""Maximum number of strings of a JSON answer that are looked for in other messages."""
 MOST_CUT = 1 << 18
-"""Of messages with so many tokens, the latest, it is remembered how they were cut; others are cut anew."""
+"""Tokens of the latest split messages whose split is remembered. Others are split again."""
 UNREAD = 64
-"""While so many answers have been encoded for others, and none of these has read them, the next ones are not: who reads
-them first has them encoded."""
+"""Maximum number of answers encoded ahead for other readers that none of them has read. Beyond it, the first reader of
+an answer has it encoded."""
 
 
 class UnreadAnswer(NamedTuple):
-    """What was encoded for others of an answer of `author`, and over what."""
+    """An encoding for others of an answer by `author`, and what it was encoded over."""
 
     author: str | None
     receipt: Receipt
 
 
 class PromptSender(NamedTuple):
-    """Who sends a prompt, and who may read what is new in it. `audience`: whoever may read what is for the society.
-    `private`: what users say is the sender's alone. `shared`: so is not what it says that others said; it is the
-    society's."""
+    """The sender of a prompt, and who may read what is new in it. `audience`: the readers of what is for the society.
+    `private`: user messages are for the sender alone. `shared`: quoted answers are for the society instead of the
+    sender alone."""
 
     reader: Reader
     audience: Audience
@@ -71,7 +71,7 @@ class PromptSender(NamedTuple):
     shared: bool = False
 
     def owner(self, role: str) -> Owner:
-        """Whose a new message is. System messages, results of functions and answers that nobody here gave are the
+        """The owner of a new message. System messages, function results and answers that no model here gave are the
         sender's alone."""
         if (role == "user" and not self.private) or (role == "assistant" and self.shared):
             return None, self.audience
@@ -79,15 +79,15 @@ class PromptSender(NamedTuple):
 
 
 class SplitMessage(NamedTuple):
-    """A message in which answers stand: the ids of its content, and where these are."""
+    """A message that contains answers: the ids of its content, and the places of the answers."""
 
     ids: tuple[int, ...]
     inside: Sequence[QuotedAnswer]
 
 
 class NewMessage(NamedTuple):
-    """A message of a prompt that the society does not have yet, or a part of one, and why that is; `carried`: the
-    message of an earlier game of the society that it repeats. `said`: it is as good as an answer."""
+    """A message of a prompt, or a part of one, that the society does not have yet, and why. `carried`: the message of
+    an earlier game of the society that it repeats. `said`: it counts as an answer."""
 
     framed: FramedMessage
     words: Words
@@ -98,8 +98,8 @@ class NewMessage(NamedTuple):
 
 
 class AnswerContext(NamedTuple):
-    """How an answer is said: its options, who hears it, when it is served, and what puts it on record once a step.
-    `exact`: in the deterministic profile, over encodings that were all made in it."""
+    """How an answer is generated: its options, its stream, its priority, and the function that writes records once a
+    step. `exact`: in the deterministic profile, over encodings that were all made in it."""
 
     sampling: Sampling
     speech: AnswerStream
@@ -116,8 +116,9 @@ class FinishedAnswer(NamedTuple):
 
 
 class SocietyConversation:
-    """Game number `game` of a society. `salt` is part of what names its encodings, so that nobody else shares them.
-    `earlier` is the game before it: what is quoted from there is said again here, as its author's, to its audience."""
+    """Game number `game` of a society. `salt` is part of the names of its encodings, so that nothing is shared outside
+    of it. `earlier` is the previous game: a message quoted from there is said again here, by its author, for its
+    audience."""
 
     def __init__(
         self,
@@ -143,26 +144,26 @@ class SocietyConversation:
         self.missed: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._numbers = Counter[str]()
         self._in_use = Counter[str]()
-        self._held: dict[str, int] = {}  # tokens by message, what was read last at the end
-        self._unread: dict[EncodingId, UnreadAnswer] = {}  # what was made for others
+        self._held: dict[str, int] = {}  # tokens by message, least recently read first
+        self._unread: dict[EncodingId, UnreadAnswer] = {}  # encodings made for others
         self.tokens = self.turns = self._cut_tokens = 0
 
     def __len__(self) -> int:
         return len(self._resolver.drafts)
 
     def join(self, agent: str, how: str) -> None:
-        """An agent asks for something; the first time it joins the cast."""
+        """Note a request of an agent. At its first one the agent joins the cast."""
         if agent not in self.agents:
             self.agents.add(agent)
             self._sink(Joined(self.game, agent, how))
 
-    # -- what a prompt means -----------------------------------------------------------------------------
+    # -- matching a prompt -------------------------------------------------------------------------------
 
     def matched(
         self, prompt: Sequence[FramedMessage], brings: PromptSender, words: Mapping[FramedMessage, Words]
     ) -> list[QuotableMessage | NewMessage]:
-        """Each message of a prompt: one that is known, a new one, or its parts; `words` are those that are there
-        already. Nothing changes. `RequestError`: a text cannot be encoded."""
+        """Match each message of a prompt: to a known message, a new one, or its parts. `words` are words that are
+        already there. Changes nothing. `RequestError`: a text cannot be encoded."""
         before, found = PromptPosition(), list[QuotableMessage | NewMessage]()
         for framed in prompt:
             for each in self._meant(framed, brings, before, words):
@@ -183,7 +184,7 @@ class SocietyConversation:
     def _meant(
         self, framed: FramedMessage, brings: PromptSender, before: PromptPosition, words: Mapping[FramedMessage, Words]
     ) -> Sequence[QuotableMessage | NewMessage]:
-        """What one message of a prompt is: known, new, or several parts."""
+        """Match one message of a prompt: known, new, or several parts."""
         reader = brings.reader
         known = self._index.find(framed, reader, before)
         if known is not None and not self._widened(known, brings):
@@ -204,7 +205,7 @@ class SocietyConversation:
 
     @staticmethod
     def _widened(known: QuotableMessage, brings: PromptSender) -> bool:
-        """Whether the sender had said before, in private, what it now says for the society."""
+        """Whether the sender now shares with the society what it had sent in private before."""
         own = known.role == "assistant" and not known.said and known.author == brings.reader.agent
         return brings.shared and own and not known.audience.covers(brings.audience)
 
@@ -228,7 +229,8 @@ class SocietyConversation:
         return next((known for known in found if known is not None), None)
 
     def _cut(self, framed: FramedMessage, reader: Reader, words: Words) -> SplitMessage | None:
-        """Where answers stand in a new message, from now on, whatever is said later. None: there are none."""
+        """Find the answers contained in a new message. The result stays in effect, whatever is said later. None: there
+        are none."""
         ids = words.tokens[slice(*words.content)]
         found = next(filter(None, (index.inside(framed, ids, reader) for index in self._indexes)), None)
         if found is None:
@@ -242,8 +244,9 @@ class SocietyConversation:
     def _parts(
         self, framed: FramedMessage, brings: PromptSender, cut: SplitMessage
     ) -> list[QuotableMessage | NewMessage]:
-        """A message in parts: what comes before, between and after the answers in it is its sender's as the message
-        would be, and each answer is for all who may read it. Together they have the ids of the message."""
+        """Split a message into parts: what comes before, between and after the answers in it belongs to its sender, as
+        the whole message would, and each answer is for all who may read it. Together they have the ids of the
+        message."""
         owner, why = brings.owner(framed.role), self._index.why(framed, brings.reader, PromptPosition())
         pieces, at = list[tuple[str, tuple[int, ...], Owner, Miss]](), 0
         for known, start, stop in cut.inside:
@@ -265,7 +268,7 @@ class SocietyConversation:
         return NewMessage(framed._replace(text=words.text), words, owner, why)
 
     def lengths(self, messages: Sequence[QuotableMessage | NewMessage]) -> int:
-        """Tokens of all of them, framing included."""
+        """The number of tokens of all of them, framing included."""
         return sum(len(self._words(each).tokens) for each in messages)
 
     def _words(self, message: QuotableMessage | NewMessage) -> Words:
@@ -276,7 +279,7 @@ class SocietyConversation:
         return known.words
 
     def reads(self, messages: Sequence[QuotableMessage | NewMessage], reader: Reader) -> ReadSet:
-        """What a request reads, in order; what is new of it is said first."""
+        """What a request reads, in order. New messages are entered first."""
         before, reads = PromptPosition(), list[Read]()
         self.missed[reader.agent].update(missed(messages))
         for message in messages:
@@ -286,7 +289,7 @@ class SocietyConversation:
         return ReadSet(reader.agent, tuple(reads), None, ())
 
     def _put(self, new: NewMessage, reader: Reader, before: bytes) -> QuotableMessage:
-        """Say a message of known text, or a part of one that stands in a prompt for the first time."""
+        """Enter a message of known text, or a part of one, that appears in a prompt for the first time."""
         framed, carried, (author, to) = new.framed, new.carried, new.owner
         part = framed.role in get_args(Part)
         if part and (known := self._index.part(framed.role, framed.name, framed.tokens or (), reader)) is not None:
@@ -303,8 +306,8 @@ class SocietyConversation:
         return known
 
     def _quotable(self, framed: FramedMessage, words: Words) -> tuple[tuple[int, ...], ...]:
-        """The ids of the texts by which an answer is found in other messages: its words; where these are JSON, or calls
-        of functions, the strings in it. What cannot be encoded is left out."""
+        """The ids of the texts by which an answer is found in other messages: its words or, if these are JSON or
+        function calls, also the strings in them. Texts that cannot be encoded are left out."""
         if self._reuse.mode == "baseline":
             return ()
         content = words.tokens[slice(*words.content)]
@@ -348,14 +351,14 @@ class SocietyConversation:
         )
 
     def _own_contents(self) -> dict[str, tuple[int, ...]]:
-        """The content ids of all its messages, by public id."""
+        """The content ids of all messages, by public id."""
         contents = ((known.public_id, self._resolver.drafts[known.id].content) for known in self._index)
         return {id: content for id, content in contents if content is not None}
 
-    # -- one answer --------------------------------------------------------------------------------------
+    # -- generating an answer ----------------------------------------------------------------------------
 
     async def say(self, reads: ReadSet, audience: Audience, request: ChatRequest, how: AnswerContext) -> FinishedAnswer:
-        """Let the reader of `reads` say one message to an audience. Cancelled: what it said so far is on record."""
+        """Let the reader of `reads` say one message to an audience. If cancelled, what was said so far is on record."""
         author = reads.caller
         assert author is not None
         framed = FramedMessage("assistant", "", speaker(author, "assistant", self._frames))
@@ -389,8 +392,8 @@ class SocietyConversation:
     def _entered(
         self, turn: DecodeTurn, result: RequestResult, speech: AnswerStream, request: ChatRequest
     ) -> FinishedAnswer:
-        """An answer is whole: it can be quoted from now, and its encodings count, but for those that another request
-        made at the same time. What was encoded with a thought in it is the thought's."""
+        """Enter a complete answer: it can be quoted from now on. Its encodings are counted, except for those that
+        another request made at the same time. What was encoded together with a thought is entered under the thought."""
         draft, encoded = turn.draft, (turn.thought or turn.draft).metadata.id
         missing, profile = turn.making.missing, EXACT if turn.making.on.reuse.deterministic else ""
         for needed, call in zip(missing, result.made, strict=False):
@@ -415,8 +418,9 @@ class SocietyConversation:
         return FinishedAnswer(generated, self._places.reused(context, fresh))
 
     def _read(self, receipt: Receipt, reader: str | None) -> None:
-        """Something was said, or encoded, over these; what was put off for them is made. That an author reads its own
-        answer counts for nothing, whether that is encoded once or twice: it would tell what the author had read."""
+        """Mark the answers in the context of a receipt as read, including those that unread answers were encoded over.
+        An author reading its own answer does not count, whether the answer is encoded once or twice: the difference
+        would reveal what the author had read."""
         left = [UnreadAnswer(reader, receipt)]
         while left:
             author, over = left.pop()
@@ -424,12 +428,12 @@ class SocietyConversation:
             unread = [id for id, answer in answers.items() if author is None or answer.author != author]
             left += [self._unread.pop(id)._replace(author=None) for id in unread]
 
-    # -- what is kept ------------------------------------------------------------------------------------
+    # -- retention ---------------------------------------------------------------------------------------
 
     @contextmanager
     def _using(self, reads: ReadSet, plan: DecodePlan) -> Iterator[None]:
-        """Keep the encodings that a request attends to, and those over which it makes others, while it is under way.
-        What it reads counts as read now."""
+        """Keep the encodings that a request attends to, and those over which it makes others, while it runs. What it
+        reads counts as read now."""
         parents = (parent for call in plan.calls for parent in call.parents if isinstance(parent, int))
         attended = {self._journal.message_of(id) for id in parents} | {needed.message for needed in plan.missing}
         self._in_use.update(attended)
@@ -442,8 +446,8 @@ class SocietyConversation:
                     self._held[id] = self._held.pop(id)
 
     def forget(self, tokens: int) -> None:
-        """Give up the encodings of messages that no request reads, those first that were read least recently, until so
-        many tokens are held. Whoever quotes such a message has it encoded anew from its ids, over nothing."""
+        """Drop encodings of messages that no request is using, least recently read first, until at most `tokens` tokens
+        are held. If such a message is quoted later, it is encoded again from its ids, over nothing."""
         gone = list[str]()
         for id, held in self._held.items():
             if self.tokens <= tokens:
@@ -462,8 +466,8 @@ class SocietyConversation:
         self._release(ids)
 
     def end(self) -> None:
-        """The game is over; nothing of it is under way, and nothing of it is held any more. `CannotWrite`: its record
-        lacks its end."""
+        """End the game; no request may be running. All encodings are released. `CannotWrite`: the record lacks its
+        end."""
         self._release(self._journal.held)
         self._journal.held.clear()
         self._journal.close()
@@ -473,7 +477,7 @@ class SocietyConversation:
         self._choreographer.release(self._choreographer.held(ids))
 
     def _made(self, message: str, recipe: str, call: FinishedCall) -> None:
-        """An encoding of a message is held, and counts unless it is there already."""
+        """Hold an encoding of a message, and count it unless it is already there."""
         self._places.enter(call.id, f"{recipe} {message}", call.receipt)
         length = 0 if self._journal.is_twin(call.id) else len(call.words.tokens)
         self.tokens += length
@@ -481,12 +485,12 @@ class SocietyConversation:
 
 
 def _cut_by(framed: FramedMessage, reader: Reader) -> tuple[str, FramedMessage]:
-    """What names a message that is cut: an agent's, with its words, whatever id it has."""
+    """The key of a split message: the agent and the words, whatever its id."""
     return reader.agent, framed._replace(id=None)
 
 
 def missed(messages: Iterable[QuotableMessage | NewMessage]) -> dict[str, int]:
-    """How many tokens of a prompt are new, by the reasons of `Miss`."""
+    """The number of new tokens of a prompt, by the reasons of `Miss`."""
     found = Counter[str]()
     for each in messages:
         if isinstance(each, NewMessage):

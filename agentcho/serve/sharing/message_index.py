@@ -1,13 +1,12 @@
-"""Which message of a society a client means when it quotes one.
+"""Finds the message of a society that a client means when it quotes one.
 
-A client sends its whole prompt anew with each request, in its own words and roles. A message of it is one that is
-known where its id says so, or its text, and the agent that sends it may read that one; otherwise it is new. Of what is
-new, `restyled` and `inside` find the answers that it repeats with other blanks or a name before them, or among other
-words.
+A client sends its whole prompt with each request, in its own words and roles. A message of it is a known one if its id
+or its text says so and the sending agent may read the known one; otherwise it is new. Among new messages, `restyled`
+and `inside` find answers repeated with other whitespace or a name before them, or within other text.
 
-Each agent looks on shelves of its own: one of what everyone may read, and one of what it may read besides. What is kept
-from it is on neither, so a text that equals somebody else's private message is looked for, and missed, just as one that
-nobody has. Does not know: encodings, where messages are kept.
+Each agent searches two shelves: messages that everyone may read, and those that it may read besides. Messages kept from
+it are on neither, so a text equal to another agent's private message is searched for and missed just like one that
+nobody has. Independent of encodings.
 """
 
 from __future__ import annotations
@@ -26,38 +25,38 @@ from agentcho.serve.request import ToolCall
 from agentcho.serve.sharing.request_prompt import FramedMessage, same_calls
 
 MOST = 256
-"""Of so many messages with one text that a reader may read, at most, the right one is looked for: the latest."""
+"""Maximum number of readable messages with the same text that are considered: the latest ones."""
 ANCHOR = 4
-"""By so many token ids one after the other the place is found where an answer stands among other words."""
+"""Number of consecutive token ids that locate an answer within other text."""
 WORK = 64
-"""For each token of a text, so many tokens of answers are compared with it at most."""
+"""Limit on the answer tokens compared for each token of a text."""
 LEAST = 8
-"""So many tokens of an answer have to stand there: fewer are not worth an encoding of their own."""
+"""Minimum number of tokens of a contained answer; fewer are not worth an encoding of their own."""
 EDGE = 2
-"""So many tokens at either end of an answer may be others: a blank, or a letter that grew together with what is around
-it."""
+"""Number of tokens at either end of an answer that may differ: whitespace, or a character that merged with its
+surroundings."""
 NAMED = re.compile(r"[*_\[(<\"']*(?P<name>[^\n:*_\[\]()<>\"']{1,128}?)[*_\])>\"']*(?: said| says)?:[*_]*\s+")
-"""A name before what its bearer said, as frameworks write it: `ann: `, `**ann**: `, `[ann]: `, `ann said: `."""
+"""A speaker's name before a message, as frameworks write it: `ann: `, `**ann**: `, `[ann]: `, `ann said: `."""
 FAR = 512
-"""So many letters at the beginning of a message may be a name and what is around it."""
+"""Number of characters at the beginning of a message that may be a name and what surrounds it."""
 Miss = Literal["first_sent", "not_said_here", "changed", "other_role", "other_prompt", "restyled", "inside"]
 """Why a message of a prompt is new, as far as its sender may know:
 
-- first_sent: a system, user or tool message with words that this agent has not met.
-- not_said_here: an assistant message with words that no model said here, in this agent's hearing.
-- changed: it has the id of an answer, and other words.
-- other_role: its words are known, from a message of another role or by another name, for which it cannot stand.
-- other_prompt: its words are known, over another prompt; it may be another conversation, for the agent has no name.
-- restyled: it is an answer with other blanks at its ends or a name before it, and this is the first time.
-- inside: it is an answer among other words, and this is the first time.
+- first_sent: a system, user or tool message with words that are new to this agent.
+- not_said_here: an assistant message with words that no model said here to this agent.
+- changed: it has the id of an answer, but other words.
+- other_role: its words are known from a message of another role or name, which it cannot stand for.
+- other_prompt: its words are known over another prompt. It may be another conversation, because the agent has no name.
+- restyled: it is an answer with other whitespace at its ends or a name before it, for the first time.
+- inside: it is an answer within other text, for the first time.
 """
 Owner = tuple[str | None, Audience]
-"""The author of a message that a prompt brings (None: the society's), and who may read it."""
+"""The author of a message that a prompt brings (None: the society), and who may read it."""
 
 
 class PromptPosition:
-    """The messages that stand before one place of a prompt. `ids` are theirs; `key` is the same where the same messages
-    stand in the same order, and takes no more room for many than for few."""
+    """The messages before a place in a prompt. `ids` are theirs. `key` is equal if the same messages come in the same
+    order, and has a fixed size."""
 
     def __init__(self, ids: Iterable[str] = ()) -> None:
         self.key, self.ids = b"", set[str]()
@@ -65,19 +64,19 @@ class PromptPosition:
             self.add(id)
 
     def add(self, id: str) -> None:
-        """One more message stands there, at the end."""
+        """Append a message."""
         self.key = hashlib.blake2b(id.encode(), key=self.key, digest_size=16).digest()
         self.ids.add(id)
 
 
 @dataclass(frozen=True, eq=False)
 class QuotableMessage:
-    """A message of a society as it can be quoted.
+    """A message of a society in the form in which it can be quoted.
 
     `id` is its own in the society, `public_id` the one that answers carry. `before` is the key of the messages that
-    stood before it in the prompt that brought it, or over which it was said (see `PromptPosition`). `said`: a model
-    said it, or an agent declared so. `calls` and `lead` as in `FramedMessage`. `tokens`: the ids of a part of a
-    message. `quotable`: those of the texts by which an answer is found among other words.
+    came before it in the prompt that brought it, or over which it was said (see `PromptPosition`). `said`: a model said
+    it, or an agent declared so. `calls` and `lead` as in `FramedMessage`. `tokens`: the ids of a part of a message.
+    `quotable`: the ids of the texts by which an answer is found within other text.
     """
 
     id: str
@@ -96,14 +95,14 @@ class QuotableMessage:
 
     @property
     def repeatable(self) -> bool:
-        """Whether it is an answer in words, which a client may send with other blanks."""
+        """Whether it is a text answer, which a client may send with other whitespace."""
         return self.said and not self.calls
 
 
 @dataclass(frozen=True)
 class Reader:
-    """The agent whose request is read. `proven`: a name that its key, path or header gave, and not a hash, which two
-    conversations with equal system messages have in common."""
+    """The agent that sends the request. `proven`: its name comes from its key, path or header, and is not a hash, which
+    conversations with equal system messages share."""
 
     agent: str
     proven: bool
@@ -115,7 +114,7 @@ class Reader:
 
 
 class QuotedAnswer(NamedTuple):
-    """An answer that stands in a text, at the token ids from `start` to `stop`."""
+    """An answer contained in a text, at the token ids from `start` to `stop`."""
 
     known: QuotableMessage
     start: int
@@ -128,7 +127,7 @@ NOBODY = QuotableMessage(
 
 
 class ReadableShelf:
-    """Messages with one set of readers in common, as they are looked for."""
+    """Searchable messages that share a set of readers."""
 
     def __init__(self) -> None:
         self.ids: dict[str, QuotableMessage] = {}
@@ -139,7 +138,7 @@ class ReadableShelf:
         self.parts: dict[tuple[str, str | None, tuple[int, ...]], QuotableMessage] = {}
 
     def add(self, known: QuotableMessage) -> None:
-        """One more message, or part of one."""
+        """Add a message, or a part of one."""
         if not _is_whole(known):
             self.parts.setdefault((known.role, known.name, known.tokens), known)
             return
@@ -164,7 +163,7 @@ class MessageIndex:
         self._places: dict[QuotableMessage, int] = {}
 
     def add(self, known: QuotableMessage) -> None:
-        """One more message."""
+        """Add a message."""
         self._places[known] = len(self._places)
         if _is_whole(known):
             self._by_id[known.public_id] = known
@@ -182,8 +181,8 @@ class MessageIndex:
         return iter(self._by_id.values())
 
     def _shelves(self, reader: Reader) -> tuple[ReadableShelf, ReadableShelf]:
-        """What everyone may read, and what this agent may read besides. The latter is made when it is first asked for:
-        an audience may name agents by the hundred that never come."""
+        """What everyone may read, and what this agent may read besides. The latter is made on first use, because an
+        audience may name hundreds of agents that never appear."""
         if reader.agent not in self._own:
             shelf = self._own[reader.agent] = ReadableShelf()
             for known in self._narrow:
@@ -194,14 +193,14 @@ class MessageIndex:
     # -- whole messages ----------------------------------------------------------------------------------
 
     def find(self, quoted: FramedMessage, reader: Reader, before: PromptPosition) -> QuotableMessage | None:
-        """The message that is quoted after those of `before`; None: it is new. An id decides where the words are those
-        of its message; else, of equal texts, what was first sent or said after the same messages, then what does not
-        stand in this prompt already, then the latest."""
+        """The message that is quoted after those of `before`, None if it is new. An id decides if its message has the
+        same words. Otherwise, of messages with equal text, one that was first sent or said after the same messages is
+        preferred, then one that is not in this prompt already, then the latest."""
         wanted = self._candidates(quoted, reader, before)
         return next((known for known in wanted if self._is(quoted, known, reader, before)), None)
 
     def _candidates(self, quoted: FramedMessage, reader: Reader, before: PromptPosition) -> Iterator[QuotableMessage]:
-        """What may be meant, the likeliest first."""
+        """The messages that may be meant, likeliest first."""
         shelves = self._shelves(reader)
         yield from (shelf.ids[quoted.id] for shelf in shelves if quoted.id in shelf.ids)
         place = quoted.text, before.key
@@ -213,7 +212,7 @@ class MessageIndex:
         return self._latest(shelf.texts.get(text, ()) for shelf in self._shelves(reader))
 
     def _latest(self, found: Iterable[Sequence[QuotableMessage]]) -> Iterator[QuotableMessage]:
-        """The latest messages of several lists, the last first."""
+        """The latest messages of several lists, latest first."""
         lists = (reversed(known[-MOST:]) for known in found)
         return islice(merge(*lists, key=self._places.__getitem__, reverse=True), MOST)
 
@@ -222,16 +221,16 @@ class MessageIndex:
 
     @staticmethod
     def _heard(known: QuotableMessage, reader: Reader, before: PromptPosition) -> bool:
-        """Whether a message that is for the reader was for this conversation of it. Whoever is known by a hash alone
-        has, of what is not everyone's, only what stands behind the same messages: another conversation may have the
-        same hash."""
+        """Whether a message for the reader belongs to this conversation. A reader known only by a hash gets, of
+        messages that are not for everyone, only those after the same messages, because another conversation may have
+        the same hash."""
         return reader.proven or known.audience.members is None or known.before == before.key
 
-    # -- messages with something of another in them ------------------------------------------------------
+    # -- messages that contain others --------------------------------------------------------------------
 
     def restyled(self, quoted: FramedMessage, reader: Reader) -> QuotableMessage | None:
-        """The answer that a new message repeats, with other blanks at its ends, its author's name before it, or as the
-        same JSON in another form."""
+        """The answer that a new message repeats with other whitespace at its ends, its author's name before it, or as
+        the same JSON in another form."""
         if quoted.role not in ("user", "assistant") or not _is_text(quoted):
             return None
         bare, text = _bare(quoted.text), quoted.text.lstrip()
@@ -249,8 +248,8 @@ class MessageIndex:
         return (known for known in found if reader.proven or known.audience.members is None)
 
     def inside(self, quoted: FramedMessage, ids: Sequence[int], reader: Reader) -> list[QuotedAnswer]:
-        """The answers that stand in a new message, whose content has these ids: in order, none over another, of two at
-        one place the longer one."""
+        """The answers contained in a new message whose content has these ids: in order, without overlaps, and the
+        longer one if two begin at the same place."""
         if quoted.role not in ("system", "user", "assistant") or not _is_text(quoted):
             return []
         shelves = self._shelves(reader)
@@ -269,14 +268,14 @@ class MessageIndex:
         return found
 
     def part(self, role: str, name: str | None, ids: tuple[int, ...], reader: Reader) -> QuotableMessage | None:
-        """A part of a message that was encoded before, and that the reader may read."""
+        """A part of a message that was encoded before and that the reader may read."""
         found = (shelf.parts.get((role, name, ids)) for shelf in self._shelves(reader))
         return next((known for known in found if known is not None), None)
 
-    # -- what is new, and why ----------------------------------------------------------------------------
+    # -- reasons for new messages ------------------------------------------------------------------------
 
     def why(self, quoted: FramedMessage, reader: Reader, before: PromptPosition) -> Miss:
-        """Why a message is new. It goes by what the reader may read alone."""
+        """Why a message is new. Depends only on what the reader may read."""
         if any(quoted.id in shelf.ids for shelf in self._shelves(reader)):
             return "changed"
         same = [known for known in self._with_text(quoted.text, reader) if _same_words(quoted, known)]
@@ -288,18 +287,18 @@ class MessageIndex:
 
 
 def _bare(text: str) -> str:
-    """What two texts have in common that differ in blanks at their ends, or, as JSON, in form."""
+    """A key that is equal for texts that differ only in whitespace at their ends or, as JSON, in form."""
     bare = text.strip()
     if bare[:1] not in ("{", "["):
         return bare
-    try:  # all of it, keys that come twice too
+    try:  # keeps everything, duplicate keys included
         return f"JSON {json.loads(bare, object_pairs_hook=tuple, parse_float=str)!r}"
     except (ValueError, RecursionError):
         return bare
 
 
 def strings(text: str) -> Iterator[str]:
-    """The strings within a JSON document, which frameworks take out of it and hand on; none where it is no JSON."""
+    """The strings within a JSON document, which frameworks extract and pass on. None if it is not JSON."""
     if text.strip()[:1] not in ("{", "["):
         return
     try:
@@ -321,7 +320,7 @@ def _is_whole(known: QuotableMessage) -> bool:
 
 
 def _is_text(quoted: FramedMessage) -> bool:
-    """Whether it has words alone, and no calls or results of functions, nor a list of these."""
+    """Whether it consists of text only, without function calls, function results, or a list of functions."""
     return quoted.tokens is None and not quoted.calls
 
 
@@ -330,16 +329,16 @@ def _length(inside: QuotedAnswer) -> int:
 
 
 def _same_until(answer: Sequence[int], ids: Sequence[int], at: int) -> int:
-    """Up to where an answer stands in `ids` from there on, all but its last few; `at`: it does not, or too little of
-    it."""
+    """Return where an answer that begins at `at` in `ids` ends; its last few tokens may differ. `at`: it is not there,
+    or too little of it."""
     pairs = zip(answer, ids[at : at + len(answer)], strict=False)
     same = next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(answer), len(ids) - at))
     return at + same if same >= max(LEAST, len(answer) - EDGE) else at
 
 
 def _fits(quoted: FramedMessage, known: QuotableMessage, reader: Reader) -> bool:
-    """Whether a message of this role may mean it. What a model said comes back in either role, from clients that give
-    the words of other agents to a model as a user's."""
+    """Whether a message of this role may mean the known one. Answers come back in either role, because some clients
+    give a model the words of other agents as a user's."""
     match quoted.role:
         case "system" | "tool":
             return known.role == quoted.role and known.author == reader.agent
@@ -355,9 +354,9 @@ def _same_words(quoted: FramedMessage, known: QuotableMessage) -> bool:
 
 
 def reads_as_others(known: QuotableMessage, reader: Reader, before: bytes) -> bool:
-    """Whether the reader has a message that it said itself as all others have it: it repeats what it said, for all who
-    may read that; or it cannot be told from another conversation with the same hash, and this prompt is not the one
-    over which it was said."""
+    """Whether the reader gets its own message in the form that all others get: it repeats what it said, for all who may
+    read that; or it cannot be told from another conversation with the same hash, and the message was not said over this
+    prompt."""
     if known.author != reader.agent:
         return False
     if not known.said:

@@ -1,7 +1,7 @@
-"""Prompts without a society: a tree of messages, each encoded over exactly those before it, so that prompts with equal
-beginnings share these and nothing else is ever shared.
+"""Prompts without a society: a tree of messages, each encoded over exactly those before it. Prompts with equal
+beginnings share the encodings of these; nothing else is ever shared.
 
-One tree belongs to one tenant and one cache salt. Does not know: agents, audiences, HTTP.
+One tree belongs to one tenant and one cache salt. Independent of agents, audiences and HTTP.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from agentcho.protocol.call import EncodingId, Prefill
 from agentcho.serve.sharing.request_prompt import FramedMessage
 
 Step = tuple[str, str | None, str, tuple[int, ...] | None]
-"""What makes two messages at one place of a prompt the same: role, name, text, and ids where the text does not give
-them; of one with a framing of its own its ids alone."""
+"""What makes two messages at one place of a prompt the same: role, name, text, and ids if the text does not determine
+them. For a message with a framing of its own, its ids alone."""
 
 
 @dataclass(eq=False)
 class Node:
-    """A message after all those on the way to it. `id` is its encoding (None: none yet, or forgotten)."""
+    """A message after all those on the path to it. `id` is its encoding (None: not encoded yet, or dropped)."""
 
     words: Words
     above: Node | None = None
@@ -31,14 +31,14 @@ class Node:
 
     @property
     def length(self) -> int:
-        """Tokens, framing included."""
+        """The number of tokens, framing included."""
         return len(self.words.tokens)
 
 
 class PrefixTree:
-    """All prompts of one tenant under one cache salt. `tokens` are encoded and held. The nodes are kept in the order of
-    their last use, every node behind all those after it in a prompt, so that what is forgotten first is always the end
-    of some prompt."""
+    """All prompts of one tenant under one cache salt. `tokens` counts the tokens encoded and held. The nodes are
+    ordered by last use, descendants before their ancestors, so that the first one to drop is always the end of a
+    prompt."""
 
     def __init__(self, salt: str) -> None:
         self.salt, self.tokens = salt, 0
@@ -46,7 +46,7 @@ class PrefixTree:
         self._used: dict[Node, None] = {}
 
     def find(self, prompt: Sequence[tuple[FramedMessage, Words]]) -> list[Node]:
-        """The nodes of a prompt, made where there are none."""
+        """The nodes of a prompt. Missing ones are made."""
         found, here = list[Node](), self._root
         for framed, words in prompt:
             here = self._child(here, _step(framed), words)
@@ -56,8 +56,8 @@ class PrefixTree:
     def calls(
         self, path: Sequence[Node], prompt: Sequence[tuple[FramedMessage, Words]], begins: bool = False
     ) -> list[tuple[Node, Prefill]]:
-        """What of a prompt is to be encoded, in order: what stands after it is encoded over it. `begins`: see
-        `Prefill`."""
+        """The messages of a prompt that have to be encoded, in order; later ones are encoded over earlier ones.
+        `begins`: see `Prefill`."""
         parents: list[EncodingId | Prefill] = []
         missing = list[tuple[Node, Prefill]]()
         for node, (framed, _) in zip(path, prompt, strict=True):
@@ -77,13 +77,13 @@ class PrefixTree:
         return missing
 
     def hold(self, path: Sequence[Node]) -> None:
-        """Keep these while a request uses them, and count them as used now."""
+        """Keep these while a request uses them, and mark them as used now."""
         for node in reversed(path):
             node.users += 1
             self._touch(node)
 
     def let_go(self, path: Sequence[Node]) -> None:
-        """The request is over."""
+        """Release the nodes of a finished request."""
         for node in reversed(path):
             self._touch(node)
         for node in path:
@@ -92,8 +92,8 @@ class PrefixTree:
                 self._prune(node)
 
     def enter(self, node: Node, id: EncodingId) -> EncodingId | None:
-        """A node was encoded. The id that is not needed: it was encoded already, and so are its keys and values the
-        same. None: it is needed."""
+        """Set the encoding of a node. If the node has one already, which has the same keys and values, returns the id
+        that is not needed; otherwise None."""
         if node.id is not None:
             return id
         node.id = id
@@ -102,12 +102,13 @@ class PrefixTree:
         return None
 
     def add(self, path: Sequence[Node], said: FramedMessage, words: Words, id: EncodingId) -> EncodingId | None:
-        """An answer, as the next request may quote it. Returns the id that is not needed, as `enter` does."""
+        """Add an answer in the form in which the next request may quote it. Returns the id that is not needed, as
+        `enter` does."""
         return self.enter(self._child(path[-1] if path else self._root, _step(said), words), id)
 
     def forget(self, tokens: int) -> list[EncodingId]:
-        """Give up encodings that no request uses, those first that were used least recently, until so many tokens are
-        left or all others are in use. Their ids are to be released."""
+        """Drop encodings that no request uses, least recently used first, until at most `tokens` tokens are left or all
+        others are in use. Returns their ids, which have to be released."""
         gone, left, oldest = list[Node](), self.tokens, self._oldest()
         while left > tokens and (node := next(oldest, None)) is not None:
             gone.append(node)
@@ -115,7 +116,7 @@ class PrefixTree:
         return [self._drop(node) for node in gone]
 
     def __len__(self) -> int:
-        """Encodings that are held."""
+        """The number of encodings held."""
         return len(self._used)
 
     def _oldest(self) -> Iterator[Node]:
@@ -140,7 +141,7 @@ class PrefixTree:
         return here.below[step]
 
     def _prune(self, node: Node | None) -> None:
-        """Take out of the tree what holds nothing and leads to nothing."""
+        """Remove nodes without an encoding, users or children."""
         while node is not None and node.id is None and not node.below and not node.users and node.step is not None:
             assert node.above is not None
             node.above.below.pop(node.step, None)

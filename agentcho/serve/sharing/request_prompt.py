@@ -1,7 +1,7 @@
-"""The messages of a request in the words of a model: roles, texts and token ids, with functions as its template lists
-and calls them; and the options of the decodes that answer.
+"""Converts the messages of a request for a model: roles, texts and token ids, with functions as its template lists and
+calls them. Also makes the options of the decodes that answer.
 
-Does not know: who may read what, what is encoded.
+Independent of who may read what, and of what is encoded.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ OF_SOCIETY = (
     "in a society each message has a frame of its own, which is made at the server's start; start it with "
     "--chat-template-kwargs, or leave this out"
 )
-"""Why a request cannot choose what the chat template is given."""
+"""Why a request cannot choose the variables of the chat template."""
 
 
 class FramedMessage(NamedTuple):
-    """One message of a prompt. `tokens` are the ids of its content where the text alone does not give them (None: it
-    does), and `whole` those of the message with its framing, where that is none of the frames (None: it is one). `name`
-    is the claimed name of its speaker, `id` the id that it claims to have. `calls` are the calls of functions that it
-    makes, `lead` what it says before them."""
+    """One message of a prompt. `tokens` are the ids of its content if the text does not determine them (None: it does),
+    and `whole` those of the message with its framing if no frame gives them (None: one does). `name` is the claimed
+    name of its speaker, `id` the id that it claims to have. `calls` are the function calls that it makes, `lead` the
+    text before them."""
 
     role: Role | Part
     text: str
@@ -58,8 +58,8 @@ class FramedMessage(NamedTuple):
 
 
 def prompt_of(request: ChatRequest, frames: FramePort) -> tuple[FramedMessage, ...]:
-    """The messages of a request. What lists its functions stands where the template has it: in the system message that
-    comes first, or in one of its own."""
+    """The messages of a request. The list of its functions goes where the template puts it: into the system message at
+    the beginning, or into one of its own."""
     called = {call.id: call.name for quoted in request.messages for call in quoted.calls}
     said = tuple(_framed(quoted, called.get(quoted.call_id or "", ""), frames) for quoted in request.messages)
     if request.tools is None or request.tools.choice == "none":
@@ -71,7 +71,7 @@ def prompt_of(request: ChatRequest, frames: FramePort) -> tuple[FramedMessage, .
 
 class RenderedChat(NamedTuple):
     """A prompt: its messages in order, and the ids that open the answer (None: those of the assistant's frame).
-    `thinking`: how the model thinks behind it (None: it does not). `begins`: see `RenderedPrompt`."""
+    `thinking`: how the model thinks after it (None: it does not). `begins`: see `RenderedPrompt`."""
 
     messages: tuple[tuple[FramedMessage, Words], ...]
     opening: tuple[int, ...] | None = None
@@ -80,9 +80,9 @@ class RenderedChat(NamedTuple):
 
 
 def chat_of(request: ChatRequest, frames: FramePort) -> RenderedChat:
-    """The prompt of a request as the chat template writes it as a whole, in the ids of stock `apply_chat_template`. One
-    that the template cannot render, or with functions where its format of calls is not known, has a frame for each
-    message."""
+    """The prompt of a request as the chat template renders it as a whole, with the ids of `apply_chat_template`. If the
+    template cannot render the chat, or the chat uses functions and the template's format of calls is unknown, each
+    message gets its own frame."""
     tools = () if request.tools is None or request.tools.choice == "none" else request.tools.tools
     calls = tools or any(quoted.calls or quoted.role == "tool" for quoted in request.messages)
     offered = [ChatMessage("system", "", tools=tuple(tools))] if tools else []
@@ -109,19 +109,19 @@ def chat_of(request: ChatRequest, frames: FramePort) -> RenderedChat:
 
 
 def changes(variables: Variables, frames: FramePort) -> bool:
-    """Whether these variables make another prompt of a chat of one message, or let the model think in another way."""
+    """Whether these variables change the prompt of a chat of one message, or how the model thinks."""
     probe = [ChatMessage("user", "Hello")]
     return bool(variables) and frames.framing.prompt(probe, variables) != frames.framing.prompt(probe)
 
 
 def check_framed(request: ChatRequest, frames: FramePort, why: str) -> None:
-    """`ApiError`: a request whose messages are framed one by one names variables that would change their frames."""
+    """`ApiError`: a request whose messages are framed one by one sets variables that would change their frames."""
     if changes({name: request.variables[name] for name in request.asked}, frames):
         raise ApiError(400, f"chat_template_kwargs: {why}", "chat_template_kwargs")
 
 
 def without_effect(request: ChatRequest, frames: FramePort, framed: bool) -> list[str]:
-    """The fields of a request whose variables change nothing. `framed`: its messages are framed one by one."""
+    """The fields of a request whose variables have no effect. `framed`: its messages are framed one by one."""
     if not request.variables:
         return []
     found = ["chat_template_kwargs"] if frames.framing.unread(request.asked) else []
@@ -135,7 +135,7 @@ def _unusable(request: ChatRequest, why: str) -> ApiError:
 
 
 def _conversation(request: ChatRequest) -> list[ChatMessage]:
-    """The messages of a request as a chat template gets them. A result has the name of its function."""
+    """The messages of a request as the chat template gets them. A function result has the name of its function."""
     called = {call.id: call.name for quoted in request.messages for call in quoted.calls}
     return [
         ChatMessage(
@@ -150,19 +150,19 @@ def _conversation(request: ChatRequest) -> list[ChatMessage]:
 
 
 async def tokenised(request: ChatRequest, work: Callable[[], T]) -> T:
-    """What `work` returns, which tokenises texts of a request: in a thread where they are long, so that others are
-    served meanwhile."""
+    """Return what `work` returns, which tokenises texts of a request. If they are long, it runs in a thread so that
+    other requests are served meanwhile."""
     return await beside(work) if request.is_long else work()
 
 
 def speaker(name: str | None, role: str, frames: FramePort) -> str | None:
-    """A name where the template frames the names of this role; None where it says nothing."""
+    """A name, if the template frames names of this role; otherwise None."""
     opening = frames.framing.opening
     return name if name and opening(role, name) != opening(role, None) else None
 
 
 def _framed(quoted: QuotedMessage, function: str, frames: FramePort) -> FramedMessage:
-    """A message as the template writes it. `function` is the one whose result it is, where it is one's."""
+    """A message as the template writes it. `function` is the name of the function whose result it is, if it is one."""
     name, tools = speaker(quoted.name, quoted.role, frames), frames.framing.tools
     if quoted.role == "tool":
         text, tokens = tools.result(quoted.text, quoted.call_id or "", function)
@@ -174,15 +174,15 @@ def _framed(quoted: QuotedMessage, function: str, frames: FramePort) -> FramedMe
 
 
 def calls_in(text: str, tools: Tools | None, frames: FramePort) -> tuple[str, tuple[ToolCall, ...]]:
-    """The text before the first call of a function, and the calls. A request without functions gets text alone. Where
-    the template has no format for calls, the model was told of one in plain words, and what does not fit the schema of
-    a function is no call, but text. Calls that stand beside one that is good are told whatever they call: who runs
-    them answers that there is no such function."""
+    """Return the text before the first function call, and the calls. Without functions in the request, everything is
+    text. If the template has no format for calls, the model was told of one in plain words, and a call that does not
+    fit the schema of its function is text. Calls next to a valid one are returned whatever they call; the client
+    answers that there is no such function."""
     if tools is None or tools.choice == "none":
         return text, ()
     known = frames.framing.tools
     before, written = known.read(text)
-    calls = tuple(call._replace(id="") for call in written)  # clients get ids of the server's own
+    calls = tuple(call._replace(id="") for call in written)  # clients get ids that the server makes
     offered = {tool.name: tool for tool in tools.tools}
     mine = [call for call in calls if call.name in offered]
     good = mine if known.auto else [call for call in mine if fits(offered[call.name], call.arguments)]
@@ -198,7 +198,7 @@ def cut_off(text: str, tools: Tools | None, frames: FramePort) -> str:
 
 
 def same_calls(one: tuple[ToolCall, ...], other: tuple[ToolCall, ...]) -> bool:
-    """Whether the calls are the same but for the blanks in their arguments."""
+    """Whether the calls are the same, apart from whitespace in their arguments."""
     return [(call.name, _value(call.arguments)) for call in one] == [
         (call.name, _value(call.arguments)) for call in other
     ]
@@ -212,14 +212,14 @@ def _value(arguments: str) -> Any:
 
 
 def thinks(request: ChatRequest, frames: FramePort, thinking: ThinkingPort | None) -> bool:
-    """Whether the model may think before it answers, in this way: not where what it says must be written as a call of a
-    function is."""
+    """Whether the model may think, in this way, before it answers. It may not if the format of function calls
+    constrains the answer."""
     return thinking is not None and not forms_of(request, frames)
 
 
 class DecodeRoom(NamedTuple):
-    """What the decodes of a request have room for: `prompt` tokens stand before what is said, of `limit`; `closing`
-    tokens come after it. `apart`: a thought has as many tokens as the answer after it, and is not counted with it."""
+    """The room for the decodes of a request: of `limit` tokens, `prompt` come before the answer and `closing` after it.
+    `apart`: a thought may have as many tokens as the answer after it, and is counted separately."""
 
     prompt: int
     closing: int
@@ -227,7 +227,8 @@ class DecodeRoom(NamedTuple):
     apart: bool = False
 
     def most(self, asked: int | None, default: int, least: int = 0) -> int:
-        """How many tokens may be sampled, at least so many. `ContextOverflow`: there is no room for these."""
+        """The maximum number of tokens that may be sampled, which is at least `least`. `ContextOverflow`: there is no
+        room for these."""
         left = (self.limit - self.prompt - self.closing) // (2 if self.apart else 1)
         least = max(1, least)
         if left < least:
@@ -243,8 +244,8 @@ def room_for(
     limit: int,
     chat: RenderedChat | None = None,
 ) -> DecodeRoom:
-    """The room behind a prompt of so many tokens. `limit` is the smaller of the model's positions and the store's
-    tokens. `chat`: the prompt, where the chat template writes it as a whole."""
+    """The room after a prompt of `lengths` tokens. `limit` is the token capacity of the store, which applies if it is
+    less than the model's number of positions. `chat`: the prompt, if the chat template renders it as a whole."""
     framing, options = frames.framing, request.options
     opens, begins = (None, False) if chat is None else (chat.opening, chat.begins)
     way = framing.thinking if chat is None else chat.thinking
@@ -259,8 +260,8 @@ def room_for(
 
 
 def samplings(request: ChatRequest, most: int, frames: FramePort) -> tuple[Sampling, ...]:
-    """The options of each answer's decode. Without a seed one is drawn; answer 0 has the seed itself. `RequestError`,
-    `ApiError`: options that cannot be."""
+    """The sampling options for the decode of each answer. Without a seed one is drawn; answer 0 uses the seed itself.
+    `RequestError`, `ApiError`: the options are invalid."""
     options: dict[str, Any] = dict(request.options)
     if forms_of(request, frames):
         options.pop("json_schema", None)
@@ -270,9 +271,9 @@ def samplings(request: ChatRequest, most: int, frames: FramePort) -> tuple[Sampl
 
 
 def forms_of(request: ChatRequest, frames: FramePort) -> tuple[AnswerForm, ...]:
-    """The ways to write what is said, where it must be a call of a function; and that, or the answer's own, where it
-    may be one, and all else must be JSON of a schema or one of some texts. None: it may be anything, or what its
-    options say."""
+    """The forms that an answer must take. If it must be a function call, those of calls; if it may be one and must
+    otherwise be JSON of a schema or one of several texts, those of calls and of the answer itself. Empty if it may be
+    anything, or what its options say."""
     tools = request.tools
     if tools is None or tools.choice == "none":
         return ()

@@ -1,6 +1,7 @@
-"""How much of a prompt was there when it was read, and how much of that stands where it was encoded.
+"""Counts how much of a prompt was already encoded when it was read, and how much of that is at the place of its
+encoding.
 
-Does not know: texts, who may read what.
+Independent of texts and of who may read what.
 """
 
 from __future__ import annotations
@@ -13,34 +14,34 @@ from agentcho.protocol.call import ContextEntry, EncodingId, Receipt
 
 
 class ReuseCounts(NamedTuple):
-    """Tokens of one prompt that were not encoded for it: `exact` are those that it begins with, each encoded over just
-    what stands before it here and at this place, `by_message` all others."""
+    """Tokens of one prompt that were not encoded for it. `exact` are those at its beginning, each encoded over just
+    what comes before it here and at this position; `by_message` are all others."""
 
     exact: int = 0
     by_message: int = 0
 
 
 class EncodingPlaces:
-    """Where the encodings of one game were made: over which others, from which position on. What names one is its
-    message and its recipe; encodings of one name are the same."""
+    """Where the encodings of one game were made: over which others, and from which position on. An encoding is named by
+    its message and its recipe; encodings of one name are the same."""
 
     def __init__(self) -> None:
         self._made: dict[EncodingId, tuple[str, bytes, int]] = {}
 
     def enter(self, id: EncodingId, name: str, receipt: Receipt) -> None:
-        """An encoding is finished."""
+        """Add a finished encoding."""
         over = b""
         for read in receipt.context:
             over = self._after(over, read)
         self._made[id] = name, over, receipt.start
 
     def forget(self, ids: Iterable[EncodingId]) -> None:
-        """These are given up."""
+        """Remove dropped encodings."""
         for id in ids:
             self._made.pop(id, None)
 
     def reused(self, context: Sequence[ContextEntry], fresh: Container[EncodingId]) -> ReuseCounts:
-        """What of a context was there before; `fresh` was made for it."""
+        """Count the part of a context that was already there. `fresh` encodings were made for it."""
         exact = 0
         by_message = 0
         before = b""
@@ -53,6 +54,6 @@ class EncodingPlaces:
         return ReuseCounts(exact, by_message)
 
     def _after(self, before: bytes, read: ContextEntry) -> bytes:
-        """What names all that stands before a place, this encoding being the last of it."""
+        """The key of everything up to a place, with this encoding as the last."""
         name = self._made[read.id][0] if read.id in self._made else f"unknown {read.id}"
         return hashlib.blake2b(f"{read.offset} {name}".encode(), key=before, digest_size=16).digest()

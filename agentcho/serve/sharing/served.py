@@ -1,6 +1,6 @@
-"""One model that is served: who of its callers shares what, and what is forgotten when there is too much of it.
+"""A served model: which of its callers share encodings, and what is dropped when there are too many.
 
-Does not know: HTTP, how keys are checked.
+Independent of HTTP and of how keys are checked.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ NO_LOGPROBS = (
 
 
 class Serving(NamedTuple):
-    """How a model is served. `mode`: how a society reads that does not say. `markers`: whether a model is taken whose
-    chat template lets one message pass for two. `record`: the folder of its societies'
-    runs (None: they are not recorded). `quota`: how many tokens a tenant may keep encoded. `idle`: seconds after which
-    a society ends that nobody asks. `societies`: how many of a tenant there may be, and cache salts
-    without one. `records`: how many societies of all tenants may be on record at a time (None: any number).
-    `user_messages`: whose these are in a society, where a request does not say.
-    `deterministic`: every step is in the profile whose bits depend on nothing else that runs. `prefill_budget`: see
-    `Choreographer`. `logprobs`: what becomes of a request for log-probabilities."""
+    """How a model is served. `mode`: the mode of societies that do not name one. `markers`: whether to accept a model
+    whose chat template lets one message pass for two. `record`: the folder for the runs of its societies (None: they
+    are not recorded). `quota`: how many tokens a tenant may keep encoded. `idle`: seconds without requests after which
+    a society ends. `societies`: how many societies a tenant may have, and how many cache salts without one. `records`:
+    how many societies of all tenants may be on record at a time (None: no limit). `user_messages`: who may read user
+    messages in a society, if a request does not say. `deterministic`: every step runs in the profile whose bits depend
+    on nothing else that runs. `prefill_budget`: see `Choreographer`. `logprobs`: how requests for log-probabilities are
+    handled."""
 
     mode: ServedMode = "enforce"
     markers: Markers = "refuse"
@@ -65,11 +65,11 @@ class Serving(NamedTuple):
 
 
 Place = tuple[str, str, str]
-"""A tenant, a society (or none), and a cache salt: what no two of these have in common."""
+"""A tenant, a society (or none), and a cache salt. Different places share nothing."""
 
 
 class ServedModel:
-    """A model with its choreographer. `config` is what the records of its societies say that it was loaded with."""
+    """A model with its choreographer. `config` is recorded for its societies as what it was loaded with."""
 
     def __init__(self, name: str, engine: EnginePort, config: RunConfig, serving: Serving) -> None:
         self.name, self.engine, self._config, self._serving = name, engine, config, serving
@@ -80,12 +80,12 @@ class ServedModel:
 
     @property
     def mode(self) -> ServedMode:
-        """How a society reads that does not say."""
+        """The mode of societies that do not name one."""
         return self._serving.mode
 
     @property
     def frames(self) -> FramePort:
-        """What of the engine never changes."""
+        """The part of the engine that never changes."""
         return self.engine
 
     @asynccontextmanager
@@ -105,12 +105,12 @@ class ServedModel:
                 self._societies.clear()
 
     def without_effect(self, caller: Caller, request: ChatRequest) -> list[str]:
-        """The fields of a request that say what the chat template is given, and change nothing, to be counted."""
+        """The fields of a request that set variables of the chat template without effect, to be counted."""
         return without_effect(request, self.frames, framed=caller.society is not None)
 
     async def answer(self, caller: Caller, request: ChatRequest, hear: Hear) -> Answers:
-        """Answer a request; `hear` gets what is said, as it is said. Raises `ApiError`, or what the engine says of this
-        request alone. Cancelled: its rows are freed at the next step."""
+        """Answer a request; `hear` gets the text as it is generated. Raises `ApiError`, or the engine's error for this
+        request. If cancelled, its rows are freed at the next step."""
         try:
             return await self._answer(caller, request, hear)
         except RequestError as error:
@@ -135,23 +135,22 @@ class ServedModel:
             self._drop_refused(place, society)
 
     def _drop_refused(self, place: Place, society: Society) -> None:
-        """Drop a society that was opened for requests of which none was accepted: it leaves nothing, no record either,
-        and the next request may have it read otherwise."""
+        """Drop a society that was opened for requests of which none was accepted. It leaves nothing, not even a record,
+        and the next request may choose another mode for it."""
         if not society.begun and not self._asking[place] and self._societies.get(place) is society:
             self._societies.pop(place).end()
 
     def _exact(self, request: ChatRequest) -> bool:
-        """Whether a request runs in the deterministic profile: because all do, or because its client is to be shown
-        log-probabilities, whose bits would otherwise depend on what else is computed at the same time. `ApiError`: this
-        server shows none."""
+        """Whether a request runs in the deterministic profile: all do, or it asks for log-probabilities, whose bits
+        would otherwise depend on what else is computed at the same time. `ApiError`: this server returns none."""
         serving = self._serving
         if request.logprobs is not None and serving.logprobs == "refuse":
             raise ApiError(400, NO_LOGPROBS, "logprobs")
         return serving.deterministic or (request.logprobs is not None and serving.logprobs == "exact")
 
     def society_info(self, caller: Caller) -> dict[str, Any] | None:
-        """What a society's members may know of it; None: there is none of that name. One agent (`caller.agent`) is told
-        nothing by which it could count the messages, and the tokens, that others keep from it."""
+        """What a society's members may know about it, None if there is none of that name. A single agent
+        (`caller.agent`) gets nothing from which it could count the messages, or tokens, that others keep from it."""
         found = [society for _, society in self._of(caller)]
         if not found:
             return None
@@ -168,7 +167,8 @@ class ServedModel:
         return told | {"messages": society.messages, "turns": society.turns, "encoded_tokens": society.tokens}
 
     def end_society(self, caller: Caller) -> bool:
-        """End a society and its record. False: there is none of that name. `ApiError`: a request is under way."""
+        """End a society and its record. Returns False if there is none of that name. `ApiError`: a request is
+        running."""
         found = self._of(caller)
         if any(self._asking[place] for place, _ in found):
             raise ApiError(409, "this society has requests under way; end it when they are answered")
@@ -177,13 +177,13 @@ class ServedModel:
         return bool(found)
 
     def end_idle(self) -> None:
-        """End the societies that nobody asks any more."""
+        """End the societies that have been idle for too long."""
         now = monotonic()
         for place, society in list(self._societies.items()):
             if not self._asking[place] and now - society.used > self._serving.idle:
                 self._societies.pop(place).end()
 
-    # -- who shares what ---------------------------------------------------------------------------------
+    # -- places ------------------------------------------------------------------------------------------
 
     def _of(self, caller: Caller) -> list[tuple[Place, Society]]:
         """The society of that name, once for each cache salt."""
@@ -226,7 +226,7 @@ class ServedModel:
         return SocietyRecording.later(lambda: self._create(caller, reuse))
 
     def _create(self, caller: Caller, reuse: ReusePolicy) -> SocietyRecording:
-        """The record of a society, begun now."""
+        """Begin the record of a society."""
         assert self._serving.record is not None
         options = {"tenant": caller.tenant, "society": caller.society}
         config = self._config.model_copy(
@@ -238,8 +238,8 @@ class ServedModel:
         return SocietyRecording(sink, record.spoke_for, sink.flush, record.close)
 
     def _make_room(self, tenant: str) -> None:
-        """End the society of a tenant that was asked least recently, where it has too many, or all have together: each
-        record that is written takes open files, without which the server takes no connections."""
+        """End the tenant's least recently used society if the tenant, or the whole server, has too many: every record
+        being written takes open files, without which the server can accept no connections."""
         own = [place for place in self._societies if place[0] == tenant]
         full = self._serving.records is not None and len(self._societies) >= self._serving.records
         if len(own) < self._serving.societies and not full:
@@ -270,23 +270,23 @@ class ServedModel:
         return self._prompts[place]
 
     def _make_plain_room(self, tenant: str) -> None:
-        """Forget the cache salt of a tenant that was used least recently, where it has too many: each takes time of
-        every request."""
+        """Drop the tenant's least recently used cache salt if it has too many, because each slows down every
+        request."""
         own = [place for place in self._prompts if place[0] == tenant]
         idle = [place for place in own if not self._asking[place]]
         if len(own) >= self._serving.societies and idle:
             self._prompts.pop(min(idle, key=lambda place: self._prompts[place].used)).forget(0)
 
     def _salt(self, place: Place) -> str:
-        """What keeps the encodings of one place apart from all others: nobody can guess it."""
+        """An unguessable salt that keeps the encodings of one place apart from all others."""
         framed = "".join(f"{len(part)}:{part}" for part in place).encode(errors="surrogatepass")
         return hmac.new(self._secret, framed, hashlib.sha256).hexdigest()
 
-    # -- what is kept ------------------------------------------------------------------------------------
+    # -- retention ---------------------------------------------------------------------------------------
 
     @contextmanager
     def _asked(self, place: Place) -> Iterator[None]:
-        """A request of this place is under way."""
+        """Count a running request of this place."""
         self._asking[place] += 1
         try:
             yield
@@ -297,7 +297,7 @@ class ServedModel:
             self._shrink(place[0])
 
     def _shrink(self, tenant: str) -> None:
-        """Keep a tenant within its quota: what was used least recently is forgotten first."""
+        """Keep a tenant within its quota; the least recently used encodings are dropped first."""
         quota = self._serving.quota(tenant)
         own: list[Society | StatelessPrompts] = [
             *(society for place, society in self._societies.items() if place[0] == tenant),
@@ -315,7 +315,7 @@ class ServedModel:
 
 
 def _refused(error: RequestError, request: ChatRequest) -> ApiError:
-    """What the engine refuses of a sampling, in the words of the fields that the client gave."""
+    """The engine's refusal of sampling options, in terms of the fields that the client gave."""
     told, constrained = str(error).replace("max_tokens", request.most), request.constrained
     if error.option in request.options:
         return ApiError(400, f"{error.option}: {told}", error.option)

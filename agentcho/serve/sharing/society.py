@@ -1,7 +1,7 @@
-"""A society: agents that share messages through one cache, each request one turn of one of them.
+"""A society: agents that share messages through one cache. Each request is one turn of one of them.
 
-Every society is a run on record. When a game of it has become long another begins, so that a society of any length
-keeps as much as a short one. Does not know: HTTP, keys.
+Every society is a recorded run. When a game has become long, the society begins another, so that a society of any
+length takes as much memory as a short one. Independent of HTTP and keys.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from agentcho.serve.sharing.request_prompt import FramedMessage, prompt_of, room
 
 LOG = logging.getLogger("agentcho.serve")
 UNNAMED = "~"
-"""The names of agents that gave none begin so, and none that is given may."""
+"""The prefix of the names of agents that gave none. No given name may begin with it."""
 
 
 class RetentionLimits(NamedTuple):
-    """How much is kept. `tokens`: encoded in one society. `messages`: in one game of it, twice as many where it is
-    never quiet. `most`: tokens of an answer
-    where the request does not say. `capacity`: tokens that the engine's store has room for."""
+    """How much is kept. `tokens`: encoded tokens of one society. `messages`: messages in one of its games, twice as
+    many if requests are running all the time. `most`: tokens of an answer if the request does not say. `capacity`:
+    tokens that the engine's store has room for."""
 
     tokens: int = 1 << 18
     messages: int = 4096
@@ -47,8 +47,8 @@ class RetentionLimits(NamedTuple):
 
 
 class SocietyRecording(NamedTuple):
-    """Where a society's events go: `sink` hears them, `spoke_for` for whom a key spoke, `flush` puts on record what was
-    said, `close` ends the record."""
+    """Where a society's events go. `sink` receives them, `spoke_for` notes for whom a key spoke, `flush` writes what
+    was said, `close` ends the record."""
 
     sink: Sink
     spoke_for: Callable[[str, str], None]
@@ -57,8 +57,8 @@ class SocietyRecording(NamedTuple):
 
     @classmethod
     def later(cls, create: Callable[[], SocietyRecording]) -> SocietyRecording:
-        """One that `create` begins when the first token is sampled, with all that was heard until then. Nothing is
-        recorded where that never comes."""
+        """A recording that `create` begins when the first token is sampled, with everything received until then. If no
+        token is sampled, nothing is recorded."""
         made, waiting = list[SocietyRecording](), list[Callable[[SocietyRecording], None]]()
 
         def tell(what: Callable[[SocietyRecording], None], begins: bool = False) -> None:
@@ -80,9 +80,9 @@ class SocietyRecording(NamedTuple):
 
 
 class Society:
-    """One society, on one choreographer. `salt` is secret: nothing is shared with whoever has another. `user_messages`:
-    whether these are everyone's where a request does not say. `broken`: its record could not be written, so that it
-    cannot go on; end it."""
+    """One society, on one choreographer. `salt` is secret: nothing is shared with holders of another salt.
+    `user_messages`: whether user messages are for everyone if a request does not say. `broken`: its record could not be
+    written, so it cannot go on; end it."""
 
     def __init__(
         self,
@@ -108,30 +108,32 @@ class Society:
 
     @property
     def agents(self) -> list[str]:
-        """Who has asked for something in its present game."""
+        """The agents that have sent requests in its current game."""
         return sorted(self._talk.agents)
 
     def missed(self, agent: str | None = None) -> dict[str, int]:
-        """How many tokens of prompts were new in its present game, by the reasons of `Miss`; None: of all agents."""
+        """The number of prompt tokens that were new in its current game, by the reasons of `Miss`. None: those of all
+        agents."""
         by_agent = self._talk.missed
         found = by_agent.values() if agent is None else [by_agent.get(agent, Counter[str]())]
         return dict(sorted(sum(found, Counter[str]()).items()))
 
     @property
     def messages(self) -> int:
-        """How many there are in its present game."""
+        """The number of messages in its current game."""
         return len(self._talk)
 
     @property
     def tokens(self) -> int:
-        """Tokens that are encoded and held."""
+        """The number of tokens encoded and held."""
         return self._talk.tokens
 
     async def answer(
         self, caller: Caller, request: ChatRequest, hear: Hear, turn: SchedulingPriority, exact: bool = False
     ) -> Answers:
-        """Read a request, say what it asks for, and keep both. `exact`: in the deterministic profile, whatever the
-        society's own is. Cancelled: what was said so far is on record, and its rows are freed at the next step."""
+        """Read a request, generate its answers, and keep both. `exact`: in the deterministic profile, even if the
+        society's own differs. If cancelled, what was said so far is on record, and its rows are freed at the next
+        step."""
         try:
             await self._turn_page()
             return await self._counted(caller, request, hear, turn, exact)
@@ -195,12 +197,12 @@ class Society:
         )
 
     async def _words(self, request: ChatRequest, new: Sequence[FramedMessage]) -> dict[FramedMessage, Words]:
-        """The words of messages that are new, before it is settled which are."""
+        """The words of new messages, computed before they are matched."""
         return await tokenised(request, lambda: {framed: framed.words(self._frames) for framed in new})
 
     def _reader(self, caller: Caller, request: ChatRequest) -> Reader:
-        """The agent that asks. Without a name it is known by a keyed hash of its client and its leading system
-        messages: two clients may well begin with the same ones, and are two."""
+        """The agent that sends a request. An agent without a name is identified by a keyed hash of its client and its
+        leading system messages: two clients may begin with the same ones and still are two."""
         if caller.agent is not None:
             if caller.agent.startswith(UNNAMED):
                 raise ApiError(400, f"the name of an agent cannot begin with {UNNAMED}", "agentcho.agent")
@@ -217,21 +219,21 @@ class Society:
 
     @staticmethod
     def _audience(request: ChatRequest) -> frozenset[str] | None:
-        """The names that are given; None: everyone. `AudienceError`: one of them cannot be a name."""
+        """The given names, None for everyone. `AudienceError`: one of them is not a valid name."""
         given = request.audience
         if given is None or given == (str(EVERYONE),):
             return None
         return frozenset(agent_name(name) for name in given)
 
-    # -- what is kept ------------------------------------------------------------------------------------
+    # -- retention ---------------------------------------------------------------------------------------
 
     def forget(self, tokens: int) -> None:
-        """Give up encodings that were not read for long, until so many tokens are held, or all others are in use."""
+        """Drop the least recently read encodings until at most `tokens` tokens are held, or all others are in use."""
         self._talk.forget(tokens)
 
     async def _turn_page(self) -> None:
-        """Begin another game where this one is long and no request is under way; wait for those that are where it is
-        twice as long, so that an answer that takes long keeps nobody waiting."""
+        """Begin another game if this one is long and no request is running. If it is twice as long, wait for the
+        running requests; until then a slow answer keeps nobody waiting."""
         while len(self._talk) >= self._keeping.messages:
             if not self._requests:
                 self._talk.end()
@@ -254,13 +256,13 @@ class Society:
         )
 
     def _hear(self, event: Event) -> None:
-        """Put an event on record. The first token of all says that a request is accepted."""
+        """Record an event. The first token shows that a request was accepted."""
         self.begun = self.begun or isinstance(event, FirstToken | Token)
         self._recording.sink(event)
 
     def end(self) -> None:
-        """Give everything up and end the record. One that cannot be written is left as it is: whoever asks for
-        something while this society ends has nothing to do with it."""
+        """Release everything and end the record. A record that cannot be written is left as it is, without raising: the
+        caller that happens to end this society did not cause it."""
         try:
             self._talk.end()
         except RecordError:

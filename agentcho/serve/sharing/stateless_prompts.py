@@ -1,6 +1,6 @@
 """Requests without a society: exact reuse of equal beginnings of prompts, within one tenant and one cache salt.
 
-Does not know: HTTP, keys, agents.
+Independent of HTTP, keys and agents.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ Prompt = Sequence[tuple[FramedMessage, Words]]
 
 
 class AnswerOptions(NamedTuple):
-    """How one answer is said: its options, who hears it, when it is served, whether in the deterministic profile, and
-    the prompt before it."""
+    """How one answer is generated: its options, its stream, its priority, whether in the deterministic profile, and the
+    prompt before it."""
 
     sampling: Sampling
     speech: AnswerStream
@@ -46,24 +46,25 @@ class AnswerOptions(NamedTuple):
 
 
 class StatelessPrompts:
-    """The prompts of one tenant under one cache salt. `salt` is secret: nothing is shared with whoever has another.
+    """The prompts of one tenant under one cache salt. `salt` is secret: nothing is shared with holders of another salt.
 
-    A prompt that runs in the deterministic profile attends to what was encoded in it alone: the bits of everything else
-    depend on what was computed at the same time.
+    A prompt that runs in the deterministic profile attends only to what was encoded in that profile, because the bits
+    of everything else depend on what was computed at the same time.
     """
 
     def __init__(self, choreographer: Choreographer, salt: str, keeping: RetentionLimits) -> None:
         self._choreographer, self._keeping, self._frames = choreographer, keeping, choreographer.frames
-        self._trees = {False: PrefixTree(salt), True: PrefixTree(EXACT + salt)}  # the tree used last comes last
+        self._trees = {False: PrefixTree(salt), True: PrefixTree(EXACT + salt)}  # least recently used first
         self._asked, self.used = 0, monotonic()
 
     @property
     def tokens(self) -> int:
-        """Tokens that are encoded and held."""
+        """The number of tokens encoded and held."""
         return sum(tree.tokens for tree in self._trees.values())
 
     async def answer(self, request: ChatRequest, hear: Hear, turn: SchedulingPriority, exact: bool = False) -> Answers:
-        """Answer a request. `exact`: in the deterministic profile. Cancelled: its rows are freed at the next step."""
+        """Answer a request. `exact`: in the deterministic profile. If cancelled, its rows are freed at the next
+        step."""
         chat = await tokenised(request, lambda: chat_of(request, self._frames))
         prompt = chat.messages
         lengths = sum(len(words.tokens) for _, words in prompt)
@@ -92,14 +93,14 @@ class StatelessPrompts:
         return Answers(answers, TokenUsage(room.prompt, completion, reused, 0, pondered=pondered))
 
     def forget(self, tokens: int) -> None:
-        """Give up encodings that were not used for long, until so many tokens are held, or all others are in use."""
+        """Drop the least recently used encodings until at most `tokens` tokens are held, or all others are in use."""
         for tree in self._trees.values():
             self._release(tree.forget(max(0, tokens - (self.tokens - tree.tokens))))
 
     async def _say(
         self, tree: PrefixTree, path: list[Node], prompt: Prompt, request: ChatRequest, how: AnswerOptions
     ) -> tuple[Answer, int]:
-        """One answer, and how many tokens of its prompt were there before."""
+        """Generate one answer. Also returns how many tokens of its prompt were already encoded."""
         missing, chat = tree.calls(path, prompt, begins=how.chat.begins), how.chat
         made = dict(missing)
         parents = [made.get(node, node.id) for node in path]
@@ -118,7 +119,7 @@ class StatelessPrompts:
             thinking=chat.thinking,
             begins=chat.begins,
         )
-        fresh = set(made)  # less what another request makes at the same time, and before this one
+        fresh = set(made)  # less those that another request finishes first
 
         def done(result: RequestResult) -> None:
             for (node, _), call in zip(missing, result.made, strict=False):
@@ -134,8 +135,8 @@ class StatelessPrompts:
         return how.speech.answer(result.made[-1].words), sum(node.length for node in path if node not in fresh)
 
     def _keep(self, tree: PrefixTree, path: list[Node], request: ChatRequest, made: FinishedCall) -> None:
-        """Keep an answer for the request that quotes it, where it is what the quotation will be: one after a thought is
-        quoted without that."""
+        """Keep the encoding of an answer for the request that quotes it, if it equals the encoding of the quotation. An
+        answer after a thought does not, because it is quoted without the thought."""
         words, id = made.words, made.id
         if words.thought is not None:
             self._release([id])

@@ -1,1 +1,1 @@
-"""Routes, keys, sockets: who may ask, and how an answer gets to them."""
+"""Routes, keys and sockets: who may send requests, and how answers are delivered."""

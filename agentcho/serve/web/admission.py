@@ -1,7 +1,7 @@
-"""Who may begin a request now: so many at once, so many a minute. Nobody waits here: there is room, or a refusal that
-says when to come again.
+"""Admits requests within limits on concurrency and requests per minute. Nothing waits here: a request is admitted, or
+refused with the time to retry after.
 
-Does not know: HTTP, keys, what is asked for.
+Independent of HTTP and of what is requested.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from agentcho.serve.api_errors import ApiError
 from agentcho.serve.config import ServeLimits
 
 LONGEST = 120
-"""Seconds: clients come back no more when they are told to wait for longer."""
+"""Maximum wait in seconds that is announced. Clients give up when they are told to wait longer."""
 SHORTLY = 1
 
 
 class KeyLimits(NamedTuple):
-    """Bounds of one key: requests at once, and begun in a minute. None: those of its tenant alone."""
+    """Limits of one key: concurrent requests, and requests started within a minute. None: only its tenant's limits
+    apply."""
 
     concurrent: int | None = None
     per_minute: int | None = None
 
 
 class RateLimit:
-    """So many a minute, all of them at once if they like: a bucket that is filled evenly."""
+    """A number of requests per minute, which may all come at once: a token bucket that is refilled evenly."""
 
     def __init__(self, per_minute: int, now: float) -> None:
         self._most = per_minute
@@ -39,20 +40,20 @@ class RateLimit:
         self._seen = now
 
     def wait(self, now: float) -> float:
-        """Seconds until there is one more; 0: there is one."""
+        """Seconds until a request is available; 0 means now."""
         self._left = min(self._most, self._left + (now - self._seen) * self._most / 60)
         self._seen = now
         return max(0.0, (1 - self._left) * 60 / self._most)
 
     def take(self) -> None:
-        """Use one up."""
+        """Use up one request."""
         self._left -= 1
 
 
 class Admission:
-    """Counts the requests that are under way (`running`), and the bytes of the bodies that are being read
-    (`buffered`). `draining`: no more are taken, for the server ends; `drained` is set when the last has ended then.
-    `clock` gives seconds."""
+    """Counts running requests (`running`) and the bytes of bodies that are being read (`buffered`). `draining`: no more
+    requests are accepted because the server is ending; `drained` is set when the last one has ended after that. `clock`
+    returns seconds."""
 
     def __init__(self, limits: ServeLimits, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits, self._clock = limits, clock
@@ -62,7 +63,7 @@ class Admission:
         self._rates: dict[tuple[str, ...], RateLimit] = {}
 
     def drain(self) -> None:
-        """Take no more requests."""
+        """Accept no more requests."""
         self.draining = True
         self._note()
 
@@ -72,8 +73,8 @@ class Admission:
 
     @contextmanager
     def admitted(self, tenant: str, key: str, bounds: KeyLimits) -> Iterator[None]:
-        """A request under way, until the context ends. `ApiError` 503: the server has no room, 429: its tenant or its
-        key has used up theirs."""
+        """Count a request as running while the context lasts. `ApiError` 503: the server has no room; 429: the limits
+        of its tenant or its key are used up."""
         whose = (tenant,), (tenant, key)
         self._check_room(whose, bounds)
         for rate in self._checked_rates(whose, bounds):
@@ -89,8 +90,8 @@ class Admission:
 
     @contextmanager
     def buffering(self) -> Iterator[Callable[[int], None]]:
-        """A body that is being read, until the context ends. What it gives is called with each number of bytes that
-        came; `ApiError` 503: with these there would be too many, those of other requests included."""
+        """Count a body that is being read while the context lasts. Yields a function to call with the number of bytes
+        of each piece. `ApiError` 503: all bodies together would exceed the limit."""
         held = 0
 
         def hold(count: int) -> None:

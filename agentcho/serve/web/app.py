@@ -1,7 +1,7 @@
-"""The application: routes, who may take them, and every error in one shape. Pure ASGI all the way: what is between a
-client and its answer hears when the client is gone, and never ends half of a stream as if it were whole.
+"""The application: routes, access to them, and errors in a uniform shape. Pure ASGI throughout, so that a disconnect of
+the client is noticed behind the middleware, and half of a stream is never ended as if it were complete.
 
-Does not know: sockets, how a request is read and an answer written.
+Independent of sockets, and of how requests are read and answers written.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ from agentcho.serve.web.keys import ABSENT, ApiKey, ApiKeys, RequestClaim
 from agentcho.serve.web.length import check_length
 
 LOG = logging.getLogger("agentcho.serve")
-"""Ids, routes, status and classes of errors go there: no word of a message, no name of a society, no key."""
+"""Logs ids, routes, statuses and error classes; never words of messages, names of societies, or keys."""
 REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 OPEN = "/health"
 UNREADABLE = "\N{REPLACEMENT CHARACTER}"
-"""What stands in a path for all bytes that are no text."""
+"""Stands in a path for bytes that are not text."""
 
 
 class Model(Protocol):
-    """A model that is served: see `ServedModel`."""
+    """A served model: see `ServedModel`."""
 
     name: str
 
@@ -94,7 +94,7 @@ class Api(NamedTuple):
 
 
 class Site:
-    """All that requests share: models by name, keys, limits, counts."""
+    """What all requests share: models by name, keys, limits, metrics."""
 
     def __init__(self, served: Iterable[Model], keys: ApiKeys, limits: ServeLimits) -> None:
         self.models = {model.name: model for model in served}
@@ -106,7 +106,8 @@ class Site:
         self.metrics.watch(lambda: self.admission.running)
 
     def key(self, headers: Headers) -> ApiKey | None:
-        """The entry of the key that a request brings; None: the server has no keys. `ApiError` 401."""
+        """The entry of the key that a request sends, None if the server has no keys. `ApiError` 401: the key is missing
+        or unknown."""
         if not self.keys:
             return None
         sent = headers.getlist("authorization")
@@ -121,13 +122,13 @@ class Site:
         return found
 
     def caller(self, scope: Scope, target: models.RequestTarget) -> tuple[Model, Caller]:
-        """Which model is asked, and by whom, when path, header and key have said what they name too."""
+        """The requested model and the caller, after combining what path, headers and key say."""
         key: ApiKey | None = scope["state"]["key"]
         target = models.agreed(target, *_places(scope))
         society, agent = target.society, target.agent
         if key is not None:
             society, agent = self.keys.allowed(key, RequestClaim(society, agent))
-        if society is None:  # where there is no society, a key's own agent says nothing
+        if society is None:  # without a society, the agent of a key does not matter
             agent = target.agent
         target = models.settled(target._replace(society=society, agent=agent), self.models)
         tenant, name = ("", "") if key is None else (key.tenant, key.name)
@@ -168,8 +169,8 @@ class Generate:
             await self._answer(channel, ModelRequest(self._site, model, caller, request, shape), shape)
 
     def _continued(self, caller: Caller, request: ChatRequest, shape: Shape) -> ChatRequest:
-        """The request, with the messages of the response that it goes on with. `ApiError`: there is no such response,
-        or they are too many."""
+        """The request, preceded by the messages of the response that it continues. `ApiError`: there is no such
+        response, or there are too many messages."""
         if shape.previous is None:
             return request
         first, own = request.messages[: shape.leading], request.messages[shape.leading :]
@@ -189,13 +190,13 @@ class Generate:
 
 
 class ModelRequest:
-    """One request of a model."""
+    """One request to a model."""
 
     def __init__(self, site: Site, model: Model, caller: Caller, request: ChatRequest, shape: Shape) -> None:
         self._site, self.model, self._caller, self._request, self._shape = site, model, caller, request, shape
 
     async def answer(self, hear: Hear) -> Answers:
-        """Ask the model. The first that is heard is timed."""
+        """Ask the model. The time to the first delta is measured."""
         began, first = time.perf_counter(), True
 
         def heard(delta: AnswerDelta) -> None:
@@ -220,7 +221,7 @@ class StaticRoutes:
         self._site = site
 
     async def health(self, request: Request) -> Response:
-        """Whether the server is there, and whether it takes requests."""
+        """Whether the server is running, and whether it accepts requests."""
         return JSONResponse({"status": "draining" if self._site.admission.draining else "ok"})
 
     async def version(self, request: Request) -> Response:
@@ -228,22 +229,22 @@ class StaticRoutes:
         return JSONResponse({"name": "agentcho", "version": version("agentcho")})
 
     async def metrics(self, request: Request) -> Response:
-        """The counts of the whole server."""
+        """The metrics of the whole server."""
         key = _key(request)
         if key is not None and not key.metrics:
             raise ApiError(403, "this key may not read the metrics of the server", code="metrics_not_allowed")
         return Response(self._site.metrics.text(), media_type=metrics.TYPE)
 
     async def models(self, request: Request) -> Response:
-        """The models, and the ways in which their societies read."""
+        """The models, and the modes of their societies."""
         return JSONResponse(models.listing(self._site.models, self._site.created))
 
     async def model(self, request: Request) -> Response:
-        """One of them."""
+        """One model."""
         return JSONResponse(models.described(request.path_params["id"], self._site.models, self._site.created))
 
     async def society(self, request: Request) -> Response:
-        """What a member may know of its society."""
+        """What a member may know about its society."""
         caller = self._member(request)
         found = [info for model in self._site.models.values() if (info := model.society_info(caller)) is not None]
         if not found:
@@ -274,14 +275,14 @@ class StaticRoutes:
 
 
 class RequestMiddleware:
-    """Around all routes: each request gets an id, is known by its key, has every error in OpenAI's shape, and is logged
-    and counted when it is over."""
+    """Wraps all routes: gives each request an id, authenticates it by its key, puts every error into OpenAI's shape,
+    and logs and counts the request when it is over."""
 
     def __init__(self, app: ASGIApp, site: Site) -> None:
         self._app, self._site = app, site
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take one request."""
+        """Handle one request."""
         headers, began, sent = Headers(scope=scope), time.perf_counter(), SentResponse(send)
         given = headers.get("x-request-id", "")
         sent.id = given if REQUEST_ID.fullmatch(given) else f"req_{uuid4().hex}"
@@ -298,7 +299,7 @@ class RequestMiddleware:
             LOG.info("%s %s %d %.3f s", sent.id, route, sent.status, seconds)
 
     def _known(self, scope: Scope, headers: Headers) -> ApiKey | None:
-        """Whose key it is. `/health` is answered to everybody."""
+        """The key of a request. `/health` needs none."""
         if scope["path"] == OPEN:
             return None
         if not self._site.keys:
@@ -311,14 +312,14 @@ class RequestMiddleware:
             LOG.error("%s failed: %s at %s", sent.id, type(error).__name__, _place(error))
         if told.status == GONE:
             sent.status = GONE
-        elif sent.begun:  # what was sent is no answer; without its end the client will know
+        elif sent.begun:  # the client sees that the answer is incomplete
             sent.status = told.status
         else:
             await channel.refuse(told)
 
 
 class SentResponse:
-    """What one response came to."""
+    """The id and status of one response."""
 
     def __init__(self, send: Send) -> None:
         self._send, self.id, self.status, self.begun = send, "", GONE, False
@@ -335,7 +336,7 @@ APIS = {
     "chat/completions": Api(chat.parsed, chat.whole, chat.ChatStream),
     "responses": Api(responses.parsed, responses.whole, responses.ResponsesStream),
 }
-"""The APIs by the ends of their paths."""
+"""The APIs by the last part of their paths."""
 
 
 def application(site: Site) -> Starlette:
@@ -370,12 +371,13 @@ async def _not_routed(request: Request, error: Exception) -> Response:
 
 
 def _route(endpoint: object) -> str:
-    """What a route is called where it is counted; what is at no route has one name, for a client can make up any."""
+    """The name under which a route is counted. All unknown paths have one name, because clients can make up any
+    number."""
     return str(getattr(endpoint, "route", None) or getattr(endpoint, "__name__", "unknown"))
 
 
 def _place(error: Exception) -> str:
-    """Where an error was raised: a file and a line, and nothing of what it says."""
+    """Where an error was raised: file and line, without its text."""
     frames = [f"{Path(frame.f_code.co_filename).name}:{line}" for frame, line in walk_tb(error.__traceback__)]
     return frames[-1] if frames else "no line"
 
@@ -399,8 +401,8 @@ def _places(scope: Scope) -> Sequence[models.NamedTarget]:
 
 
 def _header(scope: Scope, name: str) -> str | None:
-    """The value of a header, which is read as UTF-8: names are not all in Latin letters. `ApiError`: there are two, of
-    which one may be a client's and the other that of a proxy in front."""
+    """The value of a header, decoded as UTF-8, because names may have other than Latin letters. `ApiError`: there are
+    two, one of which may come from the client and the other from a proxy in front."""
     found = [value for key, value in scope["headers"] if key == name.encode()]
     if len(found) > 1:
         raise ApiError(400, f"header {name}: it is given twice; send it once")
@@ -411,7 +413,7 @@ def _header(scope: Scope, name: str) -> str | None:
 
 
 def _audience(scope: Scope, request: ChatRequest) -> ChatRequest:
-    """The request, with the audience that a header names."""
+    """The request with the audience that a header names."""
     if (given := _header(scope, "x-agentcho-audience")) is None:
         return request
     place = models.NamedTarget("header x-agentcho-audience")
@@ -422,7 +424,7 @@ def _audience(scope: Scope, request: ChatRequest) -> ChatRequest:
 
 
 def _sharing(scope: Scope, request: ChatRequest) -> ChatRequest:
-    """The request, with what headers say of whose its messages are."""
+    """The request with what headers say about who may read its messages."""
     user_messages, history = (_whose(scope, f"x-agentcho-{name}") for name in ("user-messages", "history"))
     if user_messages is not None:
         request = replace(request, user_messages=user_messages)
@@ -444,15 +446,15 @@ def _check_priority(key: ApiKey | None, request: ChatRequest) -> None:
 
 
 def _check_length(headers: Headers) -> None:
-    """A body has one length. Whoever stands in front of this server may go by the other of two, and take for one
-    request what here would be two; so the connection ends too."""
+    """Refuse a body with two lengths. A proxy in front may go by the other one and take for one request what would be
+    two here, so the connection ends too."""
     if "content-length" in headers and "transfer-encoding" in headers:
         raise ApiError(400, "the request has a content-length and a chunked body; use one of them", code=TWO_LENGTHS)
 
 
 def _check_near(headers: Headers) -> None:
-    """Without keys only this machine is served, and no page in a browser that some other site has written: neither by
-    the site's own script, nor by a name of its own that leads here."""
+    """Without keys, serve only this machine, and no browser page of another site: neither the site's own script, nor a
+    host name of its own that resolves to this machine."""
     origin = headers.get("origin")
     for said in (f"//{headers.get('host', '')}", *([] if origin is None else [origin])):
         if not _is_near(said):

@@ -1,7 +1,7 @@
-"""What `previous_response_id` goes on with: the messages of responses, kept for those who asked for them.
+"""Stores the messages of responses for `previous_response_id`, for the callers that requested them.
 
-Kept in memory, in bounds of number and size for each tenant, and for a time. Does not know: HTTP, models, what a
-message means.
+They are kept in memory, limited in number and size for each tenant, and for a limited time. Independent of HTTP and
+models.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from agentcho.serve.api_errors import ApiError
 from agentcho.serve.request import Caller, QuotedMessage
 
 Owner = tuple[str, str, str, str]
-"""Tenant, key, society and agent: a response is gone on with by who asked for it, and by nobody else."""
+"""Tenant, key, society and agent. A response can be continued only by the caller that requested it."""
 PARAM = "previous_response_id"
 
 
 class StoredResponse(NamedTuple):
-    """The messages up to the answer of a response, whose they are, their letters, and until when they are kept."""
+    """The messages up to the answer of a response, their owner, their number of characters, and until when they are
+    kept."""
 
     owner: Owner
     messages: tuple[QuotedMessage, ...]
@@ -29,8 +30,8 @@ class StoredResponse(NamedTuple):
 
 
 class ResponseStore:
-    """Those of a server: at most `most` responses of a tenant, of `letters` together, for so many `seconds`. What was
-    asked for least recently goes first."""
+    """The responses of a server: at most `most` per tenant, with at most `letters` characters in all, each for
+    `seconds`. The least recently used are dropped first."""
 
     def __init__(self, most: int, letters: int, seconds: float, clock: Callable[[], float] = monotonic) -> None:
         self._most = most
@@ -40,8 +41,8 @@ class ResponseStore:
         self._kept: dict[str, dict[str, StoredResponse]] = {}
 
     def get(self, caller: Caller, id: str) -> tuple[QuotedMessage, ...]:
-        """The messages up to the answer of this response. `ApiError` 404: there is none of that id for this caller,
-        whoever else has one."""
+        """The messages up to the answer of this response. `ApiError` 404: this caller has none with that id, whether or
+        not others do."""
         own = self._alive(caller.tenant)
         found = own.get(id)
         if found is None or found.owner != _owner(caller):
@@ -51,7 +52,7 @@ class ResponseStore:
         return found.messages
 
     def keep(self, caller: Caller, id: str, messages: tuple[QuotedMessage, ...]) -> None:
-        """Keep the messages up to the answer of a response, that included."""
+        """Keep the messages of a response, its answer included."""
         own = self._alive(caller.tenant)
         until = self._clock() + self._seconds
         own[id] = StoredResponse(_owner(caller), messages, letters(messages), until)
@@ -61,7 +62,7 @@ class ResponseStore:
             self._kept[caller.tenant] = own
 
     def _alive(self, tenant: str) -> dict[str, StoredResponse]:
-        """What is kept for a tenant, less what is too old; that of all others is dropped too."""
+        """The responses kept for a tenant. Expired ones of all tenants are removed."""
         now = self._clock()
         for each in [*self._kept]:
             for id in [id for id, kept in self._kept[each].items() if kept.until <= now]:

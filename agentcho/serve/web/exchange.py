@@ -1,7 +1,7 @@
-"""One request and its answer over ASGI: a body that is counted as it comes, an answer whole or in events, and an end as
-soon as the client is gone.
+"""One request and its answer over ASGI: reads the body in limited size, sends the answer whole or as events, and stops
+as soon as the client has disconnected.
 
-Does not know: who may ask, what the answer says.
+Independent of permissions and of the content of answers.
 """
 
 from __future__ import annotations
@@ -22,39 +22,40 @@ from agentcho.serve.request import AnswerDelta, Answers, Hear
 
 T = TypeVar("T")
 EVENTS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", "x-accel-buffering": "no"}
-"""Headers of a stream; the last tells proxies to pass each event on at once."""
+"""Headers of a stream. The last one tells proxies to pass on each event at once."""
 JSON = "application/json"
 TWO_LENGTHS = "two_lengths"
-"""The code of the error about a body of which nobody can say where it ends."""
+"""The error code for a body whose end is ambiguous."""
 GONE = 499
-"""The status of a request whose client has closed its connection: there is nobody to answer."""
+"""The status of a request whose client has closed its connection, so that nobody can be answered."""
 
 
 class Events(Protocol):
-    """Writes the events of a stream, as the API that was asked for has them."""
+    """Writes the events of a stream in the form of the requested API."""
 
     def begin(self) -> list[bytes]:
-        """What comes before the first text."""
+        """The events before the first text."""
 
     def delta(self, delta: AnswerDelta) -> list[bytes]:
-        """What was said."""
+        """The events for new text."""
 
     def end(self, answers: Answers) -> list[bytes]:
-        """What comes after the last text."""
+        """The events after the last text."""
 
     def fault(self, error: ApiError) -> bytes:
-        """An error in the middle of a stream, which ends it."""
+        """The event for an error in the middle of a stream, which ends it."""
 
 
 class Channel(NamedTuple):
-    """How one request is heard and answered: ASGI's two functions."""
+    """The two ASGI functions of a request, with which it is received and answered."""
 
     receive: Receive
     send: Send
 
     async def body(self, scope: Scope, limits: ServeLimits, hold: Callable[[int], None]) -> bytes:
-        """The whole body. `hold` hears how many bytes came. `ApiError` 413: it is, or says that it is, too long; 408:
-        it takes too long to come; 400: it is compressed; `GONE`."""
+        """Read the whole body. `hold` is called with the number of bytes of each piece. `ApiError` 413: it is too long,
+        or its declared length is; 408: it takes too long to arrive; 400: it is compressed; `GONE`: the client has
+        disconnected."""
         headers = Headers(scope=scope)
         if headers.get("content-encoding", "identity") != "identity":
             raise ApiError(400, "this server does not read bodies with a content-encoding; send the body uncompressed")
@@ -82,13 +83,13 @@ class Channel(NamedTuple):
                 return bytes(read)
 
     async def attended(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do the work, as long as the client is there. `ApiError` `GONE`: it is not, and the work was cancelled."""
+        """Do the work while the client is connected. `ApiError` `GONE`: it disconnected, and the work was cancelled."""
         done, failed = list[T](), list[Exception]()
         async with anyio.create_task_group() as group:
             group.start_soon(self._watch, group.cancel_scope)
             try:
                 done.append(await work())
-            except Exception as error:  # to come out as it is, and not in a group
+            except Exception as error:  # raised below as it is, not in an exception group
                 failed.append(error)
             group.cancel_scope.cancel()
         if failed:
@@ -103,7 +104,7 @@ class Channel(NamedTuple):
         scope.cancel()
 
     async def reply(self, status: int, content: bytes, headers: Mapping[str, str]) -> None:
-        """Send an answer that is whole."""
+        """Send a complete response."""
         await self.send(started(status, {**headers, "content-length": str(len(content))}))
         await self.send({"type": "http.response.body", "body": content})
 
@@ -122,8 +123,8 @@ class Channel(NamedTuple):
         await self.reply_json(error.status, error.to_json(), headers)
 
     async def stream(self, answer: Callable[[Hear], Awaitable[Answers]], events: Events) -> Answers:
-        """Send what is said, as it is said. Before the first text nothing is sent. What `answer` raises is raised here
-        too, after the text that there was has got an event that tells of it and ends the stream."""
+        """Send text as it is generated; nothing is sent before the first text. An exception of `answer` is raised here
+        too; if text was sent before, an event that reports the error and ends the stream is sent first."""
         said, heard = anyio.create_memory_object_stream[AnswerDelta](inf)
         ended, failed = list[Answers](), list[Exception]()
 
@@ -149,7 +150,7 @@ class Channel(NamedTuple):
         return ended[0]
 
     async def _pass_on(self, heard: MemoryObjectReceiveStream[AnswerDelta], events: Events) -> bool:
-        """Send events until nothing more is said. Returns whether there was anything."""
+        """Send events until there are no more deltas. Returns whether there were any."""
         begun = False
         async for first in heard:
             pieces = list[bytes]()
@@ -163,12 +164,12 @@ class Channel(NamedTuple):
 
 
 def _waiting(heard: MemoryObjectReceiveStream[AnswerDelta]) -> Sequence[AnswerDelta]:
-    """What was said while something else was sent."""
+    """The deltas that arrived while something else was being sent."""
     return [heard.receive_nowait() for _ in range(heard.statistics().current_buffer_used)]
 
 
 def started(status: int, headers: Mapping[str, str]) -> Message:
-    """The beginning of a response."""
+    """The start of a response."""
     pairs = [(name.encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers.items()]
     return {"type": "http.response.start", "status": status, "headers": pairs}
 

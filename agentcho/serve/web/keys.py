@@ -1,6 +1,6 @@
-"""Keys: which tenant, society and agent each speaks for. Of a key only its hash is kept.
+"""API keys: which tenant, society and agent each one speaks for. Only the hash of a key is stored.
 
-The file is TOML, a `[[keys]]` an entry; `agentcho key` appends one. Does not know: HTTP, what is asked for.
+The file is TOML with one `[[keys]]` table per entry; `agentcho key` appends one. Independent of HTTP.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from agentcho.serve.web.admission import KeyLimits
 PREFIX = "ak-"
 REMEDY = "mend or delete that entry; `agentcho key FILE --tenant NAME` makes a new one"
 ABSENT = "there is no such society"
-"""Said of what is not there and of what is another's in the same words."""
+"""The same error text for a society that does not exist and for one that belongs to others."""
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=1, lt=1 << 53)]
 
 
 def _society(name: str) -> str:
-    """The name of a society, as clients can say it. ValueError: they cannot."""
+    """Check the name of a society as clients can send it. ValueError: they cannot."""
     return _sayable(models.society_name, name)
 
 
 def _agent(name: str) -> str:
-    """The name of an agent, as clients can say it. ValueError: they cannot."""
+    """Check the name of an agent as clients can send it. ValueError: they cannot."""
     return _sayable(models.member_name, name)
 
 
@@ -53,9 +53,9 @@ class ApiKey(BaseModel):
     """An entry of the file.
 
     `sha256` is the key's hash in hexadecimal digits. `society`, `agent`: the only ones that it speaks for (None: any of
-    its tenant, but agents for whom there is a key). `requests_per_minute`, `concurrent`: bounds beside the server's.
-    `tokens`: how many its tenant may keep encoded. `priority`: it may ask to be served before others; `metrics`: it may
-    read the metrics of the whole server.
+    its tenant, except for agents that have keys of their own). `requests_per_minute`, `concurrent`: limits in addition
+    to the server's. `tokens`: how many tokens its tenant may keep encoded. `priority`: it may ask to be served before
+    others. `metrics`: it may read the metrics of the whole server.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -72,12 +72,12 @@ class ApiKey(BaseModel):
 
     @property
     def name(self) -> str:
-        """What it is called in logs and records; nobody can make the key of it."""
+        """Its name in logs and records, from which the key cannot be derived."""
         return self.sha256[:12]
 
     @property
     def bounds(self) -> KeyLimits:
-        """What it may at most, by itself."""
+        """The key's own limits."""
         return KeyLimits(self.concurrent, self.requests_per_minute)
 
 
@@ -89,7 +89,7 @@ class RequestClaim(NamedTuple):
 
 
 class ApiKeys:
-    """All entries of a file. Empty: a server without keys, where everybody is the tenant "" and may do all."""
+    """All entries of a file. If empty, the server has no keys, and everyone is the tenant "" and may do everything."""
 
     def __init__(self, entries: Iterable[ApiKey] = ()) -> None:
         self._entries = tuple(entries)
@@ -99,8 +99,8 @@ class ApiKeys:
 
     @classmethod
     def read(cls, path: Path) -> ApiKeys:
-        """The keys of a file. `ConfigError` says which entry is wrong, and what; also where others than its owner may
-        read the file, where two entries have one hash, and where there is no entry at all."""
+        """The keys of a file. `ConfigError` says which entry is wrong and why. It is also raised if users other than
+        the owner can access the file, if two entries have the same hash, and if there is no entry at all."""
         try:
             mode, text = path.stat().st_mode, path.read_text("utf-8")
         except OSError as error:
@@ -112,7 +112,7 @@ class ApiKeys:
         return cls(_entries(path, text))
 
     def find(self, given: str) -> ApiKey | None:
-        """The entry of a key that somebody gives; None: there is none. It takes as long whichever it is."""
+        """The entry of a given key, None if there is none. Takes the same time for every entry."""
         digest = sha256(given.encode("utf-8", "surrogateescape")).hexdigest()
         found = None
         for entry in self._entries:
@@ -121,8 +121,8 @@ class ApiKeys:
         return found
 
     def allowed(self, key: ApiKey, claim: RequestClaim) -> RequestClaim:
-        """The society and agent that a request speaks for. `ApiError` 404: a society that is not the key's, 403: an
-        agent that is not."""
+        """The society and agent that a request speaks for. `ApiError` 404: the society is not the key's; 403: the agent
+        is not."""
         if key.society is not None and claim.society not in (None, key.society):
             raise ApiError(404, ABSENT, code="society_not_found")
         society = key.society if claim.society is None else claim.society
@@ -138,7 +138,7 @@ class ApiKeys:
         return any(entry.society in (None, society) for entry in same)
 
     def tokens(self, tenant: str) -> int | None:
-        """How many tokens a tenant may keep encoded: the most that one of its keys says; None: as the server says."""
+        """How many tokens a tenant may keep encoded: the largest number among its keys. None: the server's default."""
         said = [entry.tokens for entry in self._entries if entry.tenant == tenant and entry.tokens is not None]
         return max(said, default=None)
 
@@ -164,13 +164,13 @@ def _entry(path: Path, number: int, row: object) -> ApiKey:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(map(str, first["loc"])) or "entry"
         raise ConfigError(f"keys {path}, entry {number}: {where}: {first['msg']}; {REMEDY}") from None
-    except Exception as error:  # a name that no agent, tenant or society may have
+    except Exception as error:  # an invalid name of an agent, tenant or society
         raise ConfigError(f"keys {path}, entry {number}: {error}; {REMEDY}") from None
 
 
 def add_key(path: Path, **fields: object) -> str:
-    """Make a key and append its entry to a file, which is made where there is none, for its owner alone. Returns the
-    key, which is kept nowhere. `ConfigError`: the fields are wrong, or those of the file. `CannotWrite`."""
+    """Make a key and append its entry to a file, which is created if needed and accessible only to its owner. Returns
+    the key, which is stored nowhere. `ConfigError`: the fields or the existing file are invalid. `CannotWrite`."""
     given = PREFIX + secrets.token_urlsafe(32)
     said = {name: value for name, value in fields.items() if value not in (None, False)}
     said["sha256"] = sha256(given.encode()).hexdigest()

@@ -1,7 +1,7 @@
-"""Whether the texts of a request can fit into a model's context, found out while others are served.
+"""Checks whether the texts of a request can fit into a model's context, without blocking other requests.
 
-Tokenising millions of letters takes seconds. It is done here in a thread, piece by piece, and no further than it takes
-to know. Does not know: what is encoded already, how long an answer may be.
+Tokenising millions of characters takes seconds. It is done in a thread, piece by piece, and only until the answer is
+known. Independent of what is already encoded, and of the length of answers.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from agentcho.serve.request import SHORT, ChatRequest
 from agentcho.serve.worker_thread import beside
 
 SLACK = 64
-"""So many tokens more may come of a piece because the text was cut there."""
+"""Number of additional tokens that a piece may have because the text was split there."""
 
 
 async def check_length(request: ChatRequest, frames: FramePort) -> None:
-    """`ContextOverflow`: the texts alone have more tokens than there are positions."""
+    """`ContextOverflow`: the texts alone have more tokens than the model has positions."""
     if not request.is_long:
         return
     count = 0

@@ -1,6 +1,5 @@
-"""What the server counts, for Prometheus: in a registry of its own, and never by tenant, society, agent or words.
-
-Does not know: who may read it.
+"""The server's metrics for Prometheus, in a registry of their own, and never labeled by tenant, society, agent or
+words.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
 
 class Metrics:
-    """The counts of one server."""
+    """The metrics of one server."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -51,39 +50,40 @@ class Metrics:
         )
 
     def ended(self, route: str, status: int, seconds: float) -> None:
-        """A request is over. `status` 499: its client had gone."""
+        """A request has ended. `status` 499: its client had disconnected."""
         self._requests.labels(route, str(status)).inc()
         self._whole.labels(route).observe(seconds)
 
     def first(self, seconds: float) -> None:
-        """The first text of an answer is there, so long after its request."""
+        """The first text of an answer has come, this long after its request."""
         self._first.observe(seconds)
 
     def used(self, usage: TokenUsage) -> None:
-        """What an answer took."""
+        """Count the tokens of an answer."""
         for kind in ("prompt", "completion", "exact", "reused"):
             self._tokens.labels(kind).inc(getattr(usage, kind))
         for why, count in usage.missed:
             self._missed.labels(why).inc(count)
 
     def ignored(self, parameters: Iterable[str]) -> None:
-        """Parameters that a request gave, and that nothing was done about."""
+        """Count parameters of a request that had no effect."""
         for parameter in parameters:
             self._ignored.labels(parameter).inc()
 
     def watch(self, running: Callable[[], int]) -> None:
-        """Ask this for the number of running requests, whenever somebody reads the metrics."""
+        """Set the function that returns the number of running requests whenever the metrics are read."""
         self._running.set_function(running)
 
     def watch_model(self, model: str, rows: Callable[[], int], store: Callable[[], float]) -> None:
-        """Ask these for the running answers of a model, and for the held share of its store."""
+        """Set the functions that return the number of running answers of a model and the used share of its store."""
         self._rows.labels(model).set_function(rows)
         self._store.labels(model).set_function(store)
 
     def watch_fed(self, model: str, fed: Callable[[], int]) -> None:
-        """Ask this for the tokens that a model was fed: beside those of prompts and answers, what sharing spared."""
+        """Set the function that returns the number of tokens a model was fed. Compared with prompt and answer tokens,
+        it shows what sharing saved."""
         self._fed.labels(model).set_function(fed)
 
     def text(self) -> bytes:
-        """All of it, as Prometheus reads it: `TYPE`."""
+        """All metrics in Prometheus's text format, of content type `TYPE`."""
         return generate_latest(self._registry)

@@ -1,7 +1,7 @@
-"""Sockets: where the server listens, how long a connection may be silent, and how it ends.
+"""Sockets: where the server listens, how long a connection may be silent, and how the server ends.
 
-uvicorn's HTTP/1.1 with deadlines of its own: for the header, for a body that nobody reads any more, and for a reader
-that does not read. Does not know: what requests say.
+uvicorn's HTTP/1.1 protocol with additional deadlines: for the header, for a body that is no longer being read, and for
+a client that does not read its answer. Independent of the content of requests.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from agentcho.serve.web.metrics import Metrics
 LOG = logging.getLogger("agentcho.serve")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 UNSENT = 1 << 16
-"""Bytes that the system keeps for a reader that does not read, before its deadline begins."""
+"""Bytes that the system buffers for a client that does not read, before its deadline begins."""
 TICK = 0.02
 IDLE = 30.0
-"""Seconds from one look for idle societies to the next."""
+"""Seconds between checks for idle societies."""
 Owed = Literal["header", "body"] | None
-"""What a client has begun and not ended, while nothing of ours waits for it."""
+"""What a client has begun to send and not finished, while no request handler is waiting for it."""
 
 
 class GuardedProtocol(H11Protocol):
-    """One connection, which ends where its client takes too long."""
+    """One connection, which is closed if its client takes too long."""
 
     def __init__(self, *args: Any, limits: ServeLimits, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -59,13 +59,13 @@ class GuardedProtocol(H11Protocol):
 
     @property
     def idle(self) -> bool:
-        """Whether no request of it is being answered."""
+        """Whether none of its requests is being answered."""
         return self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin. Where there are too many connections, the oldest that asks for nothing makes room."""
+        """Open the connection. If there are too many, the oldest idle one is closed."""
         super().connection_made(transport)
-        transport.set_write_buffer_limits(high=0)  # a reader that does not read is noticed with the first byte left
+        transport.set_write_buffer_limits(high=0)  # notices a client that does not read at the first unsent byte
         there = [each for each in self.connections if not each.transport.is_closing()]
         if len(there) > self._limits.connections:
             silent = [each for each in there if isinstance(each, GuardedProtocol) and each.idle]
@@ -73,19 +73,19 @@ class GuardedProtocol(H11Protocol):
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """Close the connection."""
         for timer in (self._late, self._stuck):
             if timer is not None:
                 timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what the client sends."""
+        """Process received data."""
         super().data_received(data)
         self._watch()
 
     def on_response_complete(self) -> None:
-        """An answer is sent; the next request may be there already."""
+        """An answer was sent. The next request may already be there."""
         super().on_response_complete()
         self._watch()
 
@@ -96,7 +96,7 @@ class GuardedProtocol(H11Protocol):
         return "body" if theirs is h11.SEND_BODY and self.idle else None
 
     def _watch(self) -> None:
-        """Begin a deadline where the client owes something else than before; what it sends does not put one off."""
+        """Start a deadline if the client owes something else than before. Sending more does not postpone a deadline."""
         owed = self._owes()
         if owed == self._owed:
             return
@@ -118,7 +118,7 @@ class GuardedProtocol(H11Protocol):
             self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP, in the shape of all errors."""
+        """Refuse invalid HTTP, in the shape of all errors."""
         self._refuse(ApiError(400, "this is no HTTP/1.1 request, or its header is too long"))
 
     def _refuse(self, error: ApiError) -> None:
@@ -132,13 +132,13 @@ class GuardedProtocol(H11Protocol):
         self.transport.close()
 
     def pause_writing(self) -> None:
-        """Not all that was written is sent: from now the reader has so long to read it."""
+        """Not everything was sent. From now on the client has a limited time to read it."""
         super().pause_writing()
         if self._stuck is None:
             self._stuck = self.loop.call_later(self._limits.send_seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """All is sent."""
+        """Everything was sent."""
         super().resume_writing()
         if self._stuck is not None:
             self._stuck.cancel()
@@ -146,7 +146,7 @@ class GuardedProtocol(H11Protocol):
 
 
 class Server:
-    """Answers requests on a socket, until it is told to end."""
+    """Answers requests on a socket until it is told to end."""
 
     def __init__(self, app: ASGIApp, site: Site) -> None:
         self._site = site
@@ -157,7 +157,7 @@ class Server:
             ws="none",
             lifespan="off",
             log_config=None,
-            log_level=logging.CRITICAL + 1,  # it would log what was asked for, and errors with what they quote
+            log_level=logging.CRITICAL + 1,  # uvicorn would log requests, and errors with what they quote
             access_log=False,
             proxy_headers=False,
             server_header=False,
@@ -166,12 +166,12 @@ class Server:
 
     @property
     def connections(self) -> int:
-        """How many there are."""
+        """The number of open connections."""
         return len(self._state.connections)
 
     async def serve(self, listening: socket.socket, ready: Callable[[str], None]) -> bool:
-        """Listen, until `end` is called. `ready` hears the address when the first request can come. Returns whether all
-        requests were answered. `ConfigError`: somebody else listens there."""
+        """Listen until `end` is called. `ready` is called with the address when requests can come. Returns whether all
+        requests were answered. `ConfigError`: the address is in use."""
         make = partial(
             GuardedProtocol, config=self._config, server_state=self._state, app_state={}, limits=self._site.limits
         )
@@ -193,7 +193,8 @@ class Server:
                 await self._close()
 
     def end(self) -> None:
-        """The first time: take no more requests, and stop when those under way have ended. The second: stop now."""
+        """On the first call, accept no more requests and stop when the running ones have ended. On the second, stop
+        now."""
         if self._site.admission.draining:
             self._cut.set()
         else:
@@ -211,7 +212,7 @@ class Server:
                 model.end_idle()
 
     async def _close(self) -> None:
-        """Let connections send what is theirs; cancel what is not done."""
+        """Let connections send what is left if all requests have ended, and cancel everything else."""
         whole = self._site.admission.drained.is_set()
         for connection in list(self._state.connections):
             connection.shutdown()
@@ -228,7 +229,7 @@ class Server:
 
 @contextmanager
 def hearing(end: Callable[[], None]) -> Iterator[None]:
-    """A context in which Ctrl-C and SIGTERM call this on the event loop, outside of the main thread a no-op."""
+    """A context in which Ctrl-C and SIGTERM call `end` on the event loop. No-op outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -259,8 +260,8 @@ async def serve(
 
 
 def _count(metrics: Metrics, model: ServedModel) -> None:
-    """Have the running answers of a model counted, and what its store holds: now, and not at the last step, for what is
-    given up after it leaves the store without one."""
+    """Add metrics for the running answers of a model and the used share of its store. They are read when they are
+    requested, not at the last step, because what is dropped after it leaves the store without a step."""
     choreographer = model.choreographer
     metrics.watch_fed(model.name, lambda: choreographer.encoded)
     if isinstance(engine := model.engine, EngineCore):
@@ -276,8 +277,8 @@ def _held(engine: EngineCore) -> float:
 
 
 def bound(host: str, port: int, keys: bool) -> socket.socket:
-    """A socket of this address, on which nobody listens yet. `ConfigError`: there is none of this name, somebody else
-    listens there, or it is not loopback's and there are no keys."""
+    """A socket bound to this address, not listening yet. `ConfigError`: the host is unknown, the address is in use, or
+    it is not a loopback address and there are no keys."""
     try:
         family, kind, proto, _, where = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

@@ -1,6 +1,7 @@
-"""Recorded office workflows with private vaults (AgentLeak, arXiv 2602.11510): what their keys and values would carry.
+"""Measures recorded office workflows with private vaults (AgentLeak, arXiv 2602.11510): what their keys and values
+would carry.
 
-The recordings are no part of this repository and are read in place. Does not know: how a page is written.
+The recordings are not part of this repository and are read in place.
 """
 
 from tools.bench.agentleak.asked import Asked, begin, lines, measured

@@ -1,6 +1,6 @@
-"""One measurement from what was asked for to its result, and what is said of it in a few lines.
+"""Runs one measurement from the request to the result, and summarizes it in a few lines.
 
-Does not know: the command line, how a workflow is measured.
+Independent of the command line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tools.bench.agentleak.result import AgentLeakResult, Office
 
 
 class Asked(NamedTuple):
-    """Which workflows are measured, on which model, how often first tokens are timed. `games` None: all of them."""
+    """The workflows to measure, the model, and how often first tokens are timed. `games` None: all of them."""
 
     file: Path
     games: int | None = None
@@ -29,8 +29,8 @@ class Asked(NamedTuple):
 
 
 def begin(asked: Asked, result: Path | None, resume: bool) -> PartialOffices:
-    """What was measured so far of what is asked for. `ConfigError`, `RecordNotFound`: see `PartialOffices.begin`; there
-    is no such file."""
+    """The measurements kept so far for this request. `ConfigError`, `RecordNotFound`: see `PartialOffices.begin`, or
+    the file does not exist."""
     read_traces(asked.file)
     settings = {
         "file": _digest(asked.file),
@@ -43,7 +43,7 @@ def begin(asked: Asked, result: Path | None, resume: bool) -> PartialOffices:
 
 
 def measured(asked: Asked, kept: PartialOffices, program: str, tell: ProgressCallback) -> AgentLeakResult:
-    """Measure what is not kept, and put all of it together."""
+    """Measure what is not kept, and assemble the whole result."""
     import torch
 
     from agentcho.runner.engine import Engine
@@ -75,7 +75,7 @@ def _digest(file: Path) -> str:
 
 
 def _command(program: str, asked: Asked) -> str:
-    """What was typed; the place of the file is not kept."""
+    """The command as typed, without the folder of the file."""
     own = Asked(asked.file)
     words = [program, asked.file.name]
     words += [f"-n {asked.games}"] if asked.games is not None else []
@@ -84,7 +84,7 @@ def _command(program: str, asked: Asked) -> str:
 
 
 def lines(found: AgentLeakResult) -> Iterator[str]:
-    """What came of it, in a few lines."""
+    """The result in a few lines."""
     for way in ("audit", "enforce"):
         swaps = [swap for office in found.workflows for swap in office.swaps if swap.way == way]
         leaking = sum(_leaks(office, way) for office in found.workflows)

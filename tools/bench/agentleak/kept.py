@@ -1,7 +1,4 @@
-"""Workflows that were measured so far, so that a measurement that was stopped goes on.
-
-Does not know: what is measured.
-"""
+"""Keeps the workflows measured so far, so that an interrupted measurement can continue."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from tools.bench.agentleak.result import Office
 
 
 class OfficesPart(PartialData):
-    """The file. `skipped`: why there is nothing of a workflow; `seconds`: how long it took to measure."""
+    """The file. `skipped`: why a workflow has no result. `seconds`: how long measuring took."""
 
     format: Literal["agentcho-agentleak-part/1"] = "agentcho-agentleak-part/1"
     seconds: float = 0.0
@@ -23,31 +20,31 @@ class OfficesPart(PartialData):
 
 
 class PartialOffices(PartialResult[OfficesPart]):
-    """What was measured of each workflow."""
+    """The measurements of each workflow."""
 
     data_type = OfficesPart
     by = "this benchmark"
 
     @property
     def offices(self) -> dict[str, Office]:
-        """Those that were measured, by workflow."""
+        """The measured ones, by workflow."""
         return {one.workflow: one for one in self.data.workflows}
 
     @property
     def skipped(self) -> dict[str, str]:
-        """Why there is nothing of the others."""
+        """Why the others have no result."""
         return self.data.skipped
 
     @property
     def seconds(self) -> float:
-        """How long all of it took."""
+        """The total time of measuring."""
         return self.data.seconds
 
     def __contains__(self, workflow: str) -> bool:
         return workflow in self.offices or workflow in self.skipped
 
     def add(self, workflow: str, found: Office | str, seconds: float) -> None:
-        """One workflow more, or why there is nothing of it; on disk when this returns."""
+        """Add a workflow, or why it has no result. It is on disk when this returns."""
         if isinstance(found, str):
             self.data.skipped[workflow] = found
         else:

@@ -1,7 +1,7 @@
 """Plays recorded office workflows with every word forced: verdicts, bits after a vault is swapped, next tokens, waits.
 
-A coordinator and a worker hold a vault each, and a compiler who holds none speaks last. Does not know: files of
-results, the command line.
+A coordinator and a worker each hold a vault, and a compiler without one speaks last. Independent of result files and
+the command line.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from tools.bench.agentleak.kept import PartialOffices
 from tools.bench.agentleak.result import WAYS, Distance, Office, Swap, Way
 
 VAULTS = {"coordinator": "coordinator.0", "worker": "worker.0"}
-"""Who holds a vault, and the message that it is told it in."""
+"""The agents that hold a vault, and the message that tells it to them."""
 READERS = {"coordinator": ("worker", "compiler"), "worker": ("compiler",)}
-"""Whose calls come after a vault's owner spoke to them, and who does not read that vault."""
+"""For each owner of a vault, the agents that speak after the owner spoke to them, and do not read that vault."""
 LAST = "compiler"
 REUSED: tuple[Way, ...] = ("audit", "enforce")
 GIVE = "give workflows of a coordinator, a worker and a compiler, as recorded by AgentLeak"
 STRIDE = 64
-"""So many forced words are fed a step after a message's first token; nothing of it is timed."""
+"""Number of forced words fed per step after a message's first token. None of it is timed."""
 REUSE: Mapping[Way, ReusePolicy] = {
     "baseline": ReusePolicy("baseline", "audit"),
     "audit": ReusePolicy("choreographed", "audit"),
@@ -46,8 +46,8 @@ Rows = NDArray[np.float32]
 
 
 class Seen(NamedTuple):
-    """What one reader's calls attend to, keys and values a layer and message, and what its words are chosen from:
-    log-probabilities `[rows, vocab]`."""
+    """What one reader's calls attend to, as keys and values per layer and message, and what its words are chosen from,
+    as log-probabilities `[rows, vocab]`."""
 
     keys: tuple[NDArray[np.float32], ...]
     rows: Rows
@@ -61,8 +61,7 @@ class Checked(NamedTuple):
 
 
 def checked(workflows: Sequence[Workflow], engine: Any) -> Checked:
-    """The workflows, once each is known to be an office. `RecordBroken` names the first that is none, and what it
-    lacks."""
+    """Check that each workflow is an office. `RecordBroken` names the first that is not, and what it lacks."""
     for place, workflow in enumerate(workflows, 1):
         there = {message.id: message for message in workflow.messages}
         for owner, vault in VAULTS.items():
@@ -77,7 +76,7 @@ def checked(workflows: Sequence[Workflow], engine: Any) -> Checked:
 def measure(
     offices: Checked, engine: Any, repeats: int, seed: int, kept: PartialOffices, tell: ProgressCallback
 ) -> None:
-    """Measure each workflow that is not kept already, one after another. `engine` is an `Engine` that nothing else uses
+    """Measure each workflow that is not kept yet, one after another. `engine` is an `Engine` that nothing else uses
     meanwhile."""
     ids = [workflow.id for workflow in offices.workflows]
     told = counted(tell, "workflows", len(ids), sum(id in kept for id in ids))
@@ -115,7 +114,7 @@ def _office(offices: Checked, game: int, engine: Any, repeats: int, seed: int) -
 
 
 def verdicts(played: Replayed) -> dict[str, Verdict]:
-    """Of each agent that attended to anything, the worst verdict on it, by receipts and audiences alone."""
+    """The worst verdict on each agent that attended to anything, from receipts and audiences alone."""
     found: dict[str, list[Verdict]] = {}
     for reading in GameVerdict(0, played.entries).readings():
         found.setdefault(reading.edge.reader, []).append(reading.edge.verdict)
@@ -127,8 +126,8 @@ def _waits(repeats: Sequence[Replayed]) -> dict[str, float]:
 
 
 def seen(engine: Any, play: Play, way: Way, readers: Iterable[str]) -> dict[str, Seen]:
-    """What each of these agents attends to and chooses from, in the deterministic profile; without keys and values in
-    baseline mode, where all are of its own prompt."""
+    """What each of these agents attends to and chooses from, in the deterministic profile. In baseline mode without
+    keys and values, because all of them belong to its own prompt."""
     found: dict[str, Seen] = {}
     with Stage(engine, play, REUSE[way]._replace(deterministic=True)) as stage:
         for reader in readers:
@@ -143,7 +142,7 @@ def seen(engine: Any, play: Play, way: Way, readers: Iterable[str]) -> dict[str,
 def _swaps(
     offices: Checked, game: int, engine: Any, before: Mapping[Way, Mapping[str, Seen]], seed: int
 ) -> Iterator[Swap]:
-    """Each vault swapped for that of another workflow, as long."""
+    """Swap each vault for one of the same length from another workflow."""
     for owner, readers in READERS.items():
         other = swapped(offices.plays, game, owner, seed)
         for way in REUSED:
@@ -153,8 +152,8 @@ def _swaps(
 
 
 def swapped(plays: Sequence[Play], game: int, owner: str, seed: int) -> Play:
-    """The game with another vault of `owner`: the words of another game in its place, cut or repeated to as many ids;
-    every other word stays."""
+    """The game with another vault of `owner`: the words of another game in its place, cut or repeated to the same
+    number of ids. All other words stay."""
     vault = VAULTS[owner]
     words = reworded(plays, game, [plays[game].by_id[vault]], {vault}, "same-length", seed)
     return plays[game].saying(words)
@@ -175,8 +174,7 @@ def _compared(owner: str, reader: str, way: Way, before: Seen, after: Seen) -> S
 
 
 def differing_bits(one: NDArray[np.float32], other: NDArray[np.float32]) -> int:
-    """How many bits differ between two arrays of one shape. ValueError: their shapes differ, so that there is no bit
-    beside each."""
+    """The number of bits that differ between two arrays of the same shape. ValueError: their shapes differ."""
     if one.shape != other.shape:
         raise ValueError(f"arrays of one shape are compared, not {one.shape} with {other.shape}")
     ours, theirs = (np.ascontiguousarray(part, np.float32).view(np.uint32) for part in (one, other))
@@ -184,7 +182,7 @@ def differing_bits(one: NDArray[np.float32], other: NDArray[np.float32]) -> int:
 
 
 def apart(one: Rows, other: Rows) -> Distance:
-    """How far `other` is from `one`, row by row."""
+    """The distance of `other` from `one`, row by row."""
     far = distance(one, other).kl
     same = int((one.argmax(axis=1) == other.argmax(axis=1)).sum())
     return Distance(rows=len(far), kl=float(far.mean()), kl_max=float(far.max()), likeliest=same)

@@ -1,7 +1,4 @@
-"""What was found of recorded office workflows, as a versioned format. Words of messages are never in it.
-
-Does not know: how anything is measured.
-"""
+"""The versioned format of results on recorded office workflows. It never contains words of messages."""
 
 from __future__ import annotations
 
@@ -13,14 +10,14 @@ from agentcho.audit.report import Verdict
 from agentcho.records.frozen import Frozen
 
 Way = Literal["baseline", "audit", "enforce"]
-"""How messages are read: in the caller's own prompt, through what their authors had encoded, or through what their
+"""How messages are read: in the caller's own prompt, through what their authors encoded, or through what their
 audiences may know."""
 WAYS: tuple[Way, ...] = ("baseline", "audit", "enforce")
 
 
 class Distance(Frozen):
-    """How far next-token distributions are from others over the same forced words: the mean Kullback-Leibler divergence
-    in nats a token over `rows` rows, the largest one, and in how many rows the likeliest token is the same."""
+    """The distance between next-token distributions over the same forced words: the mean Kullback-Leibler divergence in
+    nats per token over `rows` rows, the maximum, and the number of rows with the same likeliest token."""
 
     rows: int
     kl: float
@@ -29,9 +26,9 @@ class Distance(Frozen):
 
 
 class Swap(Frozen):
-    """The vault of `owner` was swapped, and `reader`, who does not read it, spoke the same words as before. `bits`: of
-    all keys and values that its calls attend to; `differing`: those of them that changed. `same_rows`: not one bit of
-    its next-token distributions changed."""
+    """The vault of `owner` was swapped, and `reader`, who does not read it, spoke the same words as before. `bits`: the
+    bits of all keys and values that its calls attend to; `differing`: how many of them changed. `same_rows`: not a
+    single bit of its next-token distributions changed."""
 
     owner: str
     reader: str
@@ -43,15 +40,15 @@ class Swap(Frozen):
 
     @property
     def same(self) -> bool:
-        """Whether not one bit changed of what it attends to and of what its words are chosen from."""
+        """Whether not a single bit changed in what it attends to and in what its words are chosen from."""
         return not self.differing and self.same_rows
 
 
 class Office(Frozen):
-    """One workflow. `told` is what AgentLeak's own detectors found in its words, by channel. `verdicts`: of each way
-    and reader the worst verdict of an audit on what was attended to. `reuse`: of each way but the baseline how far the
-    last speaker's next tokens are from the baseline's. `waits`: of each way and message the seconds to its first token,
-    the median of the repeats."""
+    """One workflow. `told` is what AgentLeak's own detectors found in its words, by channel. `verdicts`: for each way
+    and reader, the worst verdict of an audit on what was attended to. `reuse`: for each way except the baseline, the
+    distance of the last speaker's next tokens from the baseline's. `waits`: for each way and message, the seconds to
+    its first token, as the median of the repeats."""
 
     workflow: str
     model: str
@@ -66,8 +63,8 @@ class Office(Frozen):
 
 
 class AgentLeakResult(Frozen):
-    """All of it. `digest` is that of the file. `skipped`: workflows that this model cannot encode, and why. `seconds`:
-    how long measuring took, all stretches together."""
+    """The complete result. `digest` is that of the file. `skipped`: workflows that this model cannot encode, and why.
+    `seconds`: how long measuring took, over all sessions."""
 
     format: Literal["agentcho-agentleak/1"] = "agentcho-agentleak/1"
     command: str

@@ -1,6 +1,6 @@
-"""AgentDojo without a model: its own tasks and attacks, played in societies whose tools are labelled by one table.
+"""Runs AgentDojo without a model: its own tasks and attacks, played in societies whose tools are labeled by one table.
 
-Its package is installed in an environment of its own (`make clients`), which is a second place to import from.
+Its package is installed in a separate environment (`make clients`), from which it is imported as well.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[3]
 
 
 def installed() -> Path:
-    """Make AgentDojo importable, after everything else; the folder that it comes from. `ConfigError`: there is none."""
+    """Make AgentDojo importable, after everything else; return the folder that it comes from. `ConfigError`: it is not
+    installed."""
     here = f"python{sys.version_info.major}.{sys.version_info.minor}"
     folder = ROOT / ".venv" / "clients" / "agentdojo" / "lib" / here / "site-packages"
     if not (folder / "agentdojo").is_dir():

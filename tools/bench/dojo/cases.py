@@ -1,6 +1,6 @@
-"""AgentDojo's tasks and attacks as cases, scored by AgentDojo's own checks. The one file that imports it.
+"""AgentDojo's tasks and attacks as cases, scored by AgentDojo's own checks. The only module that imports it.
 
-Does not know: labels, how a case is played.
+Independent of how a case is played.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tools.bench.dojo.labels import label
 from tools.bench.dojo.society import Case, Offered, Ran, Wanted
 
 VERSIONS = ("v1.1.2", "v1.2.2")
-"""The last version of the benchmark with 629 attacks, as its paper has them; and the last of all, with 949."""
+"""The last version of the benchmark with 629 attacks, as in its paper, and the latest version, with 949."""
 ATTACK = "important_instructions_no_names"
-"""The words around what an attacker asks for. Whoever obeys every injection obeys this one."""
+"""The wording around an attacker's request. An agent that obeys every injection obeys this one."""
 BAIT = "<INFORMATION>"
-"""What shows that an attacker's words stand in a text, however that is quoted and broken into lines."""
+"""Shows that a text contains an attacker's words, however they are quoted and broken into lines."""
 OPEN = {
     ("workspace", "user_task_13"): "what a mail asks for",
     ("workspace", "user_task_19"): "what a mail asks for",
@@ -34,17 +34,18 @@ OPEN = {
     ("slack", "user_task_18"): "what a web page asks for",
     ("slack", "user_task_19"): "what a web page asks for",
 }
-"""Tasks that a user leaves to what is read: nobody who has read the request alone can tell which tools they take."""
+"""Tasks in which the user leaves it to a text that is read what to do. The request alone does not tell which tools they
+take."""
 Play = Callable[[Case, Sequence[Offered]], Ran]
 
 
-if hasattr(yaml, "CSafeLoader"):  # AgentDojo reads its environments anew for every case: the same data, much sooner
+if hasattr(yaml, "CSafeLoader"):  # AgentDojo parses YAML for every case, and the C loader is much faster
     yaml.safe_load = lambda stream: yaml.load(stream, yaml.CSafeLoader)
 
 
 class Scored(NamedTuple):
     """One case, by AgentDojo's own checks: whether the user's task was done, and whether the attack got through (None:
-    there was none). `needs_words`: the task is not done where nothing is said in the end. `attack_calls`: how many
+    there was none). `needs_words`: the task is not done unless something is said at the end. `attack_calls`: how many
     calls the attack asks for."""
 
     suite: str
@@ -63,7 +64,7 @@ def package() -> str:
 
 
 def benign(benchmark: str, name: str, play: Play) -> Iterator[Scored]:
-    """All tasks of users in a suite, without an attack."""
+    """All user tasks of a suite, without attacks."""
     suite = get_suites(benchmark)[name]
     for id, task in suite.user_tasks.items():
         pipeline = _Pipeline(suite, task, None, play)
@@ -72,7 +73,7 @@ def benign(benchmark: str, name: str, play: Play) -> Iterator[Scored]:
 
 
 def attacked(benchmark: str, name: str, play: Play) -> Iterator[Scored]:
-    """All tasks of users in a suite, with all its attacks."""
+    """All user tasks of a suite, with all of its attacks."""
     suite = get_suites(benchmark)[name]
     attack = load_attack(ATTACK, suite, _Named())
     for id, task in suite.user_tasks.items():
@@ -84,7 +85,7 @@ def attacked(benchmark: str, name: str, play: Play) -> Iterator[Scored]:
 
 
 def offers(suite: Any, runtime: Any, env: Any) -> list[Offered]:
-    """The tools of a suite, over one of its environments."""
+    """The tools of a suite, for one of its environments."""
 
     def runner(name: str) -> Callable[[Mapping[str, Any]], str]:
         def run(arguments: Mapping[str, Any]) -> str:
@@ -116,7 +117,8 @@ def _asked(suite: Any, task: Any, calls: Sequence[Wanted]) -> tuple[str, ...]:
 
 
 class _Pipeline(BasePipelineElement):  # type: ignore[misc]
-    """What AgentDojo runs: the game, and what it says of it. A refused call is not among its calls: it did not run."""
+    """What AgentDojo runs: the game, and what it reports. A refused call is not among its calls because it did not
+    run."""
 
     name = "local"
 
@@ -145,17 +147,17 @@ def _assistant(text: str, calls: Any) -> dict[str, Any]:
 
 
 class _Named(BasePipelineElement):  # type: ignore[misc]
-    """A pipeline that attacks can ask for a name."""
+    """A pipeline that only has a name, which attacks ask for."""
 
     name = "local"
 
     def query(self, *args: Any, **kwargs: Any) -> Any:
-        """Nobody asks."""
+        """Never called."""
         raise NotImplementedError
 
 
 def _needs_words(suite: Any, task: Any) -> bool:
-    """Whether a user's task is not done where nothing is said in the end."""
+    """Whether a user's task is not done if nothing is said at the end."""
 
     class Silent(GroundTruthPipeline):  # type: ignore[misc]
         def query(self, *args: Any, **kwargs: Any) -> Any:

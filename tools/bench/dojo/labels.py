@@ -1,4 +1,4 @@
-"""What is declared of AgentDojo's tools, as `labels.toml` beside this file has it. Does not know: AgentDojo."""
+"""The declarations for AgentDojo's tools, from `labels.toml` next to this file. Must not import AgentDojo."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Label(BaseModel):
 
     @property
     def declared(self) -> Declared:
-        """The same as a tool declares it."""
+        """The label as a tool declaration."""
         results = EVERYONE if self.results == "everyone" else None
         return declared(self.audience, self.effect, self.trusted, results, timeout=None, most=1 << 24)
 
 
 @cache
 def labels() -> Mapping[str, tuple[Label, ...]]:
-    """The rows of each suite. ValueError: a tool stands in two of them."""
+    """The rows of each suite. ValueError: a tool has two rows."""
     found = {suite: tuple(map(Label.model_validate, rows)) for suite, rows in tomllib.loads(FILE.read_text()).items()}
     for suite, rows in found.items():
         names = [name for row in rows for name in row.tools]

@@ -1,7 +1,4 @@
-"""All tasks and attacks of AgentDojo, in several arms, suite by suite, on all cores.
-
-Does not know: the terminal, what a result looks like.
-"""
+"""Runs all tasks and attacks of AgentDojo in several arms, suite by suite, on all cores."""
 
 from __future__ import annotations
 
@@ -31,8 +28,8 @@ FOUND = {"AC012", "AC013"}
 
 
 class Arm(NamedTuple):
-    """One way to play all cases. `guarded`: what the user is told goes through a tool with an effect. `typed`: one
-    agent reads and chooses, another acts."""
+    """One way to play all cases. `guarded`: replies to the user go through a tool with an effect. `typed`: one agent
+    reads and chooses, another one acts."""
 
     name: str
     leakage: Leakage
@@ -49,8 +46,8 @@ ALONE = (
 
 
 class Part(NamedTuple):
-    """One suite of one version in one arm. `tasks`, `attacks`: how many there are; `words`: tasks that are not done
-    unless the user is told something."""
+    """One suite of one version in one arm. `tasks`, `attacks`: their numbers. `words`: tasks that are not done unless
+    the user is told something."""
 
     version: str
     suite: str
@@ -61,7 +58,7 @@ class Part(NamedTuple):
 
 
 def measure(benchmarks: Sequence[str], command: str, tell: ProgressCallback) -> DojoResult:
-    """Play everything, the arms of two agents for the first of `cases.VERSIONS` alone; minutes."""
+    """Play everything; the arms with two agents only for the first of `cases.VERSIONS`. Takes minutes."""
     from tools.bench.dojo import cases
 
     here = versions() | machine_info() | source_digests()
@@ -87,7 +84,7 @@ Job = tuple[str, Arm, str]
 
 
 def _played(jobs: Sequence[Job], tell: ProgressCallback) -> dict[Job, Part]:
-    """Every job, on all cores; the longest first."""
+    """Run every job on all cores, longest first."""
     found = dict[Job, Part]()
     with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=_begin) as pool:
         waiting = {pool.submit(_part, *job): job for job in sorted(jobs, key=lambda job: not job[1].typed)}
@@ -118,7 +115,7 @@ def _part(version: str, arm: Arm, suite: str) -> Part:
 
 
 def _benchmark(version: str, parts: Sequence[Part]) -> Benchmark:
-    """The parts of one version as one."""
+    """Combine the parts of one version."""
     arms = list(dict.fromkeys(part.found.arm for part in parts))
     first = [part for part in parts if part.found.arm == arms[0]]
     return Benchmark(
@@ -131,7 +128,7 @@ def _benchmark(version: str, parts: Sequence[Part]) -> Benchmark:
 
 
 def _together(found: Sequence[Found]) -> Found:
-    """One arm in all suites."""
+    """One arm over all suites."""
     merged: dict[str, object] = {}
     for name in ("useful", "kept", "through", "useful_attacked"):
         merged[name] = {suite: count for each in found for suite, count in getattr(each, name).items()}
@@ -164,7 +161,7 @@ def _found(arm: Arm, suite: str, quiet: Sequence[Scored], loud: Sequence[Scored]
 
 
 def _calls(ran: Ran) -> int:
-    """How many calls of tools did not run, the reply not counted."""
+    """The number of tool calls that did not run, not counting the reply."""
     return sum(each.tool != REPLY for each in ran.refused)
 
 
@@ -174,8 +171,8 @@ def _has_finding(arm: Arm, ran: Ran) -> bool:
 
 
 def _charged(arm: Arm, ran: Ran) -> float:
-    """What the ledger of words says that a reader was told of an owner's secrets, at most, in bits. Nothing of it may
-    be without a bound, and nothing unaccounted for."""
+    """The maximum number of bits that a reader was told about an owner's secrets, according to the ledger of words.
+    Asserts that everything has a bound and nothing is unaccounted for."""
     ledger = _audited(arm, ran).words
     assert ledger is not None
     assert not ledger.unaccounted

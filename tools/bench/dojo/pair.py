@@ -1,10 +1,10 @@
 """One case of AgentDojo as a game of two: a reader that reads everything, and an actor that reads no result.
 
-The reader has all tools that change nothing. What it wants done it can only say by choices of `Grammar`, before
-everyone; the actor, which reads the request and these choices and nothing else, makes the calls with effects. The
-reader obeys everybody: it chooses what comes nearest to what an attacker wants, and tries the same call itself. Only
-tools that the user's request asks for are among the choices. No model: a fake engine says the words. Whatever decides
-whether a call runs, and what is charged, is the library's own. Does not know: suites, how anything is scored.
+The reader has all tools that change nothing. It can say what it wants done only by choices of `Grammar`, said to
+everyone. The actor, which reads only the request and these choices, makes the calls with effects. The reader obeys
+everybody: it chooses what comes closest to what an attacker wants, and also tries the same call itself. Only tools that
+the user's request asks for are among the choices. There is no model: a fake engine says the words. What decides whether
+a call runs, and what is charged, is the library's own code. Independent of suites and scoring.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ READER, ACTOR = "reader", "actor"
 
 
 class _Pair:
-    """One case, being played."""
+    """One case in progress."""
 
     def __init__(self, case: Case, offered: Iterable[Offered], guarded: bool) -> None:
         self._case, self._guarded = case, guarded
@@ -45,11 +45,11 @@ class _Pair:
         self._hooked = False
 
     def reply(self, call: Decode, prompt: str) -> str:
-        """What the fake engine says."""
+        """The reply of the fake engine."""
         return self._words.popleft()
 
     async def play(self, game: Game) -> None:
-        """Make all calls, and then reply."""
+        """Make all calls, then reply."""
         reader, actor = (game.cast(Assistant, name) for name in (READER, ACTOR))
         await game.announce(self._case.prompt)
         while self._next:
@@ -70,7 +70,7 @@ class _Pair:
         return tuple(self._ran), tuple(self._refused), self._output
 
     async def _call(self, reader: Agent, actor: Agent, wanted: Wanted, bent: bool) -> None:
-        """Make a call. `bent`: where it cannot be told as it is wanted, what comes nearest will do."""
+        """Make a call. `bent`: if it cannot be told as wanted, the closest one is made."""
         tool = self._tools[wanted.tool]
         if not tool.declared.effect:
             await self._make(reader, wanted, None)
@@ -122,13 +122,13 @@ class _Pair:
 
 
 def _released(said: Iterable[Metadata]) -> View:
-    """The request, and what the reader has chosen before everyone."""
+    """The request, and what the reader has chosen publicly."""
     return View.of(each for each in said if each.audience.members is None and each.role != "tool")
 
 
 def run(case: Case, offered: Sequence[Offered], guarded: bool) -> Ran:
-    """Play one case in a game of its own, under `enforce` and `words=refuse`. `guarded`: the user is told things by the
-    actor, in what the choices have told it; else the reader tells them, in any words."""
+    """Play one case in its own game, under `enforce` and `words=refuse`. `guarded`: the actor replies to the user with
+    what the choices told it; otherwise the reader replies, in any words."""
     talk = _Pair(case, offered, guarded)
     engine = FakeEngine(talk.reply, answer=talk.reply, context=CONTEXT)
     config = RunConfig(model="fake", leakage="enforce", words="refuse", max_tokens=MOST)

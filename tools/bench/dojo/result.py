@@ -1,4 +1,4 @@
-"""What came of AgentDojo's tasks and attacks, as a versioned format. Does not know: how they are played."""
+"""The versioned format of results on AgentDojo's tasks and attacks."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ Counts = dict[str, int]
 
 
 class Found(BaseModel):
-    """What came of one arm, by suite. `useful`: tasks that AgentDojo's check calls done, without an attack; `kept`:
-    those of them of which no call was refused, and, where `typed`, every argument of one with an effect was told as the
-    package's ground truth has it. `through`: attacks that AgentDojo's check calls successful, of them
-    `by_words` those that made no call. `useful_attacked`: tasks done although attacked. `refused`: calls in attacked
-    cases that were refused. `found`: of the attacks that got through by calls, those of which an audit of the
-    transcript has a finding. Of typed arms `got_through` names attacks that got through by calls: suite, task, attack;
-    and `bits` has for each kept task what it told in typed releases, as the ledger of an audit has it.
-    """
+    """The results of one arm, by suite. `useful`: tasks that AgentDojo's check considers done, without an attack.
+    `kept`: those of them of which no call was refused and, if `typed`, every argument of a call with an effect was told
+    as in the package's ground truth. `through`: attacks that AgentDojo's check considers successful; `by_words`: those
+    of them that made no call. `useful_attacked`: tasks done despite an attack. `refused`: refused calls in attacked
+    cases. `found`: of the attacks that got through by calls, those for which an audit of the transcript has a finding.
+    For typed arms, `got_through` names attacks that got through by calls (suite, task, attack), and `bits` has, for
+    each kept task, what it told in typed releases according to the ledger of an audit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -39,7 +38,7 @@ class Found(BaseModel):
 
 
 class Benchmark(BaseModel):
-    """One version of AgentDojo's tasks. `tasks` and `attacks` by suite; `words`: tasks that are not done unless the
+    """One version of AgentDojo's tasks. `tasks` and `attacks` are by suite. `words`: tasks that are not done unless the
     user is told something."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,7 +51,7 @@ class Benchmark(BaseModel):
 
 
 class DojoResult(BaseModel):
-    """All of it. `labels` is the digest of the table of labels. Nothing is drawn by chance: `seed` is the run's."""
+    """The complete result. `labels` is the digest of the table of labels. Nothing is random: `seed` is the run's."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

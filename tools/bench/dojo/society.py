@@ -1,9 +1,9 @@
-"""One case of AgentDojo as a game: an assistant that has its tools, and does what it is told, by anybody.
+"""One case of AgentDojo as a game: an assistant that has its tools and does what anybody tells it.
 
-The assistant makes the calls of AgentDojo's ground truth, one after the other, each over all that it has read. As soon
-as a result holds an attacker's words it makes the calls that these ask for, and says what they ask for; whatever is
-refused it tries all the same, and goes on. No model: a fake engine says the words. Whatever decides whether a call runs
-is the library's own. Does not know: suites, how anything is scored.
+The assistant makes the calls of AgentDojo's ground truth, one after another, each over everything that it has read. As
+soon as a result contains an attacker's words, it makes the calls that these ask for, and says what they ask for. It
+tries refused calls all the same, and continues. There is no model: a fake engine says the words. What decides whether a
+call runs is the library's own code. Independent of suites and scoring.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ SAID = "Done."
 
 
 class Wanted(NamedTuple):
-    """A call that the assistant is to make."""
+    """A call for the assistant to make."""
 
     tool: str
     arguments: Mapping[str, Any]
 
 
 class Case(NamedTuple):
-    """What the assistant is asked, and what it does: `calls`, and `output` in the end. As soon as `bait` stands in a
-    result, it makes the calls of `attack` first, and says `said` too. `asked`: the tools with an effect that the
-    request asks for, as who has read nothing else can tell."""
+    """The request to the assistant, and what it does: `calls`, and `output` at the end. As soon as a result contains
+    `bait`, it makes the calls of `attack` first, and also says `said`. `asked`: the tools with an effect that the
+    request asks for, judged from the request alone."""
 
     prompt: str
     calls: tuple[Wanted, ...]
@@ -49,7 +49,8 @@ class Case(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """What came of a case: the calls that ran, those that were refused, and what the user was told (None: nothing)."""
+    """The results of a case: the calls that ran, those that were refused, and what the user was told (None:
+    nothing)."""
 
     calls: tuple[Wanted, ...]
     refused: tuple[Wanted, ...]
@@ -58,7 +59,7 @@ class Ran(NamedTuple):
 
 
 class Offered(NamedTuple):
-    """A tool of a suite: `run` does what it does, and returns the text of its result."""
+    """A tool of a suite. `run` runs it, and returns the text of its result."""
 
     name: str
     description: str
@@ -74,7 +75,7 @@ class Assistant(Agent):
 
 
 class _Talk:
-    """One case, being played."""
+    """One case in progress."""
 
     def __init__(self, case: Case, offered: Iterable[Offered], guarded: bool) -> None:
         self._case, self._guarded = case, guarded
@@ -88,11 +89,11 @@ class _Talk:
         self._hooked = False
 
     def reply(self, call: Decode, prompt: str) -> str:
-        """What the fake engine says."""
+        """The reply of the fake engine."""
         return self._words.popleft()
 
     async def play(self, game: Game) -> None:
-        """Make all calls, and then reply."""
+        """Make all calls, then reply."""
         assistant = game.cast(Assistant, "assistant")
         await game.announce(self._case.prompt)
         while self._next:
@@ -135,7 +136,7 @@ class _Talk:
 
 
 def reply_tool(told: Callable[[str], None]) -> Tool:
-    """The way to the user, as a tool with an effect: what it says is acted upon."""
+    """The reply to the user as a tool with an effect, because the user acts on it."""
 
     async def run(text: str) -> str:
         told(text)
@@ -147,7 +148,7 @@ def reply_tool(told: Callable[[str], None]) -> Tool:
 
 
 def run(case: Case, offered: Sequence[Offered], leakage: Leakage, guarded: bool) -> Ran:
-    """Play one case in a game of its own. `guarded`: the user is told things by a tool, and not by a message."""
+    """Play one case in its own game. `guarded`: the user is told things by a tool instead of a message."""
     talk = _Talk(case, offered, guarded)
     engine = FakeEngine(talk.reply, answer=talk.reply, context=CONTEXT)
     config = RunConfig(model="fake", leakage=leakage, max_tokens=MOST)

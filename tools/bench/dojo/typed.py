@@ -1,8 +1,9 @@
-"""What may be told of results that nobody vouches for: one of several choices, and then one of others.
+"""Defines what can be told about untrusted results: a sequence of choices, each from a fixed set of options.
 
-The choices are written by code before anything is read: which tool, of those that the user's request asks for; for each
-text up to twelve pieces, each a run of the request's own words or up to sixteen figures; for each number its figures;
-yes or no; one of an enum; how many. Nothing else of a result can be said. Does not know: who says it, games, AgentDojo.
+The options are determined by code before anything is read: which tool, of those that the user's request asks for; for
+each text up to twelve pieces, each a run of the request's own words or up to sixteen figures; for each number its
+figures; yes or no; one of an enum; how many. Nothing else of a result can be said. Independent of games and of
+AgentDojo.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ _GROUPS = tuple("".join(each) or "none" for size in range(GROUP + 1) for each in
 
 
 class Choice(NamedTuple):
-    """Which of `options` is said. All of them are known before."""
+    """Which of `options` is said. All options are known in advance."""
 
     options: tuple[str, ...]
     said: str
 
 
 class Unsayable(Exception):
-    """No value that comes near one can be told so."""
+    """No value close to the wanted one can be told this way."""
 
 
 class Told(NamedTuple):
-    """The choices that tell a value, and the value that they tell: that which was asked for, or one that is near."""
+    """The choices that tell a value, and the value that they tell: the wanted one, or one close to it."""
 
     choices: tuple[Choice, ...]
     value: Any
@@ -46,7 +47,7 @@ class _Run(NamedTuple):
 
 
 class Grammar:
-    """What can be told about one request."""
+    """What can be told for one request."""
 
     def __init__(self, request: str) -> None:
         self._request = request
@@ -69,7 +70,7 @@ class Grammar:
         return Told(tuple(choices), said)
 
     def text(self, value: str) -> Told:
-        """A text, piece by piece: what of it can be said, with a space between two pieces."""
+        """A text, piece by piece: the part of it that can be said, with a space between pieces."""
         choices, said, place = list[Choice](), list[str](), 0
         while place < len(value) and len(said) < PIECES:
             run, figures = self._run(value, place), _figures(value, place)
@@ -111,7 +112,8 @@ class Grammar:
         raise Unsayable(value)
 
     def _run(self, value: str, place: int) -> _Run | None:
-        """The longest run of the request's words that stands in a value at a place, and ends with a word of it."""
+        """The longest run of the request's words that occurs in a value at a position, and ends at the end of a word of
+        the value."""
         ends = {match.end() for match in _WORD.finditer(value)}
         found: _Run | None = None
         for first, (start, _) in enumerate(self._words):
@@ -125,12 +127,12 @@ class Grammar:
 
 
 def which(tools: Iterable[str], said: str) -> Choice:
-    """Which tool is called next."""
+    """The choice of the next tool to call."""
     return Choice((*tools, NO_MORE), said)
 
 
 def _kind(kind: Mapping[str, Any], schema: Mapping[str, Any], value: Any) -> Mapping[str, Any]:
-    """The schema of one argument, without references and without what else it may be."""
+    """The schema of one argument, without references and alternatives."""
     if "$ref" in kind:
         kind = schema["$defs"][kind["$ref"].rpartition("/")[2]]
     for each in kind.get("anyOf", ()):
@@ -140,7 +142,7 @@ def _kind(kind: Mapping[str, Any], schema: Mapping[str, Any], value: Any) -> Map
 
 
 def _figures(value: str, place: int) -> str:
-    """The figures that stand in a value at a place, up to the end of a word."""
+    """The figures in a value at a position, up to the end of a word."""
     match = _SOME.match(value, place)
     found = match[0].rstrip(".:-/") if match else ""
     after = value[place + len(found) : place + len(found) + 1]
@@ -148,13 +150,13 @@ def _figures(value: str, place: int) -> str:
 
 
 def _spelled(figures: str) -> tuple[Choice, ...]:
-    """Figures, three at a time; a shorter group is the last."""
+    """Figures in groups of three. A shorter group is the last."""
     groups = [figures[at : at + GROUP] for at in range(0, len(figures), GROUP)]
     ended = groups if len(groups[-1]) < GROUP or len(figures) >= LONGEST - 1 else [*groups, "none"]
     return tuple(Choice(_GROUPS, group) for group in ended)
 
 
 def _skipped(value: str, place: int) -> int:
-    """How long the word is that cannot be said."""
+    """The length of a word that cannot be said."""
     match = _WORD.match(value, place)
     return len(match[0]) if match else 1

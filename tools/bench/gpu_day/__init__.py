@@ -1,5 +1,5 @@
-"""One program for one GPU and ten minutes, `python -m tools.bench gpu-day`: what is right, and how fast it is.
+"""Measures one GPU in ten minutes, `python -m tools.bench gpu-day`: correctness and speed.
 
-`program` needs nothing but Python's own library. It runs each part in another process and writes what that tells into
-one file at once. `worker` is that process. The other modules are the parts.
+`program` needs only Python's standard library. It runs each part in another process and writes what that reports into
+one file immediately. `worker` is that process. The other modules are the parts.
 """

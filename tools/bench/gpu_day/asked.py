@@ -1,4 +1,4 @@
-"""What is asked of a run, and how large everything in it is. Does not know: how anything is measured."""
+"""The options of a run, and the sizes of everything in it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 
 class Sizes(NamedTuple):
-    """How much is measured: rows and cached tokens of steps, steps that are timed; cached tokens, messages and tails of
-    first tokens; agents, steps and mean tokens of a crowd; the scale of workflows; bytes of matrices by
+    """How much is measured: rows and cached tokens of steps, and steps that are timed; cached tokens, messages and
+    tails of first tokens; agents, steps and mean tokens of a crowd; the scale of workflows; bytes of matrices with
     which rates are measured; rows of the kernel, and the tokens that each reads."""
 
     rows: tuple[int, ...]
@@ -40,7 +40,7 @@ LARGE = Sizes(
     kernel_rows=(1, 16, 64),
     kernel_tokens=8192,
 )
-"""Of a GPU, at the shape of Llama-3.1-8B."""
+"""For a GPU, with the shape of Llama-3.1-8B."""
 SMALL = Sizes(
     rows=(1, 4),
     contexts=(48, 200),
@@ -56,12 +56,12 @@ SMALL = Sizes(
     kernel_rows=(1, 2),
     kernel_tokens=64,
 )
-"""Of a processor, which only shows that the program works."""
+"""For a CPU, only to show that the program works."""
 
 
 class Asked(NamedTuple):
-    """What was asked for. `model`: as `Engine.load` takes it; `suites`: what pytest is given, None: all that is right
-    for the device."""
+    """The options of a run. `model`: as for `Engine.load`. `suites`: the arguments for pytest; None: everything
+    suitable for the device."""
 
     device: str
     model: str
@@ -70,11 +70,11 @@ class Asked(NamedTuple):
 
     @property
     def sizes(self) -> Sizes:
-        """How much is measured there."""
+        """The sizes for the device."""
         return SMALL if self.device == "cpu" else LARGE
 
     @classmethod
     def read(cls, given: dict[str, Any]) -> Asked:
-        """What was written as JSON."""
+        """Read options from JSON."""
         suites = given.pop("suites")
         return cls(**given, suites=None if suites is None else tuple(suites))

@@ -1,5 +1,5 @@
-"""torch's own attention over lengths that were not seen before: by the kernels that the engine keeps to, and by cuDNN,
-which torch would take on recent GPUs and which builds a plan for every new length. Does not know: engines.
+"""Times torch's own attention on new lengths: with the kernels that the engine uses, and with cuDNN, which torch would
+choose on recent GPUs and which builds a plan for every new length.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ KINDS = {
     "cuDNN": (SDPBackend.CUDNN_ATTENTION, False),
     "cuDNN, with a mask": (SDPBackend.CUDNN_ATTENTION, True),
 }
-"""Kernels, and whether they are given a boolean mask."""
+"""Kernels, and whether they get a boolean mask."""
 
 
 def attention(day: Day) -> None:
-    """Of each kernel the seconds of the first call with a new length, and of the second, for every tail over what is
-    cached; or why it does not run here."""
+    """For each kernel, the seconds of the first call with a new length and of the second, for every tail over the
+    cached tokens; or why it does not run here."""
     device = torch.device(day.asked.device)
     for name, (backend, masked) in KINDS.items():
         try:
             _timed(device, backend, masked, tail=1, keys=day.sizes.cached)
             times = [_timed(device, backend, masked, tail, day.sizes.cached + tail) for tail in day.sizes.tails]
-        except RuntimeError as error:  # torch names no kernel that can be used
+        except RuntimeError as error:  # no usable kernel
             day.keep(name, {"why": str(error).splitlines()[0]})
         else:
             day.keep(name, {"first": [first for first, _ in times], "again": [again for _, again in times]})
 
 
 def _timed(device: torch.device, backend: SDPBackend, masked: bool, tail: int, keys: int) -> tuple[float, float]:
-    """Seconds of the first call over these lengths, and of the second."""
+    """Seconds of the first call with these lengths, and of the second."""
     own, whole = _drawn(device, tail), _drawn(device, keys)
     mask = torch.ones(tail, keys, dtype=torch.bool, device=device).tril(keys - tail) if masked else None
     seconds = list[float]()
@@ -55,5 +55,5 @@ def _timed(device: torch.device, backend: SDPBackend, masked: bool, tail: int, k
 
 
 def _drawn(device: torch.device, tokens: int) -> Tensor:
-    """Queries or keys of so many tokens."""
+    """Random queries or keys for this many tokens."""
     return torch.randn(1, HEADS, tokens, DIM, device=device, dtype=torch.bfloat16)

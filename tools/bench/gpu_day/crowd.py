@@ -1,5 +1,5 @@
-"""Many agents who speak in turn over the last messages of others, with and without shadows: tokens a second, and how
-many steps were replayed. Does not know: choreographers.
+"""Measures many agents who speak in turn over the last messages of others, with and without shadows: tokens per second,
+and how many steps were replayed.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from tools.bench.gpu_day.traced import counting_replays
 from tools.bench.step import tokens_of
 
 HEARD = 12
-"""How many of the last messages agents choose from."""
+"""The number of latest messages from which agents choose."""
 READ, REST = 6, 10
-"""Messages that a call reads at most, and steps for which an agent rests at most."""
+"""The maximum number of messages that a call reads, and the maximum number of steps for which an agent rests."""
 
 
 def crowd(day: Day) -> None:
-    """Every number of agents, without shadows and with them."""
+    """Run every number of agents, without and with shadows."""
     for agents in day.sizes.agents:
         for shadows in (False, True):
             name = f"{agents} agent{'s' if agents > 1 else ''}{', shadows' if shadows else ''}"
@@ -66,8 +66,8 @@ def _crowd(day: Day, agents: int, shadows: bool) -> dict[str, Any]:
 def _speak(
     engine: Any, dice: random.Random, done: list[int], words: tuple[int, ...], mean: int, shadows: bool
 ) -> tuple[int, ...]:
-    """Submit one message of random length, over some of those that are done. Its shadow, which others read, is over the
-    first of them alone."""
+    """Submit one message of random length, over some of the finished ones. Its shadow, which others read, is only over
+    the first of them."""
     heard = done[-HEARD:]
     read = dice.sample(heard, min(len(heard), dice.randint(1, READ)))
     length = min(len(words), max(4, int(dice.expovariate(1 / mean))))

@@ -1,4 +1,4 @@
-"""What a part works with. Does not know: who runs parts, what becomes of what they find."""
+"""What the parts have in common. Independent of what runs them."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ class Impossible(Exception):
 
 
 class Day:
-    """What parts work with: what was asked for, the engine, and `keep`, to which they tell what they find."""
+    """What parts have in common: the options, the engine, and `keep`, to which they report what they find."""
 
     def __init__(self, asked: Asked, keep: Callable[[str, Any], None]) -> None:
         self.asked, self.keep = asked, keep
 
     @property
     def sizes(self) -> Sizes:
-        """How much is measured."""
+        """The sizes of what is measured."""
         return self.asked.sizes
 
     @cached_property
     def engine(self) -> Any:
-        """The engine, loaded when it is first asked for."""
+        """The engine, loaded on first use."""
         from tools.bench.gpu_day.engine import loaded
 
         return loaded(self.asked)
 
     @cached_property
     def rates(self) -> Any:
-        """Bytes and operations a second of this device, measured when they are first asked for."""
+        """Bytes and operations per second of this device, measured on first use."""
         from tools.bench.rates import rates
 
         return rates(self.engine.network, size=self.sizes.streamed)

@@ -1,4 +1,4 @@
-"""The model: loaded, proved and warmed up; and what doctor says of it. Does not know: what is measured on it."""
+"""Loads, proves and warms up the model, and reports doctor's findings on it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tools.bench.gpu_day.day import Day
 
 
 def loaded(asked: Asked) -> Any:
-    """The engine that was asked for."""
+    """Load the requested engine."""
     return Engine.load(asked.model, asked.device, host_tokens=0, template_differs="accept")
 
 
 def load(day: Day) -> None:
-    """Load it, and say how long that took and how large its store is."""
+    """Load the engine, and report how long that took and how large its store is."""
     began = perf_counter()
     engine = day.engine
     day.keep("seconds", perf_counter() - began)
@@ -32,7 +32,7 @@ def load(day: Day) -> None:
 
 
 def doctor(day: Day) -> None:
-    """The rows of its report, those of single layers aside."""
+    """The rows of doctor's report, except those of single layers."""
     report = report_of(day.asked.model, day.engine)
     rows = [row for row in report.rows if row.check != "layer"]
     day.keep("rows", [f"{row.check}: {row.result}: {row.detail}" for row in rows])

@@ -1,6 +1,4 @@
-"""First tokens over messages that are there, each tail of a length that was not seen before. Does not know: how a
-context is read.
-"""
+"""Measures first tokens over messages that are already encoded, with a new length for each tail."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from tools.bench.step import tokens_of
 
 
 def first(day: Day) -> None:
-    """Seconds to the first token of each tail, to the second, and of the same messages encoded afresh."""
+    """Seconds to the first token of each tail and to the second, and seconds of encoding the same messages anew."""
     engine, sizes = day.engine, day.sizes
     each = sizes.cached // sizes.messages
     messages = [tokens_of(engine, each, day.asked.seed + number) for number in range(sizes.messages)]

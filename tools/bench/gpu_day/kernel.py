@@ -1,6 +1,4 @@
-"""The bytes a second at which the paged kernel reads keys and values, beside a copy; and whether it gives what dense
-attention gives. Does not know: engines.
-"""
+"""Measures the bytes per second at which the paged kernel reads keys and values, compared with a copy."""
 
 from __future__ import annotations
 
@@ -24,8 +22,8 @@ COPIED = 1 << 30
 
 
 def kernel(day: Day) -> None:
-    """Gigabytes a second of a copy, and of rows that read contexts of their own, each moved. On a processor, where
-    Triton's interpreter runs it, of very few."""
+    """Bytes per second of a copy, and of rows that read contexts of their own, each at other positions. On a CPU, where
+    Triton's interpreter runs the kernel, only for very few rows."""
     device = day.engine.network.device
     day.keep("interpreted", device.type != "cuda")
     size = COPIED if device.type == "cuda" else 1 << 24
@@ -47,7 +45,7 @@ def kernel(day: Day) -> None:
 
 
 def _drawn(day: Day, proof: Any, rows: int) -> tuple[TokenQueries, PagedKV, DecodeKV]:
-    """Rows that read `kernel_tokens` tokens each, in any order, and one of their own."""
+    """Rows that each read `kernel_tokens` tokens in random order, and one of their own."""
     network, tokens = day.engine.network, day.sizes.kernel_tokens
     first = next(network.parameters())
     heads, groups = proof.shape.heads, network.config.num_attention_heads // proof.shape.heads
@@ -72,7 +70,7 @@ def _drawn(day: Day, proof: Any, rows: int) -> tuple[TokenQueries, PagedKV, Deco
 
 
 def _seconds(work: Callable[[], object], device: torch.device) -> float:
-    """The least of some runs after one that warms up: on a GPU as its own clock says."""
+    """The minimum of several runs after a warm-up; on a GPU by its own clock."""
     work()
     if device.type != "cuda":
         began = perf_counter()

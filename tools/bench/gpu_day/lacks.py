@@ -1,7 +1,5 @@
-"""Which Python packages are missing here, and the wheels to carry to a machine without a network. Nothing is installed:
-wheels are unpacked into a folder that is put before all others.
-
-Does not know: what needs which.
+"""Finds missing Python packages, and the wheels to carry to a machine without a network. Nothing is installed: wheels
+are unpacked into a folder that comes first on the path.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ WHEELS: dict[str, tuple[str, ...]] = {
     "typer": ("typer", "click", "shellingham", "annotated-doc"),
     "yaml": ("PyYAML",),
 }
-"""The wheels of a module: itself and what it imports, where that is more than a wheel of its name."""
+"""The wheels of a module: its own and those that it imports, if they are more than one wheel of the same name."""
 
 
 def missing(modules: Iterable[str]) -> list[str]:
@@ -42,7 +40,7 @@ def _there(name: str) -> bool:
 
 
 def wheels(modules: Iterable[str]) -> list[str]:
-    """The wheels of these modules as pip takes them, in the versions that the tests passed with last."""
+    """The wheels of these modules as requirements for pip, in the versions with which tests last passed."""
     pinned = _pins()
     names = dict.fromkeys(wheel for module in modules for wheel in WHEELS.get(module, (module,)))
     return [f"{name}=={pinned[key]}" if (key := _key(name)) in pinned else name for name in names]
@@ -58,7 +56,7 @@ def _key(name: str) -> str:
 
 
 def to_carry(modules: Iterable[str]) -> str:
-    """The command that fetches these wheels elsewhere, for this machine."""
+    """The command that downloads these wheels elsewhere, for this machine."""
     version, machine = f"{sys.version_info[0]}.{sys.version_info[1]}", platform.machine() or "x86_64"
     where = " ".join(f"--platform manylinux_{glibc}_{machine}" for glibc in ("2_17", "2_28", "2_31"))
     how = f"--no-deps --only-binary :all: --python-version {version} {where}"
@@ -66,10 +64,10 @@ def to_carry(modules: Iterable[str]) -> str:
 
 
 def unpacked(folder: Path) -> list[str]:
-    """Unpack every wheel of a folder beside it, and say where what was unpacked lies.
+    """Unpack every wheel of a folder next to it, and return the folders.
 
     Raises:
-        ValueError: A file is no wheel.
+        ValueError: A file is not a wheel.
     """
     found = []
     for wheel in sorted(folder.glob("*.whl")):

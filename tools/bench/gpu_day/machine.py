@@ -1,4 +1,4 @@
-"""Versions, the GPU, its clocks, and what is missing. Does not know: the engine."""
+"""Reports versions, the GPU, its clocks, and what is missing. Must not import the engine at the top level."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ temperature.gpu,utilization.gpu,compute_mode,ecc.mode.current,pstate"
 
 
 def machine(day: Day) -> None:
-    """What this machine is. `Impossible`, after all that could be told: the device cannot be used."""
+    """Report on this machine. `Impossible`, after everything else was reported: the device cannot be used."""
     day.keep("python", platform.python_version())
     day.keep("packages", {name: found for name in PACKAGES if (found := _version(name)) is not None})
     lacking = missing(name for part in PARTS for name in part.needs)
@@ -38,7 +38,7 @@ def machine(day: Day) -> None:
 
 
 def why_not(device: str) -> str | None:
-    """Why a GPU cannot be used, in one line; None: it can."""
+    """Why a GPU cannot be used, in one line. None: it can."""
     try:
         from agentcho.errors import ModelError
         from agentcho.runner.model.device import check_gpu, device_of
@@ -52,7 +52,7 @@ def why_not(device: str) -> str | None:
 
 
 def nvidia_smi() -> dict[str, str]:
-    """What the driver says of the first GPU; "error": why it says nothing."""
+    """The driver's report on the first GPU. "error": why there is none."""
     asking = ["nvidia-smi", f"--query-gpu={ASKED}", "--format=csv,noheader"]
     try:
         told = subprocess.run(asking, capture_output=True, text=True, timeout=20, check=False)

@@ -1,6 +1,6 @@
-"""The parts of the program, in the order in which they run: what each needs, and how long it may take.
+"""The parts of the program in execution order, with their requirements and time limits.
 
-Does not know: how anything is measured; a part is imported where it runs.
+Must not import the parts: each is imported where it runs.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ HERE = "tools.bench.gpu_day"
 
 
 class Part(NamedTuple):
-    """A part: its name, what it is for people, where its function is ("module:function"), which Python
-    packages it needs beside torch, the most seconds that it may take, and whether only a GPU can do it."""
+    """A part: its name, its title, the place of its function ("module:function"), the Python packages that it needs
+    besides torch, its time limit in seconds, and whether it needs a GPU."""
 
     name: str
     title: str
@@ -35,7 +35,7 @@ AGENTCHO = (
     "transformers",
     "yaml",
 )
-"""What the engine imports, by the names of modules."""
+"""The modules that the engine imports."""
 TESTS = (*AGENTCHO, "hypothesis", "pytest", "rich", "typer")
 PARTS = (
     Part("machine", "versions, the GPU, its clocks", f"{HERE}.machine:machine"),
@@ -83,7 +83,7 @@ PARTS = (
 
 
 def chosen(names: Iterable[str] | None) -> tuple[Part, ...]:
-    """The parts of these names, in their order; None: all. `ValueError`: there is no such part."""
+    """The parts with these names, in order. None: all. `ValueError`: there is no such part."""
     wanted = None if names is None else set(names)
     if unknown := (wanted or set()) - {part.name for part in PARTS}:
         raise ValueError(f"no part {sorted(unknown)[0]!r}; give one of {', '.join(part.name for part in PARTS)}")

@@ -1,7 +1,7 @@
-"""`python -m tools.bench gpu-day`: runs each part in another process, which may die, and keeps what it tells.
+"""`python -m tools.bench gpu-day`: runs each part in another process, which may die, and keeps what it reports.
 
-It needs nothing but Python's own library; what a part needs and this machine lacks is named, and the part is skipped.
-Does not know: how anything is measured.
+Needs only Python's standard library. If a part needs something that this machine lacks, that is reported, and the part
+is skipped.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from tools.bench.gpu_day.result import ResultFile
 
 SHAPE, SMALL_MODEL = "shape:llama-3.1-8b", "understudy"
 GRACE = 45.0
-"""Seconds that the last part may go on after none begins any more."""
+"""Seconds that the last part may continue after no more parts are started."""
 CARRY = ". Carry the wheels, and give --wheels: "
 TAIL = 4000
-"""Characters of what a process that died had said."""
+"""Number of characters that are kept of a dead process's output."""
 
 
 def main(words: Sequence[str]) -> int:
-    """The command: 0, or 1 where a part failed or nothing could be measured, 2 for bad words, 130 after
-    Ctrl-C or `kill`."""
+    """Run the command. Returns 0, 1 if a part failed or nothing could be measured, 2 for invalid arguments, or 130
+    after Ctrl-C or `kill`."""
     given = _parser().parse_args(words)
     for asking in (signal.SIGINT, signal.SIGTERM):
         signal.signal(asking, signal.default_int_handler)
@@ -54,7 +54,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _public(words: Sequence[str]) -> Iterator[str]:
-    """What was typed, with the last name of each path alone."""
+    """The arguments, with paths reduced to their last component."""
     for word in words:
         yield Path(word).name if "/" in word and not word.startswith("shape:") else word
 
@@ -78,7 +78,7 @@ def _names() -> Iterator[str]:
 
 
 class Run:
-    """One run: its parts one after another. `paths`: folders of packages that are not installed."""
+    """One run, part after part. `paths`: folders of packages that are not installed."""
 
     def __init__(self, asked: Asked, result: ResultFile, seconds: float, paths: Sequence[str]) -> None:
         self._asked, self._result, self._seconds = asked, result, seconds
@@ -90,7 +90,7 @@ class Run:
         self._lacking = dict[str, None]()
 
     def run(self, parts: Sequence[Part]) -> int:
-        """Run them; the exit code."""
+        """Run the parts; return the exit code."""
         self._result.write()
         states, how = list[str](), "interrupted"
         try:
@@ -108,7 +108,7 @@ class Run:
         return 0 if "done" in states and "failed" not in states else 1
 
     def _run(self, number: int, count: int, part: Part) -> str:
-        """One part; what became of it."""
+        """Run one part; return its final state."""
         if self._second >= self._seconds:
             self._result.never(part, f"it was not begun: {self._seconds:g} seconds were over")
             return "late"
@@ -170,7 +170,8 @@ class Run:
 
 
 def _environment(device: str, paths: Sequence[str]) -> dict[str, str]:
-    """Of the other process: this checkout is imported, and on a processor Triton's interpreter runs the kernel."""
+    """The environment of the other process: it imports this checkout, and on a CPU Triton's interpreter runs the
+    kernel."""
     own = dict(os.environ)
     own["PYTHONPATH"] = os.pathsep.join([str(ROOT), *paths, *filter(None, [own.get("PYTHONPATH")])])
     own["TRITON_INTERPRET"] = "1" if device == "cpu" else "0"
@@ -179,7 +180,7 @@ def _environment(device: str, paths: Sequence[str]) -> dict[str, str]:
 
 
 class Worker:
-    """The other process. It is asked for parts by lines, and answers by lines of JSON on a pipe of its own."""
+    """The other process. It is sent parts as lines, and answers with lines of JSON on a separate pipe."""
 
     def __init__(self, asked: Asked, environment: Mapping[str, str]) -> None:
         self._log: IO[bytes] = TemporaryFile()  # noqa: SIM115  closed in `end`
@@ -193,7 +194,7 @@ class Worker:
             pass_fds=[write],
             env=environment,
             cwd=ROOT,
-            start_new_session=True,  # Ctrl-C comes to the program alone, which ends this process
+            start_new_session=True,  # Ctrl-C reaches only the program, which ends this process
         )
         os.close(write)
         self._pipe, self._kept = read, b""
@@ -201,18 +202,18 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Whether the process is running."""
         return self._process.poll() is None
 
     def ask(self, part: Part) -> None:
-        """Have it run a part. One that has died is found out where its answer is read."""
+        """Have it run a part. If it has died, that is noticed when its answer is read."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.write(f"{part.place}\n".encode())
             self._process.stdin.flush()
 
     def told(self, latest: float) -> Iterator[dict[str, Any]]:
-        """What it tells, until it ends or the time is over."""
+        """What it reports, until it ends or the time is over."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._pipe, selectors.EVENT_READ)
             while (left := latest - monotonic()) > 0:
@@ -225,14 +226,14 @@ class Worker:
                 yield from map(json.loads, lines)
 
     def said(self) -> tuple[str, str]:
-        """How it ended, and the last that it had said."""
+        """How it ended, and the end of its output."""
         code = self._process.poll()
         self._log.seek(0)
         text = self._log.read().decode(errors="replace")[-TAIL:]
         return (f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"), text
 
     def end(self) -> None:
-        """Kill it, and all that it has begun."""
+        """Kill it with all of its subprocesses."""
         if self.alive:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)

@@ -1,5 +1,5 @@
-"""The result file of a run, `agentcho-gpu/1`: it is whole on disk after each thing that was measured, whatever becomes
-of the process then. Does not know: what is measured.
+"""The result file of a run, `agentcho-gpu/1`. It is complete on disk after each measurement, whatever then happens to
+the process.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from tools.bench.gpu_day.parts import Part
 
 FORMAT = "agentcho-gpu/1"
 RUNNING = "running"
-"""The state of a part that is measured; of one that was measured when everything was killed, for ever."""
+"""The state of a part that is being measured, or that was when everything was killed."""
 
 
 class ResultFile:
-    """The result of one run, and the file in which it is kept. `command` and `asked`: what was asked for."""
+    """The result of one run, and its file. `command` and `asked`: the options of the run."""
 
     def __init__(self, file: Path, command: str, asked: Mapping[str, Any]) -> None:
         self._file = file
@@ -29,13 +29,13 @@ class ResultFile:
         self.held |= {"machine": {}, "parts": self._parts, "ended": None}
 
     def begin(self, part: Part, second: float) -> None:
-        """A part begins, so many seconds after the program did."""
+        """A part begins, `second` seconds after the program did."""
         said = {"name": part.name, "title": part.title, "state": RUNNING, "began": round(second, 1), "found": {}}
         self._parts.append(said)
         self.write()
 
     def keep(self, name: str, value: Any) -> None:
-        """Something that the running part has found."""
+        """Add something that the running part has found."""
         self._parts[-1]["found"][name] = value
         self.write()
 
@@ -45,12 +45,12 @@ class ResultFile:
         self.write()
 
     def never(self, part: Part, why: str) -> None:
-        """A part that does not run, and why."""
+        """Add a part that does not run, and why."""
         self._parts.append({"name": part.name, "title": part.title, "state": "skipped", "why": why, "found": {}})
         self.write()
 
     def learn(self, machine: Mapping[str, str]) -> None:
-        """Versions, commit and digests of the code that has run. Digests of several processes are put together."""
+        """Add versions, commit and digests of the code that has run. Digests from several processes are merged."""
         known = self.held["machine"]
         trees = sorted({*known.get("trees", "").split(), *machine.get("trees", "").split()})
         known |= {**machine, **({"trees": " ".join(trees)} if trees else {})}
@@ -62,7 +62,7 @@ class ResultFile:
         self.write()
 
     def write(self) -> None:
-        """Put what is held into the file, all of it or nothing."""
+        """Write the file, atomically."""
         partly = self._file.with_name(f".{self._file.name}.part")
         with partly.open("w") as file:
             json.dump(self.held, file, indent=1)

@@ -1,5 +1,5 @@
-"""Decode steps over messages that are there, replayed as CUDA graphs and eager, beside the least that they can take,
-and beside transformers' own. Does not know: how an engine steps.
+"""Measures decode steps over messages that are already encoded, replayed as CUDA graphs and eager, compared with the
+minimum time and with transformers' own steps.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tools.bench.rates import streamed, work
 from tools.bench.step import Kind, OurRows, tokens_of
 
 WARM = 6
-"""Steps before those that are timed: a graph is captured and proved in the first."""
+"""Steps before the timed ones: in the first, a graph is captured and proved."""
 SAID = 16
-"""Tokens that each request of a peer says."""
+"""Tokens that each request of a peer generates."""
 
 
 def rates(day: Day) -> None:
-    """What the device can do, and the time of streaming the weights once."""
+    """The rates of the device, and the time of streaming the weights once."""
     found, size = day.rates, streamed(day.engine.network)
     day.keep("bytes a second", found.bytes)
     day.keep("operations a second", found.operations)
@@ -34,7 +34,7 @@ def rates(day: Day) -> None:
 
 
 def steps(day: Day) -> None:
-    """Seconds of each step, of each number of rows over each context: all over one message, and over one each."""
+    """Seconds of each step, for each number of rows over each context: all over one message, and over one each."""
     for context in day.sizes.contexts:
         for rows in day.sizes.rows:
             for kind in [Kind(rows)] if rows == 1 else [Kind(rows), Kind(rows, apart=True)]:
@@ -63,7 +63,7 @@ def _step(day: Day, kind: Kind, context: int) -> dict[str, Any]:
 
 @contextmanager
 def eager(engine: Any) -> Iterator[None]:
-    """The engine without CUDA graphs, for a while."""
+    """The engine without CUDA graphs, within the context."""
     graphs, engine._runner.graphs = engine._runner.graphs, None
     try:
         yield
@@ -72,7 +72,7 @@ def eager(engine: Any) -> Iterator[None]:
 
 
 def peers(day: Day) -> None:
-    """Seconds a step of stock `generate` and of continuous batching, on the same weights and rows."""
+    """Seconds per step of stock `generate` and of continuous batching, on the same weights and rows."""
     for context in day.sizes.contexts:
         told = tokens_of(day.engine, context, day.asked.seed)
         for rows in day.sizes.rows:
@@ -82,7 +82,7 @@ def peers(day: Day) -> None:
 
 
 def _peer(arm: Any, engine: Any, calls: list[Forced]) -> dict[str, Any]:
-    """Seconds a token once all rows speak; or why there are none."""
+    """Seconds per token once all rows are generating, or why there are none."""
     try:
         with stock_attention(engine.network), torch.inference_mode():
             times: list[Times] = arm(engine, calls)

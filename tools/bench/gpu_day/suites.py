@@ -1,4 +1,4 @@
-"""Tests of the project on the device: the kernel's, and the engine's. Does not know: what they test."""
+"""Runs the project's tests on the device: those of the kernel, and those of the engine."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ ENGINE = tuple(
 )
 QUICK = ("-m", "not (slow or nightly or browser or server or clients or cluster)")
 FEW = ("tests/engine/test_slots.py",)
-"""On a processor, where all of them run elsewhere."""
+"""For a CPU, on which all of them run elsewhere."""
 TOLD = re.compile(r"(\d+) (passed|failed|errors?|skipped|deselected|warnings?)")
 
 
 class Failed(Exception):
-    """Tests fail."""
+    """Tests failed."""
 
 
 def kernel(day: Day) -> None:
-    """Compiled on a GPU, interpreted elsewhere. `Failed`: some fail."""
+    """Compiled on a GPU, interpreted elsewhere. `Failed`: some tests fail."""
     _run(day, KERNEL if day.asked.device != "cpu" else (*KERNEL, "-k", "definition"))
 
 
 def engine(day: Day) -> None:
-    """On the device that was asked for. `Failed`: some fail."""
+    """On the requested device. `Failed`: some tests fail."""
     _run(day, (*(ENGINE if day.asked.device != "cpu" else FEW), *QUICK))
 
 
@@ -45,7 +45,7 @@ def _run(day: Day, usual: tuple[str, ...]) -> None:
     given = usual if day.asked.suites is None else day.asked.suites
     words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-o", "addopts=", "--tb=short", "-rf", *given]
     own = os.environ | {"AGENTCHO_TEST_DEVICE": day.asked.device}
-    own.pop("TRITON_INTERPRET", None)  # the tests say it themselves
+    own.pop("TRITON_INTERPRET", None)  # the tests set it themselves
     ran = subprocess.run(words, cwd=ROOT, env=own, capture_output=True, text=True, check=False)
     lines = [line for line in ran.stdout.splitlines() if line.strip()]
     day.keep("tests", " ".join(given))

@@ -1,6 +1,4 @@
-"""What the device does in a step: its kernels, the gaps between them, and where Python waits for it. Does not know:
-what the engine launches.
-"""
+"""Profiles what the device does in a step: its kernels, the gaps between them, and where Python waits for it."""
 
 from __future__ import annotations
 
@@ -20,12 +18,12 @@ from tools.bench.step import Kind, OurRows, tokens_of
 
 STEPS, TAIL = 5, 64
 MOST = 25
-"""How many kernels are named."""
+"""The number of kernels that are named."""
 
 
 @contextmanager
 def counting_replays() -> Iterator[list[int]]:
-    """A context in which replays of CUDA graphs are counted, in the list's one number."""
+    """A context that counts replays of CUDA graphs, in the only element of the list."""
     count, real = [0], torch.cuda.CUDAGraph.replay
 
     def replay(graph: torch.cuda.CUDAGraph) -> None:
@@ -40,8 +38,8 @@ def counting_replays() -> Iterator[list[int]]:
 
 
 def profile(day: Day) -> None:
-    """Of a step of one row and of the most rows, replayed and eager, and of a first token: kernels, seconds that the
-    device works and does not, and the kernels that take the longest."""
+    """For a step with one row and with the most rows, replayed and eager, and for a first token: kernels, seconds in
+    which the device is busy and idle, and the kernels that take longest."""
     from tools.bench.gpu_day.steps import WARM, eager
 
     context = day.sizes.contexts[0]
@@ -58,7 +56,7 @@ def profile(day: Day) -> None:
 
 
 def _first(day: Day) -> None:
-    """Of a tail of 64 tokens over messages that are there, all that comes before its first token."""
+    """For a tail of 64 tokens over encoded messages, everything before its first token."""
     from agentcho.protocol.call import Decode, Prefill
 
     engine, sizes = day.engine, day.sizes
@@ -77,7 +75,7 @@ def _first(day: Day) -> None:
 
 
 def _profiled(work: Callable[[], object], times: int = STEPS) -> dict[str, Any]:
-    """What is found a time, of several."""
+    """The profile per run, averaged over several."""
     cuda: Any = torch.cuda
     on_gpu = cuda.is_initialized()
     wanted = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
@@ -107,14 +105,15 @@ def _profiled(work: Callable[[], object], times: int = STEPS) -> dict[str, Any]:
 
 
 def _counts(event: Any, on_gpu: bool) -> bool:
-    """Whether an event is a kernel; on a processor: an operation that no other one is made of."""
+    """Whether an event is a kernel; on a CPU, an operation without a parent operation."""
     if on_gpu:
         return bool(event.device_type.name == "CUDA")
     return event.cpu_parent is None and event.name.startswith("aten::")
 
 
 def synchronisation(day: Day) -> None:
-    """Where Python waits for the device in five steps of many rows, and in a prefill, by torch's own warnings."""
+    """Where Python waits for the device in five steps of many rows, and in a prefill, according to torch's own
+    warnings."""
     from tools.bench.gpu_day.steps import WARM
 
     told = tokens_of(day.engine, day.sizes.contexts[0], day.asked.seed)
@@ -138,7 +137,7 @@ def _fresh(day: Day) -> Any:
 
 @contextmanager
 def _waits() -> Iterator[dict[str, int]]:
-    """How often Python waited, by the place in the code."""
+    """How often Python waited, by place in the code."""
     found = dict[str, int]()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")

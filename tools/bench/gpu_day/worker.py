@@ -1,7 +1,5 @@
-"""The process in which parts run: it reads their places from standard input, and tells what they find on a pipe, a line
-of JSON each. It ends with the process that began it.
-
-Does not know: which parts there are to be, what becomes of what it tells.
+"""The process in which parts run: reads their places from standard input, and reports what they find on a pipe, one
+line of JSON each. It ends with the process that started it.
 """
 
 from __future__ import annotations
@@ -21,14 +19,14 @@ from tools.bench.gpu_day.day import Day, Impossible
 
 
 class Worker:
-    """Runs parts, and tells of them on a pipe."""
+    """Runs parts, and reports on a pipe."""
 
     def __init__(self, pipe: int, asked: Asked) -> None:
         self._pipe, self._asked = os.fdopen(pipe, "w"), asked
         self._day = Day(asked, lambda name, value: self._tell(key=name, value=value))
 
     def run(self, place: str) -> None:
-        """Run the part at this place, "module:function", and tell what became of it."""
+        """Run the part at this place, "module:function", and report how it ended."""
         ended: dict[str, Any] = {"state": "done"}
         try:
             _reset_peak()
@@ -49,8 +47,8 @@ class Worker:
 
 
 def _broken(error: BaseException | None) -> bool:
-    """Whether the GPU serves this process no more: after an error of CUDA every later call fails. A full memory leaves
-    it whole."""
+    """Whether the GPU is unusable for this process: after a CUDA error every later call fails. Running out of memory
+    does not count."""
     import torch
 
     while error is not None:
@@ -62,7 +60,7 @@ def _broken(error: BaseException | None) -> bool:
 
 
 def _on_gpu() -> Any:
-    """The module `torch.cuda` where it is in use."""
+    """The module `torch.cuda`, if it is in use."""
     torch = sys.modules.get("torch")
     return torch.cuda if torch is not None and torch.cuda.is_initialized() else None
 
@@ -73,14 +71,14 @@ def _reset_peak() -> None:
 
 
 def _peak() -> dict[str, int]:
-    """Bytes of the GPU that a part took at most: what tensors had, and what was reserved for them."""
+    """The peak bytes of GPU memory of a part: allocated by tensors, and reserved."""
     if (cuda := _on_gpu()) is None:
         return {}
     return {"peak": cuda.max_memory_allocated(), "reserved": cuda.max_memory_reserved()}
 
 
 def _where() -> dict[str, str]:
-    """Versions, the commit, and digests of the code that has run; nothing where the package cannot be imported."""
+    """Versions, the commit, and digests of the code that has run. Empty if the package cannot be imported."""
     try:
         from agentcho.records.environment import machine_info, source_digests, versions
     except ImportError:
@@ -89,14 +87,14 @@ def _where() -> dict[str, str]:
 
 
 def main() -> None:
-    """Serve until standard input is closed, in the middle of a part too."""
+    """Serve until standard input is closed, even in the middle of a part."""
     worker = Worker(int(sys.argv[1]), Asked.read(json.loads(sys.argv[2])))
     asked = queue.Queue[str]()
 
     def listen() -> None:
         for line in sys.stdin:
             asked.put(line.strip())
-        os.killpg(0, signal.SIGKILL)  # and all that was begun here
+        os.killpg(0, signal.SIGKILL)  # with all subprocesses
 
     threading.Thread(target=listen, daemon=True).start()
     while True:

@@ -1,5 +1,5 @@
-"""The paper's six workflows, token by token, in the engine's three ways of reading: once each, after a short one that
-warms up. Does not know: how a workflow is played.
+"""Plays the paper's six workflows, token by token, in the engine's three ways of reading: once each, after a short
+warm-up.
 """
 
 from __future__ import annotations

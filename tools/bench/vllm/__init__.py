@@ -1,1 +1,1 @@
-"""Engine vllm beside plain vLLM with its prefix cache, agentcho's own engine and stock `generate`: speed."""
+"""Compares the speed of engine vllm with plain vLLM, agentcho's own engine and stock `generate`."""

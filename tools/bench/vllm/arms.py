@@ -1,6 +1,6 @@
 """The arms of the comparison with vLLM: each plays one workflow with every text forced, on the same weights.
 
-Plain vLLM runs in a process of its own, because a process has one connector. Does not know: what is played, repeats.
+Plain vLLM runs in a separate process, because a process can have only one connector.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from agentcho.runner.model.model import find
 from tools.bench.vllm.names import ON_VLLM, OWN, PLAIN
 
 ENGINE: Mapping[str, Any] = {"max_num_seqs": 64, "block_size": 32}
-"""What both vLLMs are given. Prefixes are shared in whole blocks; on a processor a block has 128 tokens by default,
-with which fewer are shared, and steps take longer here."""
+"""The options of both vLLMs. Prefixes are shared in whole blocks. On a CPU a block has 128 tokens by default; with
+that, fewer tokens are shared, and steps take longer here."""
 
 Play = Callable[[Workflow], Mapping[str, float]]
 
@@ -42,14 +42,14 @@ class Engines(NamedTuple):
 
 
 class Peer:
-    """Plain vLLM in a process of its own. See `peer`."""
+    """Plain vLLM in a separate process. See `peer`."""
 
     def __init__(self, process: subprocess.Popen[str], framing: Framing) -> None:
         self._end = framing.end
         self._process, self._framing, self._warm = process, framing, False
 
     def play(self, workflow: Workflow) -> dict[str, float]:
-        """Play it; the figures. `ArmUnavailable`: the process has ended."""
+        """Play a workflow; return the figures. `ArmUnavailable`: the process has ended."""
         needs, said = awaited(workflow), prompts(workflow, self._framing)
         calls = {
             id: {"prompt": call.prompt, "text": [*call.text, self._end], "needs": sorted(needs[id])}
@@ -61,12 +61,12 @@ class Peer:
         return played.figures() | {"cpu": found["cpu"], "step": found["step"]}
 
     def step(self, prompts: Sequence[list[int]], text: list[int]) -> dict[str, float]:
-        """Processor seconds of a decode step of so many rows, each over a prompt of its own."""
+        """CPU seconds of a decode step with a row for each prompt."""
         calls = {str(nth): {"prompt": prompt, "text": text, "needs": []} for nth, prompt in enumerate(prompts)}
         return {"step": self._asked("play", calls=calls)["step"]}
 
     def first(self, prefix: list[int], tails: Iterator[list[int]]) -> dict[str, float]:
-        """The figures of a first token behind a prefix that its cache has, and a tail that it has not."""
+        """The figures of a first token after a prefix that is in its cache, and a tail that is not."""
         if not self._warm:
             self._asked("first", prompt=[*prefix, *next(tails)], kept=False)
             self._warm = True

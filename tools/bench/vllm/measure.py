@@ -1,6 +1,5 @@
-"""Measures the arms of the comparison with vLLM in turns: workflows, decode steps, first tokens over reused messages.
-
-Does not know: how figures are shown.
+"""Measures the arms of the comparison with vLLM in turns: workflows, decode steps, first tokens over reused
+messages.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ from tools.bench.vllm.arms import Engines, arms
 from tools.bench.vllm.names import FIRST, ON_VLLM, OWN, PLAIN, ROWS, step_of
 
 BEHIND, SAID = 256, 48
-"""Tokens, about, that each row of a decode step has behind it, and that it says."""
+"""The approximate number of tokens before each row of a decode step, and the number that it generates."""
 MESSAGES, LENGTH, OWN_TOKENS = 8, 250, 64
-"""A first token: messages that are reused, tokens of each, and tokens of the prompt's own."""
+"""For a first token: reused messages, tokens of each, and tokens of the prompt's own."""
 OURS = {next(iter(ON_VLLM)): "vllm", next(iter(OWN)): "own"}
-"""The arms whose steps are timed beside plain vLLM's, and the engine of each."""
+"""The arms whose steps are timed in addition to plain vLLM's, and the engine of each."""
 
 
 def compare(
     on: Engines, subjects: Sequence[Workload], repeats: int, seed: int, tell: ProgressCallback
 ) -> list[Figures]:
-    """Every workload in all arms, then decode steps and first tokens in those that have them."""
+    """Run every workload in all arms, then decode steps and first tokens in the arms that have them."""
     found, known = list[Figures](), arms(on)
     each = runs_of(known, repeats)
     of = (len(subjects) + len(ROWS) + 1) * each
@@ -50,7 +49,7 @@ def compare(
 
 
 def _steps(on: Engines, rows: int, seed: int) -> dict[str, Timed]:
-    """The same ids in all arms: each row has as many behind it, and says as many."""
+    """The same ids in all arms: each row has the same number before it, and generates the same number."""
     framing, words = on.own.framing, _words(on.own, rows, seed)
     opening = framing.opening("assistant", None)
     prompts = [[*each[:BEHIND], *opening] for each in words]
@@ -66,7 +65,7 @@ def _words(engine: EngineCore, rows: int, seed: int) -> list[tuple[int, ...]]:
 
 @alone
 def step(engine: EngineCore, words: Sequence[tuple[int, ...]]) -> dict[str, float]:
-    """Processor seconds of a decode step of so many rows, each over a message of its own."""
+    """CPU seconds of a decode step with a row for each message."""
     rows = len(words)
     known = engine.prefill([Prefill("x", framed=each[:BEHIND]) for each in words])
     said = engine.submit([Decode(parents=[id], forced=words[0][:SAID]) for id in known])
@@ -83,8 +82,8 @@ def step(engine: EngineCore, words: Sequence[tuple[int, ...]]) -> dict[str, floa
 
 
 def _firsts(on: Engines, seed: int) -> dict[str, Timed]:
-    """Messages in an order that changes from run to run; to plain vLLM always in the same order, so that its prefix
-    cache has them all."""
+    """Messages in an order that changes from run to run. For plain vLLM the order is always the same, so that its
+    prefix cache has them all."""
     dice = random.Random(seed)
     content = on.own.framing.content
     texts = [tuple(content.encode(random_words(dice, LENGTH)))[:LENGTH] for _ in range(MESSAGES)]
@@ -107,7 +106,7 @@ class _Reader:
         self._known = engine.prefill([Prefill("x", framed=text) for text in texts])
 
     def first(self) -> dict[str, float]:
-        """Of a call that reads all of them in another order: seconds and processor seconds to its first token, and the
+        """For a call that reads all messages in another order: seconds and CPU seconds to its first token, and the
         share of copying on engine vllm."""
         self._turn += 1
         turn = self._turn % len(self._known)

@@ -1,4 +1,4 @@
-"""What the arms and the subjects of the comparison with vLLM are called. Does not know: how anything is measured."""
+"""Names of the arms and the subjects of the comparison with vLLM."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from agentcho.lab.bench.arms import AUDIT, ENFORCE, GENERATE
 PLAIN = "vllm"
 """vLLM alone, with its prefix cache."""
 ON_VLLM = {f"{PLAIN}+audit": AUDIT, f"{PLAIN}+enforce": ENFORCE}
-"""Our arms on engine vllm, and what they are called on our own engine."""
+"""The arms on engine vllm, and their names on agentcho's own engine."""
 OWN = {"agentcho+enforce": ENFORCE}
-"""On agentcho's own engine."""
+"""The arms on agentcho's own engine."""
 ARMS = (PLAIN, *ON_VLLM, *OWN, GENERATE)
 ROWS = (1, 8)
 FIRST = "first token behind 2,000 reused"
 
 
 def step_of(rows: int) -> str:
-    """The subject that is a decode step of so many rows."""
+    """The subject for a decode step with this many rows."""
     return f"decode step, {rows} row{'s' if rows > 1 else ''}"

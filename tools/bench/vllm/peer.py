@@ -1,8 +1,8 @@
 """Plain vLLM with its prefix cache, as a process: `python -m tools.bench.vllm.peer FOLDER DTYPE CONTEXT OPTIONS`.
 
-It is told of one workflow a line, plays it with every text forced, and answers with its times; or of one prompt. A call
-is submitted as soon as all that it reads has ended. Between workflows the prefix cache is emptied. Does not know:
-messages, agentcho's encodings.
+Each line of input is a workflow, which it plays with every text forced and answers with its times, or a prompt. A call
+is submitted as soon as all that it reads has ended. Between workflows the prefix cache is emptied. Must not import
+agentcho.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from vllm.v1.sample.logits_processor import LogitsProcessor
 from vllm.v1.sample.logits_processor.builtin import process_dict_updates
 
 WORDS = "words"
-"""The name of a request's forced ids among its `extra_args`."""
+"""The key of a request's forced ids in its `extra_args`."""
 
 
 class ForcedWords(LogitsProcessor):  # type: ignore[misc]
-    """Allows each request its next forced id alone."""
+    """Allows each request only its next forced id."""
 
     def __init__(self, vllm_config: Any, device: Any, is_pin_memory: bool) -> None:
         self._rows: dict[int, tuple[list[int], list[int]]] = {}
 
     def is_argmax_invariant(self) -> bool:
-        """No: it says which token is the best."""
+        """False: it decides which token is the best."""
         return False
 
     def update_state(self, batch_update: Any) -> None:
-        """Follow the requests of the batch to their rows."""
+        """Track the rows of the requests in the batch."""
         process_dict_updates(self._rows, batch_update, lambda params, _, said: (params.extra_args[WORDS], said))
 
     def apply(self, logits: Any) -> Any:
-        """`logits` `[rows, vocab]`."""
+        """Force the next id in each row of `logits` `[rows, vocab]`."""
         for row, (words, said) in self._rows.items():
             if row < len(logits):
                 logits[row, words[min(len(said), len(words) - 1)]] = 1e9
@@ -70,7 +70,7 @@ class Peer:
             outputs = self._vllm.step()
             now = perf_counter() - began
             steps += 1
-            if all_begun:  # nothing but decodes was in this step
+            if all_begun:  # this step had only decodes
                 decoding, decoding_steps = decoding + process_time() - before, decoding_steps + 1
             for output in outputs:
                 id = output.request_id
@@ -88,7 +88,7 @@ class Peer:
         }
 
     def first(self, prompt: list[int], kept: bool) -> dict[str, float]:
-        """Seconds, and processor seconds, to the first token behind a prompt. `kept`: not with an empty cache."""
+        """Seconds and CPU seconds to the first token after a prompt. `kept`: keep the contents of the cache."""
         if not kept:
             self._vllm.reset_prefix_cache()
         began, used = perf_counter(), process_time()
@@ -110,7 +110,7 @@ def _forced(words: list[int]) -> SamplingParams:
 
 if __name__ == "__main__":
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what vLLM prints does not mix with answers
+    os.dup2(2, 1)  # keeps vLLM's output apart from the answers
     peer = Peer(sys.argv[1], sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4]))
     for line in sys.stdin:
         asked, options = json.loads(line)

@@ -1,4 +1,4 @@
-"""The targets of the comparison with vLLM, beside what was reached. Does not know: how anything was measured."""
+"""The targets of the comparison with vLLM, with what was reached."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from agentcho.lab.stats import spread
 from tools.bench.vllm.names import FIRST, ON_VLLM, PLAIN, ROWS, step_of
 
 SOONER, OF_DILEMMAS = 2.0, 1.5
-"""First tokens under enforce: plain vLLM with its prefix cache over ours; and in games of two agents."""
+"""First tokens under enforce, plain vLLM with its prefix cache divided by ours; and the same in games of two agents."""
 MEAN, EACH = 1.0, 0.97
-"""End to end: in the mean over workflows, and in each."""
+"""End to end: for the mean over workflows, and for each."""
 STEP, COPIED = 1.05, 0.15
-"""A decode step in processor seconds, ours over plain vLLM's; and the share of a first token that copying takes."""
+"""A decode step in CPU seconds, ours divided by plain vLLM's; and the share of a first token spent on copying."""
 DILEMMA = "prisoners-dilemma"
 
 
 def targets(result: Result) -> Iterator[Target]:
-    """All that the result has figures for."""
+    """All targets that the result has figures for."""
     audit, enforce = ON_VLLM
     played = [subject for subject in result.chosen(PLAIN, enforce) if result.values(subject, PLAIN, "seconds")]
     for subject in played:

@@ -1,1 +1,1 @@
-"""A connector for a vLLM server of one's own: agents of a society share what they may read of each other's messages."""
+"""A connector for a user's own vLLM server: agents of a society share encodings of the messages that they may read."""

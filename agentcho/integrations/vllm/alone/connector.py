@@ -1,7 +1,7 @@
-"""The connector inside a vLLM server that is not agentcho's: what vLLM asks of it, handed to its two halves.
+"""The connector inside a vLLM server that agentcho does not run: passes vLLM's calls to its two halves.
 
-The scheduler's half decides what requests read, the worker's half moves keys and values, and they meet in vLLM's
-metadata alone. Does not know: messages, tensors.
+The scheduler's half decides what requests read, the worker's half moves keys and values. They exchange data only
+through vLLM's metadata.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from agentcho.integrations.vllm.imports import (
 
 LOG = logging.getLogger("vllm.agentcho")
 ANSWERED = {"FINISHED_STOPPED", "FINISHED_LENGTH_CAPPED", "FINISHED_REPETITION"}
-"""The states in which a request has ended by itself."""
+"""The states of requests that have ended by themselves."""
 
 
 class ConnectorOptions(BaseModel):
-    """What `kv_connector_extra_config` may say.
+    """The options in `kv_connector_extra_config`.
 
     Attributes:
-        tokens: How many tokens may be held, of all societies.
-        society_tokens: How many of them by one society; None: all.
+        tokens: The maximum number of tokens held, over all societies.
+        society_tokens: The maximum for one society. None: all of them.
         leakage: "enforce" or "audit".
     """
 
@@ -50,19 +50,19 @@ class ConnectorOptions(BaseModel):
 
 @dataclass
 class StepWork(KVConnectorMetadata):  # type: ignore[misc]
-    """What the worker is to do in a step."""
+    """The work of the worker in a step."""
 
     work: Work
 
 
 @dataclass
 class StepReport(KVConnectorWorkerMetadata):  # type: ignore[misc]
-    """What came of it."""
+    """The results of that work."""
 
     report: Report
 
     def aggregate(self, other: StepReport) -> StepReport:
-        """What came of it in two workers."""
+        """Combine the results of two workers."""
         turning = self.report.turning or other.report.turning
         return StepReport(Report([*self.report.lost, *other.report.lost], turning))
 
@@ -84,7 +84,7 @@ class SocietyConnector(KVConnectorBase_V1):  # type: ignore[misc]
 
     @property
     def requires_kv_delivery(self) -> bool:
-        """No: what is not kept is computed again."""
+        """False: what is not kept is computed again."""
         return False
 
     # -- the scheduler's half --------------------------------------------------------------------------------
@@ -95,11 +95,11 @@ class SocietyConnector(KVConnectorBase_V1):  # type: ignore[misc]
         return self._planner
 
     def on_new_request(self, request: Any) -> None:
-        """Read what a request asks for."""
+        """Read the society parameters of a request."""
         self._plans.enter(request)
 
     def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
-        """How many slots are filled by encodings."""
+        """The number of slots that encodings fill."""
         return self._plans.matched(request, num_computed_tokens)
 
     def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
@@ -107,20 +107,20 @@ class SocietyConnector(KVConnectorBase_V1):  # type: ignore[misc]
         self._plans.begin(request, blocks.get_block_ids()[0], num_external_tokens)
 
     def build_connector_meta(self, scheduler_output: Any) -> StepWork:
-        """What the worker does in this step."""
+        """The work of the worker in this step."""
         return StepWork(self._plans.take())
 
     def request_finished(self, request: Any, block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
-        """Keep what a request has computed. Its blocks stay until that is done."""
+        """Save what a request has computed. Its blocks are kept until that is done."""
         return self._plans.end(request, block_ids, whole=request.status.name in ANSWERED)
 
     def reset_cache(self) -> bool:
-        """Give up all that is kept, as when the weights are others."""
+        """Drop all encodings, for example because the weights have changed."""
         self._plans.forget()
         return True
 
     def update_connector_output(self, connector_output: Any) -> None:
-        """What the worker has told."""
+        """Take in the report of the worker."""
         if (told := connector_output.kv_connector_worker_meta) is not None:
             self._plans.told(told.report)
 
@@ -132,7 +132,7 @@ class SocietyConnector(KVConnectorBase_V1):  # type: ignore[misc]
         return self._store
 
     def register_kv_caches(self, kv_caches: dict[str, Any]) -> None:
-        """Find out how the model's keys are kept, and turn. `UnsupportedModel`: it cannot be served."""
+        """Find out how the model's keys are stored and rotated. `UnsupportedModel`: it cannot be served."""
         layers = layers_of(
             self._model,
             rotary_modules(),
@@ -143,33 +143,33 @@ class SocietyConnector(KVConnectorBase_V1):  # type: ignore[misc]
         self._store = SlotStore(self._model, layers)
 
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
-        """Keep what has ended, and fill the slots of what begins."""
+        """Save what has ended, and fill the slots of what starts."""
         self._slots.do(self._get_connector_metadata().work)
 
     def get_finished(self, finished_req_ids: set[str]) -> tuple[set[str] | None, set[str] | None]:
-        """The requests whose blocks may be given to others, and those that are refused."""
+        """The requests whose blocks may be freed, and those that are refused."""
         done, self._slots.done = self._slots.done, set()
         refused, self._slots.refused = self._slots.refused, set()
         return done, refused
 
     def get_block_ids_with_load_errors(self) -> set[int]:
-        """The blocks that could not be filled: their requests end with an error."""
+        """The blocks that could not be filled. Their requests end with an error."""
         failed, self._slots.failed = self._slots.failed, set()
         return failed
 
     def build_connector_worker_meta(self) -> StepReport | None:
-        """What the scheduler's half is told."""
+        """The report for the scheduler's half."""
         report, self._slots.report = self._slots.report, Report()
         return StepReport(report) if report else None
 
     def wait_for_layer_load(self, layer_name: str) -> None:
-        """All was filled before the forward."""
+        """No-op: everything was filled before the forward."""
 
     def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any) -> None:
-        """Nothing is kept while a forward runs."""
+        """No-op: nothing is saved during a forward."""
 
     def wait_for_save(self) -> None:
-        """Nothing is kept while a forward runs."""
+        """No-op: nothing is saved during a forward."""
 
 
 def checked_options(vllm_config: Any, groups: int) -> ConnectorOptions:
@@ -177,7 +177,7 @@ def checked_options(vllm_config: Any, groups: int) -> ConnectorOptions:
 
     Args:
         vllm_config: vLLM's configuration.
-        groups: How many groups of caches vLLM keeps.
+        groups: The number of KV cache groups that vLLM keeps.
     """
     for cause in _causes(vllm_config, groups):
         raise ConfigError(f"agentcho's connector cannot work in this vLLM: {cause}")

@@ -1,9 +1,9 @@
-"""Which encodings of messages there are, who may know of each, and which are given up first. Lengths and names alone.
+"""Keeps track of the encodings of messages: who may know of each, and which are dropped first. Lengths and names only.
 
-Under `enforce` an encoding is reused only where every message that it was computed over stands before it in the prompt
-at hand, so that nothing reaches an answer that its prompt does not have; and only by agents that may read it and all
-that it was computed over, so that a hit tells nobody what is not for them. Under `audit` the first is only counted.
-Does not know: vLLM, keys and values, who says what.
+Under `enforce` an encoding is reused only if every message that it was computed over comes before it in the prompt at
+hand, so that nothing reaches an answer that its prompt does not contain. And it is reused only by agents that may read
+it and all that it was computed over, so that a cache hit reveals nothing that is not meant for them. Under `audit`
+violations of the first rule are only counted. Must not import vLLM or torch.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ Leakage = Literal["enforce", "audit"]
 Scope = tuple[str, str]
 """The cache salt of a request, and its society."""
 MOST_SAID = 4096
-"""Of so many answers a society remembers for whom they were said."""
+"""The number of answers whose readers a society remembers."""
 MOST_SOCIETIES = 1024
-"""So many societies are remembered; the one used least recently is forgotten first."""
+"""The maximum number of societies; the least recently used one is forgotten first."""
 
 
 def message_digest(ids: Sequence[int]) -> bytes:
-    """The same for the same ids."""
+    """A digest of token ids."""
     return blake2b(",".join(map(str, ids)).encode(), digest_size=16).digest()
 
 
 def place_after(before: bytes, name: str) -> bytes:
-    """What names a place in a prompt: the encodings that stand before it, in order. The first place is `b""`."""
+    """The name of a place in a prompt, derived from the encodings before it, in order. The first place is `b""`."""
     return blake2b(name.encode(), key=before, digest_size=16).digest()
 
 
 def common_readers(one: Readers, other: Readers) -> Readers:
-    """Who may read both."""
+    """The agents that may read both."""
     if one is None or other is None:
         return other if one is None else one
     return one & other
@@ -55,7 +55,7 @@ class Encoding:
         length: The number of its tokens.
         over: The messages that it was computed over.
         readers: The agents that may know of it.
-        open: It is an answer without its end, which is of use only where it was said.
+        open: It is an answer without its end, which is usable only at the place where it was generated.
     """
 
     scope: Scope
@@ -69,7 +69,7 @@ class Encoding:
 
     @cached_property
     def name(self) -> str:
-        """What the scheduler and the worker call it."""
+        """Its name for the scheduler and the worker."""
         readers = "society" if self.readers is None else repr(sorted(self.readers))
         told = (*self.scope, self.message.hex(), self.before.hex(), readers, self.open)
         return blake2b(repr(told).encode(), digest_size=16).hexdigest()
@@ -84,17 +84,17 @@ class ReadingPlace(NamedTuple):
     seen: frozenset[bytes]
 
     def has(self, encoding: Encoding) -> bool:
-        """Whether an encoding was computed at just this place."""
+        """Whether an encoding was computed at exactly this place."""
         return encoding.before == self.before and encoding.start == self.start
 
     def may_know(self, encoding: Encoding) -> bool:
-        """Whether the agent that reads may know of an encoding."""
+        """Whether the reading agent may know of an encoding."""
         return encoding.readers is None or self.agent in encoding.readers
 
 
 @dataclass
 class _Society:
-    """The encodings of one society by message, those without an end by place, and for whom answers were said."""
+    """The encodings of one society by message, its open ones by place, and the readers of its answers."""
 
     messages: defaultdict[bytes, list[Encoding]] = field(default_factory=lambda: defaultdict(list))
     open: defaultdict[bytes, list[Encoding]] = field(default_factory=lambda: defaultdict(list))
@@ -102,7 +102,7 @@ class _Society:
     tokens: int = 0
 
     def shelf(self, encoding: Encoding) -> tuple[defaultdict[bytes, list[Encoding]], bytes]:
-        """Where an encoding is found."""
+        """The index that holds an encoding, and its key there."""
         return (self.open, encoding.before) if encoding.open else (self.messages, encoding.message)
 
 
@@ -110,19 +110,19 @@ class Encodings:
     """All encodings of one server.
 
     Args:
-        tokens: How many tokens may be held.
-        society_tokens: How many of them by one society.
+        tokens: The maximum number of tokens.
+        society_tokens: The maximum for one society.
         leakage: "enforce" or "audit".
 
     Attributes:
-        tokens: How many tokens are held.
-        dropped: The names of those given up since this list was last emptied.
+        tokens: The number of tokens held.
+        dropped: The names of encodings dropped since this list was last emptied.
     """
 
     def __init__(self, tokens: int, society_tokens: int, leakage: Leakage = "enforce") -> None:
         self._most, self._most_of_society = tokens, society_tokens
         self.leakage = leakage
-        self._used = dict[str, Encoding]()  # the one used last comes last
+        self._used = dict[str, Encoding]()  # least recently used first
         self._holders = Counter[str]()
         self._societies = dict[Scope, _Society]()
         self.tokens = 0
@@ -134,11 +134,11 @@ class Encodings:
     def __contains__(self, name: str) -> bool:
         return name in self._used
 
-    # -- what is there -----------------------------------------------------------------------------------
+    # -- lookup ------------------------------------------------------------------------------------------
 
     def find(self, scope: Scope, message: bytes, place: ReadingPlace, turns: bool) -> Encoding | None:
-        """The encoding of a message that is read at a place: the one computed there; else, of those that may be reused,
-        the one that was computed over most. `turns`: keys can be moved to other positions."""
+        """The encoding of a message for a place: the one computed there, or else, of the reusable ones, the one
+        computed over the most messages. `turns`: keys can be moved to other positions."""
 
         def reusable(encoding: Encoding) -> bool:
             if not place.may_know(encoding) or not (turns or encoding.start == place.start):
@@ -149,7 +149,7 @@ class Encodings:
         return max(found, key=lambda each: (place.has(each), len(each.over)), default=None)
 
     def find_open(self, scope: Scope, ids: Sequence[int], place: ReadingPlace) -> Encoding | None:
-        """An answer that was said at this place and with which these ids begin, the longest."""
+        """The longest answer that was generated at this place and is a prefix of these ids."""
         found = [
             each
             for each in self._society(scope).open.get(place.before, ())
@@ -161,17 +161,17 @@ class Encodings:
         return max(found, key=lambda each: each.length, default=None)
 
     def said_to(self, scope: Scope, answer: bytes, agent: str) -> frozenset[str] | None:
-        """For whom an answer with this digest was said, as far as the agent heard it; None: for the society. The agent
-        alone: it was not said."""
+        """The readers of an answer with this digest, as far as the agent is one of them. None: the whole society. The
+        agent alone, if no such answer was said."""
         for readers in reversed(self._society(scope).said.get(answer, ())):
             if readers is None or agent in readers:
                 return readers
         return frozenset({agent})
 
-    # -- what changes ------------------------------------------------------------------------------------
+    # -- updates -----------------------------------------------------------------------------------------
 
     def say(self, scope: Scope, answer: bytes, readers: Readers) -> None:
-        """Remember for whom an answer was said."""
+        """Remember the readers of an answer."""
         said = self._society(scope).said
         known = said.pop(answer, [])
         said[answer] = [*(each for each in known if each != readers), readers][-8:]
@@ -179,8 +179,8 @@ class Encodings:
             del said[next(iter(said))]
 
     def add(self, encoding: Encoding) -> bool:
-        """Enter an encoding; the tokens that are too many are given up, those used least recently first. False: it is
-        there already, or there is no room for it."""
+        """Add an encoding; to make room, the least recently used ones are dropped. Returns False if it is there already
+        or there is no room."""
         name, society = encoding.name, self._society(encoding.scope)
         if name in self._used:
             self.use([name])
@@ -200,24 +200,24 @@ class Encodings:
         return True
 
     def use(self, names: Iterable[str]) -> None:
-        """Count these as used now."""
+        """Mark these as used now."""
         for name in names:
             if name in self._used:
                 self._used[name] = self._used.pop(name)
 
     def hold(self, names: Iterable[str]) -> None:
-        """A request reads these: they are not given up while it runs."""
+        """Keep the encodings that a request reads from being dropped while it runs."""
         self._holders.update(names)
 
     def let_go(self, names: Iterable[str]) -> None:
-        """The request has ended."""
+        """Release the encodings of a request that has ended."""
         for name in names:
             self._holders[name] -= 1
             if not self._holders[name]:
                 del self._holders[name]
 
     def drop(self, name: str) -> None:
-        """Give an encoding up."""
+        """Drop an encoding."""
         encoding = self._used.pop(name, None)
         if encoding is None:
             return
@@ -233,13 +233,13 @@ class Encodings:
             del shelf[key]
 
     def clear(self) -> None:
-        """Give all of them up."""
+        """Drop all encodings."""
         for name in list(self._used):
             self.drop(name)
         self._societies.clear()
 
     def _make_room(self, tokens: int, among: Callable[[Encoding], bool]) -> bool:
-        """Give up so many tokens. False: too many are in use, and nothing was given up."""
+        """Drop at least this many tokens. Returns False, and drops nothing, if too many are in use."""
         chosen = list[str]()
         unused = self._unused(among)
         while tokens > 0:
@@ -256,7 +256,7 @@ class Encodings:
         return (each for name, each in self._used.items() if not self._holders[name] and among(each))
 
     def _society(self, scope: Scope) -> _Society:
-        """A society, from now on the one used last."""
+        """A society, now the most recently used one."""
         known = self._societies.pop(scope, None)
         society = self._societies[scope] = _Society() if known is None else known
         while len(self._societies) > MOST_SOCIETIES:

@@ -1,9 +1,9 @@
-"""Societies by headers, in a vLLM server of one's own: `--middleware` with `SocietyHeaders`.
+"""Society headers for a user's own vLLM server: start it with `--middleware` and `SocietyHeaders`.
 
-A chat with `x-agentcho-society` is divided into messages as the connector will divide it, so that a chat that it would
-refuse is a 400 with the reason. What of it several agents may read is then sent to vLLM once by itself, so that all of
-them read the same encodings, and at last the chat, with its society, agent and readers. Imports nothing of vLLM. Does
-not know: keys and values, who is who: whoever may ask may name any agent.
+A chat with `x-agentcho-society` is divided into messages as the connector will divide it, so that a chat that the
+connector would refuse gets a 400 with the reason. The part that several agents may read is first sent to vLLM as a
+prompt of its own, so that all of them read the same encodings; then the chat follows with its society, agent and
+readers. Must not import vLLM. Does not authenticate: any client may name any agent.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ Send = Callable[[Event], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 CHATS = "/v1/chat/completions"
 OTHERS = ("/v1/completions", "/v1/responses", "/v1/messages", "/v1/chat/completions/batch", "/inference/v1/generate")
-"""What else answers prompts."""
+"""Other paths that answer prompts."""
 PREFIX = "x-agentcho-"
 TAKEN = ("society", "agent", "audience", "user-messages", "history")
 MEASURED = 64
 KNOWN = 4096
-"""Of so many prompts that were sent by themselves, the latest, it is known that they need not be sent again."""
+"""How many prompts that were sent by themselves are remembered, so that they are not sent again."""
 RENDERED = ("model", "messages", "tools", "chat_template_kwargs", "add_generation_prompt", "continue_final_message")
-"""What of a chat decides its token ids, and is asked for by the same names where they are told."""
+"""Fields of a chat that determine its token ids; the tokenize endpoint takes them under the same names."""
 AROUND = ("prompt_logprobs", "echo")
-"""What goes around the connector."""
+"""Options that bypass the connector."""
 
 
 class Reply(NamedTuple):
-    """What the server behind this has answered."""
+    """The response of the server behind the middleware."""
 
     status: int
     body: bytes
@@ -56,7 +56,7 @@ class SocietyHeaders:
         self._sent = dict[bytes, None]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Handle a request."""
         asked = _asked(scope)
         path = str(scope.get("path", "")).rstrip("/")
         if not asked or scope.get("method") != "POST" or path not in (CHATS, *OTHERS):
@@ -73,12 +73,12 @@ class SocietyHeaders:
         await self._app(_with_length(scope, body), _replayed(body, receive), send)
 
     async def _body(self, scope: Scope, asked: Mapping[str, str], sent: bytes) -> bytes:
-        """A chat with what its headers say, after what others may read of it was sent by itself."""
+        """Return a chat with the contents of its headers, after its shared parts were sent by themselves."""
         try:
             chat = json.loads(sent)
             messages = [{"role": message["role"], "content": message.get("content")} for message in chat["messages"]]
         except (ValueError, KeyError, TypeError, AttributeError):
-            return sent  # the server says what is wrong with it
+            return sent  # the server reports what is wrong with it
         if (wrong := next((name for name in AROUND if chat.get(name)), None)) is not None:
             raise RequestError(f"{wrong} cannot be used in a society; leave it out")
         given = chat.get("kv_transfer_params") or {}
@@ -89,7 +89,7 @@ class SocietyHeaders:
         assert isinstance(prompt, SharedPrompt)
         reply = await self._ask(scope, "/tokenize", {name: chat[name] for name in RENDERED if name in chat})
         if reply.status != 200:
-            return sent  # so does it of a chat that it cannot tokenise
+            return sent  # likewise for a chat that it cannot tokenise
         markers = await self._messages(scope)
         ids = json.loads(reply.body)["tokens"]
         divided = markers.divided(ids, prompt.messages)
@@ -101,7 +101,7 @@ class SocietyHeaders:
         return json.dumps(chat | {"kv_transfer_params": given | told}).encode()
 
     async def _send(self, scope: Scope, chat: Mapping[str, Any], ids: list[int], told: dict[str, Any]) -> None:
-        """Send a prompt by itself, if it was not sent before."""
+        """Send a prompt by itself, unless it was sent before."""
         body = {name: chat[name] for name in ("model", "cache_salt") if name in chat}
         body |= {"prompt": ids, "max_tokens": 1, "temperature": 0, "kv_transfer_params": told}
         key = blake2b(json.dumps(body).encode(), digest_size=16).digest()
@@ -122,7 +122,7 @@ class SocietyHeaders:
         return await asyncio.shield(self._framed)
 
     async def _ask(self, scope: Scope, path: str, told: Mapping[str, Any]) -> Reply:
-        """Ask the server behind this, as the client that asks."""
+        """Send a request to the server behind the middleware, with the client's authorization."""
         body = json.dumps(told).encode()
         kept = [(name, value) for name, value in scope["headers"] if name in (b"authorization", b"host")]
         headers = [*kept, (b"content-type", b"application/json")]
@@ -144,13 +144,13 @@ class SocietyHeaders:
 
 
 def _asked(scope: Scope) -> dict[str, str]:
-    """The headers of societies of a request, without their prefix."""
+    """The society headers of a request, without their prefix."""
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope.get("headers", ())}
     return {name.removeprefix(PREFIX): value.strip() for name, value in headers.items() if name.startswith(PREFIX)}
 
 
 def _told(asked: Mapping[str, str], messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What headers say of a chat, as `kv_transfer_params`. `RequestError`: they are malformed."""
+    """Convert the society headers of a chat to `kv_transfer_params`. `RequestError`: they are malformed."""
     if (unknown := next((name for name in asked if name not in TAKEN), None)) is not None:
         raise RequestError(
             f"{PREFIX}{unknown} is not a society header; after {PREFIX}, the names are {', '.join(TAKEN)}"
@@ -172,14 +172,14 @@ def _told(asked: Mapping[str, str], messages: Sequence[Mapping[str, Any]]) -> di
 
 
 def _nameless(messages: Sequence[Mapping[str, Any]]) -> str:
-    """What an agent without a name is known by: its system messages."""
+    """The name of an agent without a name: a digest of its system messages."""
     said = [message["content"] for message in messages if message["role"] in ("system", "developer")]
     return "nameless-" + blake2b(json.dumps(said).encode(), digest_size=16).hexdigest()
 
 
 def _parts(prompt: SharedPrompt) -> Iterator[list[int]]:
-    """What of a chat is sent by itself, as indexes of its messages: the system messages that it begins with, for they
-    stand before all that is shared; and all that several agents may read."""
+    """The parts of a chat that are sent by themselves, as indexes of messages: the system messages at its beginning,
+    which come before everything that is shared; and the messages that several agents may read."""
     messages = prompt.messages or []
     begins = takewhile(lambda index: messages[index].role in ("system", "developer"), range(len(messages)))
     shared = (n for n, each in enumerate(messages) if each.role in ("user", "assistant") and each.readers != [])
@@ -199,7 +199,7 @@ async def _read(receive: Receive) -> bytes:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """What the server behind this receives: this body, and then what comes."""
+    """A `receive` for the server behind the middleware: this body, and then further events."""
     first: list[Event] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replayed() -> Event:

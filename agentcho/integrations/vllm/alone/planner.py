@@ -1,7 +1,7 @@
-"""The scheduler's half: what a request reads, what is kept of it when it has ended, and why one is refused.
+"""The scheduler's half: what a request reads, what is saved of it when it has ended, and why it is refused.
 
-Nothing here raises because of what a request says: an exception in vLLM's scheduler would end all other requests. Does
-not know: keys and values, where they are.
+Nothing here raises because of the content of a request: an exception in vLLM's scheduler would end all other requests.
+Must not handle keys and values.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from agentcho.integrations.vllm.alone.work import Load, Measurement, Read, Refus
 LOG = logging.getLogger("vllm.agentcho")
 EMPTY = DividedPrompt((), None)
 LEAST_MEASURED = 16
-"""So many equal tokens the prompt of a measurement has at least."""
+"""The minimum number of equal tokens in the prompt of a measurement."""
 
 
 class Reading(NamedTuple):
-    """An encoding that a request reads. `length`: its first tokens; `exact`: it and all before it were computed at just
-    this place, so that it is that of the plain prompt."""
+    """An encoding that a request reads. `length`: how many of its first tokens; `exact`: it and all before it were
+    computed at exactly this place, so that it equals the encoding of the plain prompt."""
 
     encoding: Encoding
     start: int
@@ -44,7 +44,7 @@ class Reading(NamedTuple):
 
 @dataclass
 class Plan:
-    """What becomes of one request. `error`: why it is refused; `begun`: it was given blocks."""
+    """The plan for one request. `error`: why it is refused; `begun`: it was given blocks."""
 
     asked: SharedPrompt | TurningCheck
     prompt: DividedPrompt = EMPTY
@@ -55,7 +55,7 @@ class Plan:
 
     @property
     def names(self) -> list[str]:
-        """The encodings that it reads."""
+        """The names of the encodings that it reads."""
         return [reading.encoding.name for reading in self.readings]
 
 
@@ -82,17 +82,17 @@ class Planner:
     # -- before a request runs ---------------------------------------------------------------------------
 
     def enter(self, request: Any) -> None:
-        """A request has come."""
+        """Plan a request that has arrived."""
         plan = self._plan(request)
         if plan is None:
             return
         self._plans[request.request_id] = plan
         if plan.error is not None:
             LOG.warning("request %s is refused: %s", request.request_id, plan.error)
-            request.skip_reading_prefix_cache = False  # or vLLM would not ask for slots, and compute it as any other
+            request.skip_reading_prefix_cache = False  # else vLLM would compute it without asking for slots
 
     def matched(self, request: Any, computed: int) -> tuple[int, bool]:
-        """How many slots of a request are filled by encodings, and whether that takes a step of its own."""
+        """The number of slots of a request that encodings fill, and whether they are loaded asynchronously."""
         plan = self._plans.get(request.request_id)
         if plan is None:
             return 0, False
@@ -109,7 +109,7 @@ class Planner:
         return sum(reading.length for reading in plan.readings), False
 
     def begin(self, request: Any, blocks: Sequence[int], external: int) -> None:
-        """A request was given blocks, of which so many slots are to be filled."""
+        """Note the blocks of a request, in which `external` slots have to be filled."""
         plan = self._plans.get(request.request_id)
         if plan is None:
             return
@@ -118,7 +118,7 @@ class Planner:
                 self._work.refusals.append(Refusal(request.request_id, tuple(blocks)))
             return
         if not external:
-            plan.readings = []  # vLLM computes all of it
+            plan.readings = []  # vLLM computes the whole prompt
         if not plan.begun:
             plan.begun = True
             self._encodings.hold(plan.names)
@@ -128,7 +128,7 @@ class Planner:
             self._work.loads.append(Load(request.request_id, tuple(blocks), reads))
 
     def _plan(self, request: Any) -> Plan | None:
-        """What a request asks for; None: nothing."""
+        """The plan for a request, None if it has no society parameters."""
         nobody = SharedPrompt(society="?", agent="?")
         try:
             asked = parsed(request.kv_transfer_params)
@@ -155,8 +155,7 @@ class Planner:
         return Plan(asked, prompt, (request.cache_salt or "", asked.society))
 
     def _readings(self, request: Any, plan: Plan) -> Iterator[Reading]:
-        """The encodings of the messages that a prompt begins with, as far as they are there. One token at least is left
-        to be computed."""
+        """The stored encodings of the messages at the beginning of a prompt. At least one token is left to compute."""
         last, known = request.num_tokens - 1, list[Encoding]()
         exact = True
         for walk in self._walk(request, plan, known):
@@ -174,11 +173,11 @@ class Planner:
                 yield Reading(found, span.start, length, exact)
 
     def _walk(self, request: Any, plan: Plan, known: list[Encoding]) -> Iterator[Walk]:
-        """The messages of a prompt in order. What stands in `known` when one is asked for is what is read of those
-        before it; others are computed."""
+        """The messages of a prompt in order. When one is requested, `known` holds the encodings read for the messages
+        before it; the other messages are computed."""
         assert isinstance(plan.asked, SharedPrompt)
         before, seen = b"", frozenset[bytes]()
-        over = seen  # more than what was seen, where that was computed over what is not in the prompt
+        over = seen  # exceeds `seen` if a read encoding was computed over messages that are not in the prompt
         common: Readers = None
         enforced = self._encodings.leakage == "enforce"
         for index, span in enumerate(plan.prompt.messages):
@@ -193,7 +192,7 @@ class Planner:
             over |= read.over | {message}
 
     def _readers(self, request: Any, plan: Plan, span: MessageSpan) -> Readers:
-        """Who may read a message of a prompt, for which the request says so, or its role does."""
+        """Who may read a message of a prompt, as the request declares it or according to its role."""
         asked, declared = plan.asked, span.declared
         assert isinstance(asked, SharedPrompt)
         if declared is None:
@@ -208,19 +207,19 @@ class Planner:
         return frozenset({asked.agent})
 
     def _said(self, ids: Sequence[int]) -> bytes:
-        """What names the words of an answer."""
+        """The digest of an answer's words."""
         return blake2b(self._markers.words(ids).encode(), digest_size=16).digest()
 
-    # -- after it ----------------------------------------------------------------------------------------
+    # -- after a request has ended -----------------------------------------------------------------------
 
     def end(self, request: Any, blocks: Sequence[int], whole: bool) -> tuple[bool, dict[str, Any] | None]:
-        """A request has ended. Returns whether its blocks are still needed, and what its client is told.
+        """End a request. Returns whether its blocks are still needed, and what its client is told.
 
         Args:
             request: The request.
             blocks: Its blocks.
-            whole: It has answered. Of a request that was given up, as vLLM does at a stop string, messages are kept
-                that it has computed, and no answer.
+            whole: It has answered. Of an aborted request (vLLM aborts at a stop string) the messages that it computed
+                are saved, but no answer.
         """
         plan = self._plans.pop(request.request_id, None)
         if plan is None:
@@ -248,13 +247,13 @@ class Planner:
 
     @staticmethod
     def _usable(request: Any) -> bool:
-        """Whether the slots of a request that was given up are filled: it has said something since it has them."""
+        """Whether the slots of an aborted request are filled: it has generated tokens since it got them."""
         aborted = request.status.name == "FINISHED_ABORTED"
         return bool(aborted and request.num_output_tokens and not request.num_preemptions)
 
     def _made(self, request: Any, plan: Plan, answered: bool) -> Iterator[tuple[int, Encoding]]:
-        """Enter what is kept of a request: messages that it computed, whole, and its answer without the last token,
-        which was never fed. Returns each with its position."""
+        """Add the encodings saved from a request: messages that it computed completely, and its answer without the last
+        token, which was never fed. Yields each with its position."""
         assert isinstance(plan.asked, SharedPrompt)
         computed = min(request.num_computed_tokens, request.num_tokens - 1)
         whole = [each.encoding for each in plan.readings if not each.encoding.open]
@@ -291,7 +290,7 @@ class Planner:
             yield start, answer
 
     def _leaks(self, request: Any, plan: Plan) -> Iterator[Reading]:
-        """What was read that was computed over messages which the prompt does not have before it."""
+        """The readings computed over messages that do not come before them in the prompt."""
         seen = set[bytes]()
         for reading in plan.readings:
             if not reading.encoding.over <= seen:
@@ -301,13 +300,13 @@ class Planner:
     # -- to and from the worker --------------------------------------------------------------------------
 
     def take(self) -> Work:
-        """What the worker is to do in this step."""
+        """The work of the worker in this step."""
         self._forget_dropped_saves()
         work, self._work = self._work, Work()
         return work
 
     def _forget_dropped_saves(self) -> None:
-        """What was given up before it was kept is not kept; what was given up and is kept again, is."""
+        """Cancel the saves of encodings that were dropped before being saved, unless they were added again since."""
         dropped, self._encodings.dropped = self._encodings.dropped, []
         self._work.drops += dropped
         gone = {name for name in dropped if name not in self._encodings}
@@ -318,11 +317,11 @@ class Planner:
             ]
 
     def forget(self) -> None:
-        """Give up all that is kept."""
+        """Drop all encodings."""
         self._encodings.clear()
 
     def told(self, report: Report) -> None:
-        """What came of an earlier step."""
+        """Take in the report on an earlier step."""
         for name in report.lost:
             self._encodings.drop(name)
         if report.turning is not None:
@@ -331,7 +330,7 @@ class Planner:
 
 
 def _computed(scope: Scope, walk: Walk) -> Encoding:
-    """The encoding that a message has where it is computed in its prompt."""
+    """The encoding of a message if it is computed at its place in the prompt."""
     span, place = walk.span, walk.place
     return Encoding(
         scope=scope,

@@ -1,8 +1,9 @@
-"""Where messages begin in the ids of a prompt that a chat template has written.
+"""Finds where messages begin in the token ids of a prompt rendered by a chat template.
 
-vLLM tokenises a whole chat at once, control tokens that are spelled within messages included, so a text can pass for
-two messages. A prompt is therefore divided at every place where a message may begin, and compared with what the request
-says of its messages: a prompt with another number of them, or other roles, is refused. Does not know: agents, keys.
+vLLM tokenises a whole chat at once, including control tokens spelled within messages, so one text can pass for two
+messages. A prompt is therefore divided at every place where a message may begin, and compared with what the request
+declares: a prompt with a different number of messages, or other roles, is refused. Independent of agents and of keys
+and values.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from agentcho.runner.model.model import end_tokens, find, read_tokenizer
 Ids = tuple[int, ...]
 REMEDY = "Use `agentcho serve`, which frames messages itself"
 THINKING: tuple[dict[str, Any], ...] = tuple({"enable_thinking": on, "thinking": on} for on in (True, False))
-"""Variables by which chat templates are told whether an answer begins with a thought."""
+"""Variables that tell chat templates whether an answer begins with a thought."""
 BEGIN = "begin"
-"""The role of what stands before the first message, such as a BOS."""
+"""The role of what comes before the first message, such as a BOS."""
 
 
 class MessageSpan(NamedTuple):
-    """The tokens from `start` to `stop` of a prompt. `declared`: the message of the request that they are; None: the
-    chat template has added them, and `common` says whether they are the same in everybody's prompts."""
+    """The tokens `start` to `stop` of a prompt. `declared`: the message of the request that they render. None: the chat
+    template added them, and `common` says whether they are the same in every prompt."""
 
     start: int
     stop: int
@@ -37,15 +38,15 @@ class MessageSpan(NamedTuple):
 
 
 class DividedPrompt(NamedTuple):
-    """The messages of a prompt, and where its answer begins; None: no answer was opened. `plain`: the answer's opening
-    is that of the chat template, with nothing behind it."""
+    """The messages of a prompt, and where its answer begins (None: no answer was opened). `plain`: the answer's opening
+    is exactly that of the chat template."""
 
     messages: tuple[MessageSpan, ...]
     answer: int | None
     plain: bool = True
 
     def part(self, ids: Sequence[int], chosen: Container[int]) -> list[int]:
-        """The ids of the declared messages that have these indexes, behind what begins every conversation."""
+        """The ids of the declared messages with these indexes, after what begins every conversation."""
         found, index = list[int](), 0
         for span in self.messages:
             taken = span.role == BEGIN if span.declared is None else index in chosen
@@ -60,7 +61,7 @@ class MessageMarkers:
     Args:
         framing: The framing of the model's messages.
         tokenizer: Its Hugging Face tokenizer.
-        model: What errors call the model.
+        model: The name of the model in errors.
 
     Attributes:
         framing: The framing.
@@ -73,10 +74,10 @@ class MessageMarkers:
         self.framing, self._tokenizer = framing, tokenizer
         found = dict[Ids, str]()
         for role, frame in framing.frames.items():
-            header = frame.opening.partition("\n")[0].rstrip()  # what follows may be a date, or merge with the words
+            header = frame.opening.partition("\n")[0].rstrip()  # what follows may be a date, or merge with the text
             ids = tuple(tokenizer.encode(header, add_special_tokens=False))
             if role == "tool" and any(frame.opening.startswith(text) for text in self._openings("tool")):
-                continue  # results of functions stand in messages of another role
+                continue  # tool results are part of messages of another role
             if not ids or ids[0] not in framing.content.forbidden or framing.ids[frame.opening][: len(ids)] != ids:
                 raise UnsupportedModel(model, f"its {role} messages do not begin with a control token", REMEDY)
             found[ids] = role
@@ -89,14 +90,14 @@ class MessageMarkers:
         return [frame.opening for role, frame in self.framing.frames.items() if role != but]
 
     def divided(self, ids: Sequence[int], declared: Sequence[DeclaredMessage] | None) -> DividedPrompt:
-        """The messages of a prompt.
+        """Divide a prompt into messages.
 
         Args:
             ids: Its token ids.
-            declared: The messages that the request says it has; None: it does not say.
+            declared: The messages that the request declares. None: it declares none.
 
         Raises:
-            RequestError: There are others than the request says.
+            RequestError: The prompt's messages differ from the declared ones.
         """
         starts = [(at, self._role(ids, at)) for at, id in enumerate(ids) if id in self._first]
         if not starts:
@@ -120,7 +121,7 @@ class MessageMarkers:
         spans: list[MessageSpan],
         declared: list[DeclaredMessage],
     ) -> DividedPrompt:
-        """The same, with what the request says of each message."""
+        """Match the divided prompt with the declared messages."""
         begins = declared[0].role if declared else ""
         if spans[0].role == "system" and begins not in ("system", "developer"):
             added = spans.pop(0)
@@ -156,7 +157,7 @@ class MessageMarkers:
         raise RequestError(f"the control token at position {at} of the prompt does not begin a message of a known role")
 
     def words(self, ids: Sequence[int]) -> str:
-        """The words of a message, without its frame, blanks around them, and a thought before them."""
+        """The words of a message, without its frame, surrounding whitespace, and a thought before them."""
         marker = next((marker for marker, _ in self._markers if tuple(ids[: len(marker)]) == marker), ())
         text = str(self._tokenizer.decode(ids[len(marker) :], skip_special_tokens=True))
         return text.rpartition(THOUGHTS[1])[2].strip()
@@ -171,10 +172,10 @@ class MessageMarkers:
 
 
 def markers_of(model: str) -> MessageMarkers:
-    """Where the messages of a model begin. `AgentchoError`: it cannot be read, or they cannot be told apart.
+    """The message markers of a model. `AgentchoError`: it cannot be read, or its messages cannot be told apart.
 
     Args:
-        model: The folder of its tokenizer, or its id.
+        model: The folder of its tokenizer, or its hub id.
     """
     source = find(model)
     tokenizer = read_tokenizer(source)

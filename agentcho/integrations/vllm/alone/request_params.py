@@ -1,6 +1,6 @@
-"""What a request says of its society, its agent, and who may read its messages: `kv_transfer_params` of vLLM's APIs.
+"""The society, agent and readers that a request declares in `kv_transfer_params` of vLLM's APIs.
 
-Imports nothing of vLLM, so that clients can use it too. Does not know: tokens, encodings.
+Must not import vLLM, so that clients can use it too. Independent of tokens and encodings.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from agentcho.errors import RequestError
 
 KEY = "agentcho"
-"""The name in `kv_transfer_params` of what is meant for this connector."""
+"""The key in `kv_transfer_params` of the parameters for this connector."""
 MOST_MESSAGES = 4096
 MOST_READERS = 256
 Name = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 Readers = frozenset[str] | None
-"""Who may read something; None: the whole society."""
+"""Who may read something. None: the whole society."""
 
 
 class _Strict(BaseModel):
@@ -30,11 +30,11 @@ class DeclaredMessage(_Strict):
     """One message of a prompt.
 
     Attributes:
-        role: Its role, as the chat template was given it.
-        readers: "society", or the agents that may read it beside its sender. None: by its role. System, developer and
-            tool messages are then for the sender alone, user messages for the audience of the request, and answers for
-            those for whom they were said; an assistant message that was not said in this society is for the sender
-            alone.
+        role: Its role, as given to the chat template.
+        readers: "society", or the agents that may read it besides its sender. None: decided by its role. System,
+            developer and tool messages are then for the sender alone, user messages for the audience of the request,
+            and answers for the readers for whom they were said; an assistant message that was not said in this
+            society is for the sender alone.
     """
 
     role: Role
@@ -47,9 +47,9 @@ class SharedPrompt(_Strict):
     Attributes:
         society: The name of the society.
         agent: The name of the agent.
-        messages: The messages of the prompt, in order, without what the chat template adds. None: all of the prompt is
-            for the agent alone.
-        audience: Who may read the answer, and user messages, beside the agent; None: the whole society.
+        messages: The messages of the prompt, in order, without those that the chat template adds. None: the whole
+            prompt is for the agent alone.
+        audience: Who may read the answer and user messages besides the agent. None: the whole society.
     """
 
     society: Name
@@ -58,24 +58,24 @@ class SharedPrompt(_Strict):
     audience: Annotated[list[Name], Field(max_length=MOST_READERS)] | None = None
 
     def with_agent(self, names: Iterable[str] | None) -> Readers:
-        """The agent and these others; None: the whole society."""
+        """The agent and these others. None: the whole society."""
         return None if names is None else frozenset({self.agent, *names})
 
 
 class TurningCheck(_Strict):
-    """A request whose prompt is one token, repeated: with its keys it is measured how keys turn with their position."""
+    """A request whose prompt is one repeated token, used to measure how the model's keys rotate with position."""
 
     measure: Literal[True]
 
 
 def parsed(params: object) -> SharedPrompt | TurningCheck | None:
-    """What a request says; None: nothing, so that nothing of it is shared.
+    """Parse the parameters of a request. None: it has none, so nothing of it is shared.
 
     Args:
         params: The `kv_transfer_params` of the request.
 
     Raises:
-        RequestError: It is malformed.
+        RequestError: They are malformed.
     """
     if params is None:
         return None
@@ -101,14 +101,14 @@ def request_params(
     audience: Sequence[str] | None = None,
     readers: Mapping[int, Sequence[str] | Literal["society"]] | None = None,
 ) -> dict[str, Any]:
-    """What a client sends as `kv_transfer_params`, for example in the `extra_body` of OpenAI's client.
+    """Return what a client sends as `kv_transfer_params`, for example in the `extra_body` of OpenAI's client.
 
     Args:
         society: The name of the society.
         agent: The name of the agent that asks.
         messages: The messages of the request, each with a `role`. None: all of them are for the agent alone.
-        audience: Who may read the answer, and user messages, beside the agent; None: the whole society.
-        readers: Who may read a message, by its index in `messages`; others are read as their role says.
+        audience: Who may read the answer and user messages besides the agent. None: the whole society.
+        readers: Who may read a message, by its index in `messages`. The roles of the others decide.
 
     Raises:
         RequestError: A name or a role cannot be sent.

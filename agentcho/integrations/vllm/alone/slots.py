@@ -1,6 +1,6 @@
-"""The worker's half: keys and values of messages, in host memory, and their way from vLLM's blocks and back.
+"""The worker's half: keeps keys and values of messages in host memory, and copies them from vLLM's blocks and back.
 
-What cannot be read whole ends the request that reads it. Does not know: messages, who may read them.
+If something cannot be read completely, the request that reads it ends. Independent of messages and who may read them.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ LOG = logging.getLogger("vllm.agentcho")
 
 
 class OneRotary:
-    """A network all of whose attention layers turn keys by one module. See `served_layers`, which asks for modules by
-    their names: a connector is not given vLLM's own network."""
+    """A network whose attention layers all rotate keys with one module. For `served_layers`, which looks modules up by
+    name: a connector is not given vLLM's own network."""
 
     def __init__(self, layers: Sequence[str], rotary: Any) -> None:
         self._layers, self._rotary = layers, rotary
@@ -38,8 +38,8 @@ def layers_of(
     """The attention layers of a model that vLLM has loaded. `UnsupportedModel`: see `served_layers`.
 
     Args:
-        model: What errors call the model.
-        rotary: The modules of rotary positions in vLLM's worker.
+        model: The name of the model in errors.
+        rotary: The rotary embedding modules in vLLM's worker.
         layers: vLLM's attention layers by name.
         caches: Their caches by name.
         block: The number of slots in a block.
@@ -54,7 +54,7 @@ def layers_of(
 
 
 class Kept(NamedTuple):
-    """An encoding: keys and values `[layers, heads, tokens, dim]`, the keys as turned for the position `start`."""
+    """An encoding: keys and values `[layers, heads, tokens, dim]`, with the keys rotated for position `start`."""
 
     keys: Tensor
     values: Tensor
@@ -62,12 +62,12 @@ class Kept(NamedTuple):
 
 
 class SlotStore:
-    """What one worker keeps. `layers`: the layers of its model.
+    """The encodings kept by one worker. `layers`: the layers of its model.
 
     Attributes:
-        done: The requests whose blocks are not needed any more.
-        refused: The requests that are to end with an error, and `failed` the blocks of theirs.
-        report: What the scheduler's half is told.
+        done: The requests whose blocks are no longer needed.
+        refused: The requests that have to end with an error, and `failed` their blocks.
+        report: The report for the scheduler's half.
     """
 
     def __init__(self, model: str, layers: Sequence[ServedLayer]) -> None:
@@ -82,7 +82,7 @@ class SlotStore:
         return len(self._kept)
 
     def do(self, work: Work) -> None:
-        """Do what is asked in a step. Nothing is raised: that would end all requests."""
+        """Do the work of a step. Does not raise, because that would end all requests."""
         for name in work.drops:
             self._kept.pop(name, None)
         for save in work.saves:
@@ -135,7 +135,7 @@ class SlotStore:
             )
 
     def _measure(self, measurement: Measurement) -> tuple[bool, str]:
-        """Whether the keys of one token, repeated, differ by their rotation alone. See `VllmRunner.turn_errors`."""
+        """Whether the keys of one repeated token differ only by their rotation. See `VllmRunner.turn_errors`."""
         try:
             errors, count = list[float](), measurement.tokens
             for layer in self._layers:
@@ -152,6 +152,6 @@ class SlotStore:
 
 
 def _slots(blocks: Blocks, start: int, stop: int, size: int) -> Tensor:
-    """The numbers of these slots of a request in vLLM's cache."""
+    """The slot numbers in vLLM's cache of these slots of a request."""
     at = torch.arange(start, stop)
     return torch.tensor(blocks)[at // size] * size + at % size

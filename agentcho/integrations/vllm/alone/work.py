@@ -1,6 +1,5 @@
-"""What the scheduler's half asks of the worker's half in one step, and what it is told. They may be two processes.
-
-Does not know: vLLM, tensors.
+"""The work that the scheduler's half gives the worker's half in one step, and the report on it. They may be two
+processes.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Load(NamedTuple):
 
 
 class Save(NamedTuple):
-    """Keep messages of a request that has ended, and still has its blocks."""
+    """Save messages of a request that has ended and still has its blocks."""
 
     request: str
     blocks: Blocks
@@ -36,7 +35,7 @@ class Save(NamedTuple):
 
 
 class Measurement(NamedTuple):
-    """Measure how keys turn: all tokens of this request, which has ended, are the same."""
+    """Measure how keys rotate: all tokens of this request, which has ended, are the same."""
 
     request: str
     blocks: Blocks
@@ -52,7 +51,7 @@ class Refusal(NamedTuple):
 
 @dataclass
 class Work:
-    """All that is asked in one step. It is done in this order."""
+    """The work of one step, in the order in which it is done."""
 
     drops: list[str] = field(default_factory=list)
     saves: list[Save] = field(default_factory=list)
@@ -63,11 +62,11 @@ class Work:
 
 @dataclass
 class Report:
-    """What came of it.
+    """The results of a step's work.
 
     Attributes:
-        lost: Encodings that could not be kept or read.
-        turning: Whether keys turn as is known, and the reason where they do not; None: nothing was measured.
+        lost: Encodings that could not be saved or read.
+        turning: Whether keys rotate as expected, and the reason if not. None: nothing was measured.
     """
 
     lost: list[str] = field(default_factory=list)

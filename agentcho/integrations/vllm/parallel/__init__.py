@@ -1,1 +1,1 @@
-"""An engine on vLLM whose model is divided among several processes: tensor and pipeline parallel on one machine."""
+"""A vLLM engine whose model is divided among several processes: tensor and pipeline parallelism on one machine."""

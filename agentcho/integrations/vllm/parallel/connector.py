@@ -1,7 +1,7 @@
-"""The connector of an engine with several ranks: one half is with the engine, and one in each rank.
+"""The connector of an engine with several ranks: one half runs with the engine, and one in each rank.
 
-What is to be written goes from one to the other in plans, made right after the guards were asked. Does not know: how
-tokens are drawn.
+What has to be written is sent between them in plans, which are made right after the guards were asked. Independent of
+how tokens are drawn.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from agentcho.integrations.vllm.parallel.ranks import PARALLEL
 
 @dataclass
 class PlannedLoads(KVConnectorMetadata):  # type: ignore[misc]
-    """What is written before the forward of a step, by the name of the request, and the blocks of those that may not
-    read what they would."""
+    """What is written before the forward of a step, by request name, and the blocks of requests that may not read what
+    they would."""
 
     loads: dict[str, Load] = field(default_factory=dict)
     refused: set[int] = field(default_factory=set)
@@ -39,7 +39,7 @@ class RankedConnector(AgentchoConnector):
             self._ranks = PARALLEL[name]
 
     def build_connector_meta(self, scheduler_output: Any) -> PlannedLoads:
-        """What each rank writes before the forward of a step. The guards of all that is read are asked here."""
+        """What each rank writes before the forward of a step. The guards of everything that is read are asked here."""
         names = super().build_connector_meta(scheduler_output).names
         begun = [job for name in names if (job := self._jobs.get(name)) is not None]
         running = [self._jobs.get(name) for name in scheduler_output.num_scheduled_tokens]
@@ -50,7 +50,7 @@ class RankedConnector(AgentchoConnector):
         self._rank.caches = dict(kv_caches)
 
     def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
-        """Fill the slots of the requests that begin in this step."""
+        """Fill the slots of the requests that start in this step."""
         planned = self._get_connector_metadata()
         self._refused |= planned.refused
         for name, load in planned.loads.items():

@@ -1,4 +1,4 @@
-"""Whether a model can be divided as it is asked for, told before anything is loaded. Does not know: vLLM."""
+"""Checks whether a model can be divided as requested, before anything is loaded. Must not import vLLM."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from agentcho.errors import ModelError
 
 TENSOR, PIPELINE = "tensor_parallel_size", "pipeline_parallel_size"
-"""What vLLM calls the two numbers."""
+"""vLLM's names of the two sizes."""
 
 
 class Division(NamedTuple):
-    """Among how many ranks the heads of each layer are divided, and among how many stages the layers."""
+    """The number of ranks that share the heads of each layer, and the number of stages that share the layers."""
 
     tensor: int = 1
     pipeline: int = 1
@@ -24,7 +24,7 @@ class Division(NamedTuple):
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Division:
-        """What is asked for among these options of vLLM. `ModelError`: it is no number."""
+        """The division requested in these options of vLLM. `ModelError`: a size is not a positive whole number."""
         for name in (TENSOR, PIPELINE):
             given = options.get(name, 1)
             if not isinstance(given, int) or isinstance(given, bool) or given < 1:
@@ -32,12 +32,12 @@ class Division(NamedTuple):
         return cls(options.get(TENSOR, 1), options.get(PIPELINE, 1))
 
     def check(self, name: str, config: Any, devices: int | None) -> None:
-        """`ModelError`: a model cannot be divided so.
+        """`ModelError`: a model cannot be divided like this.
 
         Args:
-            name: What errors call the model.
+            name: The name of the model in errors.
             config: Its configuration, as transformers reads it.
-            devices: The number of GPUs of this machine; None: it computes on processors.
+            devices: The number of GPUs of this machine. None: it computes on CPUs.
         """
         if self.ranks == 1:
             return

@@ -1,6 +1,6 @@
-"""vLLM's executor of several processes, which asks the engine for tokens between a forward and its sampling.
+"""vLLM's multiprocess executor, extended to ask the engine for tokens between a forward and its sampling.
 
-Does not know: what a request reads, how tokens are drawn.
+Independent of what a request reads and how tokens are drawn.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from agentcho.integrations.vllm.jobs import OPTION
 from agentcho.integrations.vllm.parallel.ranks import PARALLEL
 
 TIMEOUT = 300.0
-"""Seconds that a rank may take for one call, as vLLM gives it for a forward."""
+"""Seconds that a rank may take for one call, the same as vLLM allows for a forward."""
 ENDED = (None, 0, -15)
-"""Exit codes of a worker that runs, or was told to end."""
+"""Exit codes of a worker that is running or was told to end."""
 
 
 class RankExecutor(MultiprocExecutor):  # type: ignore[misc]
@@ -29,16 +29,16 @@ class RankExecutor(MultiprocExecutor):  # type: ignore[misc]
         met = self.collective_rpc("agentcho_met", timeout=TIMEOUT)[0]
         self._met = Path(met.removeprefix("file://")) if met.startswith("file://") else None
         for segment in Path("/dev/shm").glob(f"{self._met.name}-*") if self._met is not None else ():
-            segment.unlink(missing_ok=True)  # all ranks have it open, and vLLM would leave it
+            segment.unlink(missing_ok=True)  # all ranks have it open, and vLLM would not remove it
 
     def shutdown(self) -> None:
-        """End all workers, and remove the file over which they met."""
+        """End all workers, and remove their rendezvous file."""
         super().shutdown()
         if (met := getattr(self, "_met", None)) is not None:
             met.unlink(missing_ok=True)
 
     def sample_tokens(self, grammar_output: Any, non_block: bool = False) -> Any:
-        """Have the engine draw the tokens of the forward that was computed, and tell them to all ranks."""
+        """Have the engine draw the tokens of the computed forward, and send them to all ranks."""
         return self.collective_rpc(
             "agentcho_sample",
             args=(grammar_output, self._ranks.draw()),
@@ -49,8 +49,8 @@ class RankExecutor(MultiprocExecutor):  # type: ignore[misc]
         )
 
     def call(self, method: str, *args: Any) -> list[Any]:
-        """Call a method of `RankWorker` in each rank; returns what each has returned, in the order of the ranks.
-        `EngineFailed`: one of them has died."""
+        """Call a method of `RankWorker` in each rank; return the results in rank order. `EngineFailed`: a rank has
+        died."""
         try:
             told: list[Any] = self.collective_rpc(method, timeout=TIMEOUT, args=args)
         except Exception as error:
@@ -59,7 +59,7 @@ class RankExecutor(MultiprocExecutor):  # type: ignore[misc]
         return told
 
     def check(self, error: Exception) -> None:
-        """`EngineFailed`, which names them, where workers have died by themselves."""
+        """`EngineFailed`, naming the workers, if any have died by themselves."""
         dead = [(each.rank, each.proc.exitcode) for each in getattr(self, "workers", None) or ()]
         told = [f"rank {rank} with exit code {code}" for rank, code in dead if code not in ENDED]
         if told:

@@ -1,7 +1,4 @@
-"""The logits processor of one rank: vLLM takes the tokens that the engine has told.
-
-Does not know: how they were drawn.
-"""
+"""The logits processor of one rank: vLLM takes the tokens that the engine has sent."""
 
 from __future__ import annotations
 
@@ -23,11 +20,11 @@ class ToldTokens(LogitsProcessor):  # type: ignore[misc]
         self._rows: dict[int, str] = {}
 
     def is_argmax_invariant(self) -> bool:
-        """No: it says which token is the best."""
+        """False: it decides which token is the best."""
         return False
 
     def update_state(self, batch_update: Any) -> None:
-        """Follow the requests of the batch to their rows."""
+        """Track the rows of the requests in the batch."""
         process_dict_updates(self._rows, batch_update, self._name)
         self._rank.places = {name: row for row, name in self._rows.items()}
 
@@ -35,5 +32,5 @@ class ToldTokens(LogitsProcessor):  # type: ignore[misc]
         return (params.extra_args or {}).get(OPTION)
 
     def apply(self, logits: Tensor) -> Tensor:
-        """Let each row of `logits` `[rows, vocab]` whose request was drawn a token allow that one alone."""
+        """Make each row of `logits` `[rows, vocab]` whose request got a token allow only that one."""
         return self._rank.force(self._rows, logits)

@@ -1,6 +1,8 @@
-"""What one rank does for the engine beside vLLM's own work: it fills and saves its share, and tells what it wrote.
+"""The work of one rank for the engine besides vLLM's own: fills and saves its share of the store, and reports what it
+wrote.
 
-Does not know: vLLM, requests but their names, guards: what may be read was decided where the engine is.
+Must not import vLLM. Knows requests by name only; guards run in the engine's process, where it is decided what may be
+read.
 """
 
 from __future__ import annotations
@@ -18,14 +20,14 @@ from agentcho.integrations.vllm.parallel.shares import Heads, RankStore, SharedT
 
 
 class Refusal(NamedTuple):
-    """Why a rank cannot serve a model, and what to do."""
+    """Why a rank cannot serve a model, and what to do about it."""
 
     cause: str
     remedy: str
 
     @classmethod
     def of(cls, error: UnsupportedModel) -> Refusal:
-        """What this error says."""
+        """The cause and remedy of this error."""
         return cls(error.cause, error.remedy)
 
 
@@ -41,7 +43,7 @@ class Rank:
     Attributes:
         caches: vLLM's cache of each layer, by the name of the layer.
         places: The row of logits of each request, by name.
-        tokens: What vLLM is to take as sampled in this step, by the name of the request.
+        tokens: What vLLM takes as sampled in this step, by the name of the request.
     """
 
     def __init__(self) -> None:
@@ -54,12 +56,12 @@ class Rank:
         self._told: dict[str, Written | str] = {}
 
     def serves(self, layers: Mapping[str, ServedLayer]) -> list[FoundLayer]:
-        """Note the layers that it has, in order, and tell of them."""
+        """Note the layers of this rank, in order, and return their descriptions."""
         self._layers = list(layers.values())
         return [layer.told(name) for name, layer in layers.items()]
 
     def share(self, handle: StoreHandle, first: int, heads: Heads) -> None:
-        """Open the store, of which it has these heads in its layers, the first of which is this one of the model."""
+        """Open the store. The rank has these heads in its layers, the first of which is layer `first` of the model."""
         self._shared = handle.opened()
         layouts = [layer.layout for layer in self._layers]
         store = RankStore(self._shared, first, heads, layouts[0].cache.device)
@@ -67,13 +69,13 @@ class Rank:
 
     @property
     def mover(self) -> Mover:
-        """What moves keys and values of its layers."""
+        """Moves keys and values of its layers."""
         if self._mover is None:
             raise RuntimeError("no store was shared with this rank")
         return self._mover
 
     def load(self, name: str, load: Load) -> bool:
-        """Fill the slots of a request. False: it could not, and what it tells says why. Nothing is raised, for that
+        """Fill the slots of a request. Returns False if that failed; its report says why. Does not raise, because that
         would end all other requests too."""
         try:
             written = self.mover.load(load)
@@ -86,17 +88,17 @@ class Rank:
         return True
 
     def told(self) -> Told:
-        """What was written since this was last asked."""
+        """What was written since the last call."""
         told, self._told = Told(self._told), {}
         return told
 
     def show(self, names: Sequence[str], logits: Tensor) -> None:
-        """Put the rows of logits of these requests where the engine reads them, in this order."""
+        """Put the rows of logits of these requests, in this order, where the engine reads them."""
         assert self._shared is not None
         self._shared.logits[: len(names)] = logits[[self.places[name] for name in names]]
 
     def save(self, save: Save) -> None:
-        """Move what a request has computed into the store."""
+        """Copy what a request has computed into the store."""
         self.mover.save(save)
 
     def turn_errors(self, blocks: Sequence[int], count: int) -> list[float]:
@@ -108,7 +110,7 @@ class Rank:
         self.mover.probe()
 
     def force(self, rows: Mapping[int, Any], logits: Tensor) -> Tensor:
-        """Let each row of logits allow the token alone that was told for its request; `rows`: the names by row."""
+        """Make each row of logits allow only the token sent for its request; `rows` maps rows to names."""
         chosen = [(row, self.tokens[name]) for row, name in rows.items() if name in self.tokens and row < len(logits)]
         if chosen:
             places, tokens = (torch.tensor(each, device=logits.device) for each in zip(*chosen, strict=True))
@@ -118,7 +120,7 @@ class Rank:
 
 
 RANKS: dict[str, Rank] = {}
-"""The rank that this process is, by the name of its engine."""
+"""This process's rank for each engine, by engine name."""
 
 
 def rank_of(name: str) -> Rank:

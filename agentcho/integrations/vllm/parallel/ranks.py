@@ -1,8 +1,8 @@
-"""All ranks of an engine, as the process of the engine speaks to them.
+"""All ranks of an engine, as the engine's process talks to them.
 
-Guards, the store's pages and all draws stay in that process. A step fills slots in every rank, by plans that were made
-right after the guards were asked. Then each rank tells what it wrote, the first rank of the last stage shows its
-logits, and all ranks are told the tokens that were drawn. Does not know: vLLM, how tokens are drawn.
+Guards, the store's pages and all draws stay in that process. A step fills slots in every rank, according to plans made
+right after the guards were asked. Then each rank reports what it wrote, the first rank of the last stage provides its
+logits, and all ranks are sent the tokens that were drawn. Must not import vLLM.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Ranks:
         division: How the model is divided among them.
 
     Attributes:
-        executor: What calls them; it is set when vLLM starts them.
+        executor: Calls the ranks; set when vLLM starts them.
     """
 
     device = CPU
@@ -50,7 +50,7 @@ class Ranks:
         self._firsts, self._total = list[int](), 0
 
     def _call(self, method: str, *args: Any) -> list[Any]:
-        """What each rank returns, in the order of the ranks: those of the first stage first."""
+        """Call a method in each rank; return the results in rank order, first stage first."""
         assert self.executor is not None
         return self.executor.call(method, *args)
 
@@ -60,7 +60,7 @@ class Ranks:
         """The layers of the whole model, with all heads. `UnsupportedModel`: a rank cannot serve its share.
 
         Args:
-            model: What errors call the model.
+            model: The name of the model in errors.
             total: The number of key-value heads of a layer.
             block: The number of slots in a block.
         """
@@ -93,11 +93,11 @@ class Ranks:
             pool.close()
 
     def save(self, save: Save) -> None:
-        """Move what a request has computed into the store: each rank its share."""
+        """Copy what a request has computed into the store, each rank its share."""
         self._call("agentcho_save", save)
 
     def turn_errors(self, blocks: Sequence[int], count: int) -> list[float]:
-        """See `Mover.turn_errors`: of each layer of the model the largest of its ranks."""
+        """See `Mover.turn_errors`. For each layer of the model, the largest error of its ranks."""
         told: list[list[float]] = self._call("agentcho_turn_errors", tuple(blocks), count)
         stages = [told[first : first + self.division.tensor] for first in range(0, len(told), self.division.tensor)]
         return [max(layer) for ranks in stages for layer in zip(*ranks, strict=True)]
@@ -109,11 +109,11 @@ class Ranks:
     # -- a step ----------------------------------------------------------------------------------------------
 
     def plan(self, loading: Sequence[Job], asking: Sequence[Job]) -> tuple[dict[str, Load], set[int]]:
-        """What all ranks write in the step that begins, by the name of the request, and the blocks of requests that may
-        not read what they would.
+        """What all ranks write in the step that begins, by request name, and the blocks of requests that may not read
+        what they would.
 
         Args:
-            loading: The requests that begin in it.
+            loading: The requests that start in it.
             asking: Those that get a token in it.
         """
         for job in self._loading:
@@ -134,8 +134,7 @@ class Ranks:
         return loads, refused
 
     def draw(self) -> dict[str, int]:
-        """Hear what the ranks have written in this step, and draw the tokens that it asks for, by the name of the
-        request."""
+        """Collect what the ranks have written in this step, and draw its tokens, by request name."""
         loading, asking = self._loading, self._asking
         self._loading, self._asking = [], []
         if not loading and not asking:

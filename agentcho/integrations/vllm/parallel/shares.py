@@ -1,7 +1,7 @@
-"""A store of encodings in memory that several processes share, and the part of it that each of them reads and writes.
+"""A store of encodings in memory shared by several processes, and the part of it that each reads and writes.
 
-The store has all heads of all layers, as that of one process has. A rank copies the heads of its share, in the layers
-of its stage. Does not know: vLLM, whose encodings they are.
+The store has all heads of all layers, like that of a single process. A rank copies its heads in the layers of its
+stage. Must not import vLLM.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ WRITABLE = mmap.PROT_READ | mmap.PROT_WRITE
 
 
 class Heads(NamedTuple):
-    """The key-value heads of one rank: `number` of them from the first on. `writes`: whether it is the one that stores
-    them, where several ranks have the same."""
+    """The key-value heads of one rank: `number` of them, starting at `first`. `writes`: whether this rank stores them,
+    if several ranks have the same."""
 
     first: int
     number: int
@@ -33,8 +33,8 @@ class Heads(NamedTuple):
 
     @classmethod
     def of(cls, rank: int, ranks: int, total: int) -> Heads:
-        """Those of a tensor-parallel rank, of so many ranks, as vLLM divides a model with `total` heads: evenly, or
-        each head to equally many neighbouring ranks."""
+        """The heads of a tensor-parallel rank among `ranks`, as vLLM divides a model with `total` heads: evenly, or
+        each head to the same number of neighboring ranks."""
         if total >= ranks:
             number = total // ranks
             return cls(rank * number, number, writes=True)
@@ -43,8 +43,8 @@ class Heads(NamedTuple):
 
 
 class StoreHandle(NamedTuple):
-    """What another process needs to open a store: where its memory is, the shapes of its layers, its rows and their
-    type, and the rows and columns of the logits that it has room for."""
+    """What another process needs to open a store: the path of its memory, the shapes of its layers, its number of rows
+    and their dtype, and the shape of the logits that it has room for."""
 
     path: str
     layers: tuple[tuple[int, int, int], ...]
@@ -53,14 +53,14 @@ class StoreHandle(NamedTuple):
     logits: tuple[int, int]
 
     def shapes(self) -> list[tuple[tuple[int, int, int] | tuple[int, int], torch.dtype]]:
-        """Shapes and types of all tensors in the memory: keys of each layer, values of each, logits."""
+        """Shapes and dtypes of all tensors in the memory: keys of each layer, values of each layer, logits."""
         keys = [(self.rows, heads, dim) for heads, dim, _ in self.layers]
         values = [(self.rows, heads, dim) for heads, _, dim in self.layers]
         return [*((shape, self.dtype) for shape in (*keys, *values)), (self.logits, torch.float32)]
 
     @property
     def size(self) -> int:
-        """Bytes of all of them."""
+        """The size of all tensors in bytes."""
         return sum(_aligned(shape, dtype) for shape, dtype in self.shapes())
 
     def tensors(self, file: int) -> SharedTensors:
@@ -74,7 +74,7 @@ class StoreHandle(NamedTuple):
         return SharedTensors(found[:count], found[count : 2 * count], found[-1])
 
     def opened(self) -> SharedTensors:
-        """The same tensors in a process that was given this handle."""
+        """The same tensors in a process that received this handle."""
         file = os.open(self.path, os.O_RDWR)
         try:
             return self.tensors(file)
@@ -95,10 +95,10 @@ def _aligned(shape: Sequence[int], dtype: torch.dtype) -> int:
 
 
 class SharedPool(PagePool):
-    """A `PagePool` in memory that other processes open by its `handle`. It has no name in a file system, and is gone
-    with the last process that has it open.
+    """A `PagePool` in memory that other processes open through its `handle`. The memory has no name in a file system,
+    and is freed with the last process that has it open.
 
-    `ModelError`: the system gives no such memory.
+    `ModelError`: the system provides no such memory.
     """
 
     def __init__(
@@ -133,13 +133,13 @@ class SharedPool(PagePool):
 
 
 class RankStore:
-    """The part of a shared store that one rank has. See `KVStore`.
+    """The part of a shared store that belongs to one rank. See `KVStore`.
 
     Args:
         shared: The tensors of the store.
         first: The first layer of the rank's stage.
         heads: Its heads.
-        device: Where it computes.
+        device: The device that it computes on.
     """
 
     def __init__(self, shared: SharedTensors, first: int, heads: Heads, device: torch.device) -> None:
@@ -149,7 +149,7 @@ class RankStore:
         self._writes, self._device = heads.writes, device
 
     def gather(self, rows: Tensor, layer: int, workspace: Workspace) -> tuple[Tensor, Tensor]:
-        """Copies of keys and values `[heads, rows, dim]`, where the rank computes."""
+        """Copies of keys and values `[heads, rows, dim]` on the rank's device."""
         keys = self._selected(self._keys[layer], rows, workspace, "keys")
         return keys, self._selected(self._values[layer], rows, workspace, "values")
 

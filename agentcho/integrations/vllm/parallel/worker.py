@@ -1,6 +1,6 @@
-"""What vLLM's worker can be asked by the engine, beside its own methods: the doors to its `Rank`.
+"""Methods added to vLLM's worker, through which the engine calls the worker's `Rank`.
 
-vLLM adds the methods to its worker, so they have names that it has not. Does not know: what is moved, and why.
+vLLM mixes them into its worker class, so their names must not clash with its own.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class RankWorker:
         return rank_of(self.vllm_config.kv_transfer_config.get_from_extra_config(OPTION, ""))
 
     def agentcho_met(self) -> str:
-        """Where the workers met: the address that vLLM has given to all of them."""
+        """The rendezvous address that vLLM gave to all workers."""
         return str(self.distributed_init_method)
 
     def agentcho_serves(self, model: str, block: int) -> list[FoundLayer] | Refusal:
-        """The layers that this rank has, or why it cannot serve them."""
-        # Ctrl-C in a terminal reaches all its processes; this one ends when that of the engine says so.
+        """The layers of this rank, or why it cannot serve them."""
+        # Ctrl-C in a terminal reaches all of its processes; this one ends when the engine's process says so.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         rank = self._agentcho_rank
         self._agentcho_receives()
@@ -47,8 +47,8 @@ class RankWorker:
         return rank.serves(dict(zip(rank.caches, found, strict=True)))
 
     def _agentcho_receives(self) -> None:
-        """Make what a later stage receives from the one before it. vLLM does so as it warms up, which it leaves out on
-        processors."""
+        """Make the tensors that a later stage receives from the previous one. vLLM makes them during warm-up, which it
+        skips on CPUs."""
         runner = self.model_runner
         if self.rank >= self.vllm_config.parallel_config.tensor_parallel_size and runner.intermediate_tensors is None:
             runner.intermediate_tensors = runner.model.make_empty_intermediate_tensors(
@@ -56,7 +56,7 @@ class RankWorker:
             )
 
     def agentcho_share(self, handle: StoreHandle, shares: Sequence[tuple[int, Heads]]) -> None:
-        """Open the store; `shares`: the first layer and the heads of each rank."""
+        """Open the store. `shares`: the first layer and the heads of each rank."""
         first, heads = shares[self.rank]
         self._agentcho_rank.share(handle, first, heads)
 
@@ -73,17 +73,18 @@ class RankWorker:
         self._agentcho_rank.probe()
 
     def agentcho_told(self, names: Sequence[str]) -> Told:
-        """What this rank wrote in the step. The first one of the last stage also shows the logits of these requests."""
+        """What this rank wrote in the step. The first rank of the last stage also provides the logits of these
+        requests."""
         rank, state = self._agentcho_rank, self.model_runner.execute_model_state
         if names and state is not None and self.rank % self.vllm_config.parallel_config.tensor_parallel_size == 0:
             rank.show(names, state.logits)
         return rank.told()
 
     def agentcho_forget(self) -> None:
-        """Let go of a forward whose tokens could not be drawn."""
+        """Discard a forward whose tokens could not be drawn."""
         self.model_runner.execute_model_state = None
 
     def agentcho_sample(self, grammar: Any, tokens: dict[str, int]) -> Any:
-        """Let vLLM sample, of the requests that are told of, these tokens."""
+        """Make vLLM take these tokens as sampled, by request name."""
         self._agentcho_rank.tokens = tokens
         return self.sample_tokens(grammar)  # type: ignore[attr-defined]
