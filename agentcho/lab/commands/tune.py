@@ -1,4 +1,6 @@
-"""The commands that train: `agentcho trace` and `agentcho tune`. Does not know: how one plays, how one trains."""
+"""The commands that train: `agentcho trace` and `agentcho tune`. Independent of how games are played or adapters
+trained.
+"""
 
 from __future__ import annotations
 
