@@ -1,5 +1,6 @@
-"""A reproduction of the paper as one HTML file that loads nothing and has no scripts. Does not know: how anything was
-found."""
+"""A reproduction of the paper as one HTML file without external resources and scripts. Independent of how anything was
+found.
+"""
 
 from __future__ import annotations
 
