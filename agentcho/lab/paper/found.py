@@ -103,6 +103,7 @@ class LoadedFound(Frozen):
     """The first games of a workflow played again, with their tasks in the form of a published set and through its
     `loader`: the number of games in which everything said is the same, and the means of a `score` without the loader
     and through it (None: no game ended with an outcome). `left_out`: why they were not played."""
+
     loader: str
     games: int = 0
     same: int = 0

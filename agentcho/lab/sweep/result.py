@@ -1,6 +1,5 @@
-"""What `agentcho.sweep` returns: the result of a sweep, with its tables, its picture, and how it shows itself.
-
-Does not know: how it was found.
+"""The result of a sweep as returned by `agentcho.sweep`, with its tables, plot and representations. Independent of how
+it was found.
 """
 
 from __future__ import annotations
