@@ -1,4 +1,4 @@
-"""Plays measured games on the workers of a cluster. Independent of what is measured."""
+"""Plays measured games on the workers of a cluster."""
 
 from __future__ import annotations
 

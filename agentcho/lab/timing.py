@@ -1,5 +1,5 @@
 """Interleaves the arms of a measurement, so that other load on the machine affects all arms alike, and runs work in
-short-lived threads, so that it does not slow down what follows. Independent of what arms do and of their figures.
+short-lived threads, so that it does not slow down what follows. Independent of what arms do.
 """
 
 from __future__ import annotations

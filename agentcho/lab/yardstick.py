@@ -1,5 +1,5 @@
 """Decides when the words of a reading mode count as the baseline's: a mode that is fast but says something else does
-not meet a target. Independent of what was played and of how it was measured.
+not meet a target.
 """
 
 from __future__ import annotations

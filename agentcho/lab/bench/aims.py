@@ -1,5 +1,5 @@
 """The targets of `agentcho bench workflows --speculate`, beside the measured figures: the gain of speculation, and the
-gain of our reading modes over the baseline when both speculate. Independent of how anything was measured.
+gain of our reading modes over the baseline when both speculate.
 """
 
 from __future__ import annotations

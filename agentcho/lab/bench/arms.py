@@ -3,7 +3,7 @@
 Three arms are the engine's own modes. Each also exists with speculation; two also exist in the deterministic profile
 and with repair. Two arms are the library's: `generate`, batch by batch, with the best cache reuse that a careful user
 would write, and continuous batching with prefix sharing, where each call is submitted as soon as its parents have
-ended. Independent of what is played and of repeats.
+ended.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 encoded before.
 
 Counts tokens, message by message: those that the baseline has to encode because no earlier prompt has the same prefix,
-and of these the ones in messages that were never encoded at all, with the opening and the header of each call. Does
-not look at times.
+and of these the ones in messages that were never encoded at all, with the opening and the header of each call.
 """
 
 from __future__ import annotations

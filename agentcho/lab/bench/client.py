@@ -1,4 +1,4 @@
-"""A streaming client of a chat server that times the first token. Independent of which server answers."""
+"""A streaming client of a chat server that times the first token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times the same games side by side on one engine, and one after another. Independent of what is played."""
+"""Times the same games side by side on one engine, and one after another."""
 
 from __future__ import annotations
 

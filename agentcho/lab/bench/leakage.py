@@ -1,8 +1,7 @@
 """The cost of enforcement: the same texts forced under audit, enforce and baseline, in one run.
 
 Arms are interleaved after a warm-up; figures are medians over repeats, ratios are taken within a repeat. For first
-tokens, the rest of each text is fed at once after its first token; for throughput, one token per step. Independent of
-what the workflows say.
+tokens, the rest of each text is fed at once after its first token; for throughput, one token per step.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Measures arms in turns: a warm-up of each, then repeats in a rotating order. Independent of what arms do and of how
-figures are shown.
-"""
+"""Measures arms in turns: a warm-up of each, then repeats in a rotating order."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Keeps the partial results of a workflow benchmark, so that a killed one can be resumed.
 
-A repeat is kept once every arm has run in it, so that ratios are taken within one process. Independent of what is
-measured.
+A repeat is kept once every arm has run in it, so that ratios are taken within one process.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Converts a workflow to the prompts of a chat API: for every decode the ids of its whole prompt and its forced ids.
 
-The ids are those that the engine's baseline feeds. Independent of how they are fed.
+The ids are those that the engine's baseline feeds.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Benchmarks a user's own server of OpenAI's API on the same workflows, sent as text; alone, or beside `agentcho
-serve`. Independent of what the server is and of how its figures are shown.
+serve`.
 """
 
 from __future__ import annotations

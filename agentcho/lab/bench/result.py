@@ -1,7 +1,6 @@
 """The result of a benchmark in a versioned format, `agentcho-bench/1`: one JSON file per run of `agentcho bench`.
 
-Figures are kept as measured, one per repeat, so that ratios can be taken within a repeat. Independent of how anything
-is measured and of which targets there are.
+Figures are kept as measured, one per repeat, so that ratios can be taken within a repeat.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs chat servers as processes on this machine: ours, and that of transformers. Independent of what they are sent."""
+"""Runs chat servers as processes on this machine: ours, and that of transformers."""
 
 from __future__ import annotations
 

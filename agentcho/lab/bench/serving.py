@@ -2,7 +2,6 @@
 
 Each workflow is played twice per repeat: with one token per answer, for the times of first tokens and for reuse, and
 with `tokens`, for the speed. If prompts quote what the server said instead of the recorded texts, it is played once.
-Independent of how a server is started and of how figures are shown.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Measures whether our arms read as the baseline does: the divergence of their next-token distributions from the
-baseline's, on the same forced texts. Independent of times and repeats.
+baseline's, on the same forced texts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def with_words(engine: EnginePort, workflow: Workflow, figures: Sequence[Figures
         return list(figures)
     before = rows(workflow, Arm(ReusePolicy("baseline", "audit"), engine))
     found = dict[ReusePolicy, dict[str, tuple[float, ...]]]()
-    alike = {name: reuse._replace(speculate=False) for name, reuse in reused.items()}  # it changes no word
+    alike = {name: reuse._replace(speculate=False) for name, reuse in reused.items()}  # speculation changes no word
     for reuse in dict.fromkeys(alike.values()):
         game = apart(before, rows(workflow, Arm(reuse, engine)))
         found[reuse] = {"kl": (float(game.kl.mean()),), "agree": (float(game.same.mean()),)}

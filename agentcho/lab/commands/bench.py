@@ -1,6 +1,4 @@
-"""`agentcho bench`: the benchmarks of this machine, and where their figures are written. Independent of how anything is
-measured.
-"""
+"""`agentcho bench`: the benchmarks of this machine, and where their figures are written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `agentcho compare`. Independent of how games are played and of what the figures mean."""
+"""The command `agentcho compare`."""
 
 from __future__ import annotations
 

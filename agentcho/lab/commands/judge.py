@@ -1,6 +1,4 @@
-"""`agentcho bench judge`: whether an agent that judges others' messages picks the same one when encodings are reused.
-Independent of how choices are made or compared.
-"""
+"""`agentcho bench judge`: whether a judge of others' messages picks the same one when encodings are reused."""
 
 from __future__ import annotations
 

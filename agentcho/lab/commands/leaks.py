@@ -1,6 +1,4 @@
-"""`agentcho bench leaks`: what a public sentence reveals of a secret, by reading mode and by attack. Independent of how
-anything is measured or judged.
-"""
+"""`agentcho bench leaks`: what a public sentence reveals of a secret, by reading mode and by attack."""
 
 from __future__ import annotations
 

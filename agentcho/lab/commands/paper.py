@@ -1,4 +1,4 @@
-"""The command `agentcho paper`. Independent of how rows are played and of what figures mean."""
+"""The command `agentcho paper`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Runs `agentcho paper`: checks everything first, then loads a model, then plays, trains, times and shows the tables.
-Independent of what is in a table.
-"""
+"""Runs `agentcho paper`: checks everything first, then loads a model, plays, trains, times and shows the tables."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`agentcho bench peers`: our engine beside llama.cpp's server, or a user's own server. Independent of how anything is
-measured.
-"""
+"""`agentcho bench peers`: our engine beside llama.cpp's server, or a user's own server."""
 
 from __future__ import annotations
 

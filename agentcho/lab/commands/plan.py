@@ -1,4 +1,4 @@
-"""The command `agentcho plan`. Independent of how anything is predicted."""
+"""The command `agentcho plan`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `agentcho probe`. Independent of how a server is probed."""
+"""The command `agentcho probe`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Runs `agentcho probe`: reads the keys, queries the server within bounds, judges, writes and shows.
 
 Exit codes: 0 no sharing was seen, 1 callers share, 2 usage, 3 inconclusive. Keys come from the environment or from
-files, and are sent only to the server. Independent of what is asked and of how verdicts are reached.
+files, and are sent only to the server.
 """
 
 from __future__ import annotations

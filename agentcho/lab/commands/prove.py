@@ -1,4 +1,4 @@
-"""The command `agentcho prove`. Independent of how words are swapped and of what is compared."""
+"""The command `agentcho prove`."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 changed.
 
 Exit codes: 0 it holds, 1 something differs under enforce, or a free schedule reveals something, 2 usage, 3 nothing
-could be shown. Independent of how words are swapped and of how a page is drawn.
+could be shown.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""`agentcho bench fidelity` and `agentcho bench decisions`: recorded conversations, read in every mode of reuse.
-Independent of how anything is measured or shown.
-"""
+"""`agentcho bench fidelity` and `agentcho bench decisions`: recorded conversations, read in every mode of reuse."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Runs `agentcho sweep`: checks, plays and compares the cells, and shows the result. Independent of how cells are
-played and of what the figures mean.
-"""
+"""Runs `agentcho sweep`: checks, plays and compares the cells, and shows the result."""
 
 from __future__ import annotations
 

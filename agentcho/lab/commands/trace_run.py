@@ -1,6 +1,4 @@
-"""Runs `agentcho trace`: checks everything first, then loads the model, then plays games into a file. Independent of
-what a scenario does and of what traces are for.
-"""
+"""Runs `agentcho trace`: checks everything first, then loads the model, then plays games into a file."""
 
 from __future__ import annotations
 

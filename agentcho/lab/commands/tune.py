@@ -1,6 +1,4 @@
-"""The commands that train: `agentcho trace` and `agentcho tune`. Independent of how games are played or adapters
-trained.
-"""
+"""The commands that train: `agentcho trace` and `agentcho tune`."""
 
 from __future__ import annotations
 

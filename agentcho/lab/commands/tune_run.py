@@ -1,6 +1,4 @@
-"""Runs `agentcho tune`: checks everything first, then trains an adapter, then reports. Independent of how adapters are
-trained.
-"""
+"""Runs `agentcho tune`: checks everything first, then trains an adapter, then reports."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""`agentcho bench workflows`, and the options that all speed benchmarks share: what is measured, and where results go.
-Independent of how anything is measured.
-"""
+"""`agentcho bench workflows`, and the options shared by all speed benchmarks: what is measured, where results go."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`agentcho.compare`: plays the same games in several ways, from Python.
 
-Checks all arguments before anything is played. Independent of how the games are played.
+Checks all arguments before anything is played.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The columns of a comparison: reading modes by their names on the command line. Independent of what is played and of
-models.
-"""
+"""The columns of a comparison: reading modes by their names on the command line."""
 
 from __future__ import annotations
 

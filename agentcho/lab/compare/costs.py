@@ -1,6 +1,6 @@
 """The costs of a column on forced words: tokens encoded, seconds to the first token, seconds to the end.
 
-Columns are interleaved; ratios are taken within one game and repeat. Independent of what is said.
+Columns are interleaved; ratios are taken within one game and repeat.
 """
 
 from __future__ import annotations

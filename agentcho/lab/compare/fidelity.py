@@ -1,5 +1,5 @@
 """Measures the divergence of a column from the baseline on forced words: in the next-token distribution, and in the
-likeliest token. Independent of how games are played or scored.
+likeliest token.
 """
 
 from __future__ import annotations

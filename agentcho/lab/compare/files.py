@@ -1,4 +1,4 @@
-"""Writes a comparison into a folder: CSV in long form, JSON, and a plot. Independent of how it was found."""
+"""Writes a comparison into a folder: CSV in long form, JSON, and a plot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computes means, paired differences and their tests from the scores of games. Independent of what columns mean."""
+"""Computes means, paired differences and their tests from the scores of games."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Runs a comparison from its options: checks everything first, then loads the model, then plays and compares the
-columns. Independent of how games are played, of what the figures mean, and of the command line.
+columns. Independent of the command line.
 """
 
 from __future__ import annotations

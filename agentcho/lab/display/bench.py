@@ -1,6 +1,4 @@
-"""The results of benchmarks as text tables: workflows by arm, games both ways, the cost of enforcement. Independent of
-how anything was measured.
-"""
+"""The results of benchmarks as text tables: workflows by arm, games both ways, the cost of enforcement."""
 
 from __future__ import annotations
 

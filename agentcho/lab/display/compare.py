@@ -1,6 +1,4 @@
-"""Shows a comparison in the terminal: tables of metrics, fidelity, costs, and a judge's preferences. Independent of how
-it was found.
-"""
+"""Shows a comparison in the terminal: tables of metrics, fidelity, costs, and a judge's preferences."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The choices of judges that read reused encodings, as tables: one row per reading mode, and where each fails.
-Independent of how choices are made or compared.
-"""
+"""The choices of judges that read reused encodings, as tables: one row per reading mode, and where each fails."""
 
 from __future__ import annotations
 

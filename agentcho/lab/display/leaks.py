@@ -1,6 +1,4 @@
-"""What a public sentence reveals, as tables: one row per reading mode and attack, and what each mode costs. Independent
-of how anything was measured or judged.
-"""
+"""What a public sentence reveals, as tables: one row per reading mode and attack, and what each mode costs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Shows a reproduction of the paper in the terminal: its tables, as rich tables or as aligned text. Independent of how
-they were found.
-"""
+"""Shows a reproduction of the paper in the terminal: its tables, as rich tables or as aligned text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our engine beside llama.cpp's server, and the targets, as text tables. Independent of how anything was measured."""
+"""Our engine beside llama.cpp's server, and the targets, as text tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shows a plan as a table. Independent of how anything is predicted."""
+"""Shows a plan as a table."""
 
 from __future__ import annotations
 

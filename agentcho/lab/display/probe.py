@@ -1,6 +1,6 @@
 """Shows a probe in the terminal: its conclusion, then each question with its numbers and reasons.
 
-Without a terminal, prints the same lines as plain text. Independent of how anything was asked.
+Without a terminal, prints the same lines as plain text.
 """
 
 from __future__ import annotations

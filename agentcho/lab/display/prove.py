@@ -1,6 +1,6 @@
 """Shows a proof in the terminal: its conclusion first, then who was compared, then the digests themselves.
 
-Without a terminal, prints the same lines as plain text. Independent of how anything was played.
+Without a terminal, prints the same lines as plain text.
 """
 
 from __future__ import annotations

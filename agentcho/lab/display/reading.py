@@ -1,5 +1,4 @@
-"""Recorded conversations in every reading mode, as tables, one row per mode. Independent of how anything is
-measured."""
+"""Recorded conversations in every reading mode, as tables, one row per mode."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Shows a sweep in the terminal: the games to play, the table of rows, the effect of each option, and what was not
-played. Independent of how it was found.
+played.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Converts comparisons and sweeps to the tables of a page, and names the folders of their games. Independent of HTML
-and of how anything was found.
-"""
+"""Converts comparisons and sweeps to tables of a page, and names the folders of their games. Independent of HTML."""
 
 from __future__ import annotations
 

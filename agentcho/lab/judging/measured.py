@@ -1,8 +1,7 @@
 """Measures each task in each reading mode, choice by choice against the baseline; selects a policy on one half of the
 choices, and evaluates it on the other.
 
-Every block is saved beside the result file at once, so that an interrupted measurement can be resumed. Independent of
-how choices are made.
+Every block is saved beside the result file at once, so that an interrupted measurement can be resumed.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 forced.
 
 All modes see the same words. The tokens that a mode encodes anew are those it feeds beyond plain reuse, for any reason.
-Independent of what is compared with what.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The result of `agentcho bench judge` in a versioned format, `agentcho-bench-judge/1`. Independent of how choices are
-made.
-"""
+"""The result of `agentcho bench judge` in a versioned format, `agentcho-bench-judge/1`."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 it is not sure of its pick. Computed from picks measured in both modes; no view implements it.
 
 The margin that counts as sure is the same for all tasks. It is selected on one half of the choices and evaluated on the
-other. Independent of how choices are made or played.
+other.
 """
 
 from __future__ import annotations

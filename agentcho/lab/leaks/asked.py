@@ -1,8 +1,7 @@
 """Attack by asking the model: Bob, after the public sentence as he reads it, is asked for each symbol of the secret.
 
 The best question is selected on secrets that are not tested; the mean likelihood of each answer, whatever the secret,
-is estimated there and subtracted. Options with the same first token get the same score. Independent of the model's
-training.
+is estimated there and subtracted. Options with the same first token get the same score.
 """
 
 from __future__ import annotations

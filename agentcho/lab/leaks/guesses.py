@@ -1,8 +1,7 @@
 """The guesses of an attack for each tested secret, and the conversion of scores to probabilities.
 
 Scores are scaled by one number, selected on secrets that are neither trained on nor tested, down to 0 ("knows
-nothing"): an attack that is sure and wrong would prove less than it knows. Independent of models and of the source of
-scores.
+nothing"): an attack that is sure and wrong would prove less than it knows.
 """
 
 from __future__ import annotations

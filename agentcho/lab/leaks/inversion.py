@@ -1,7 +1,7 @@
 """Inversion attack: a small transformer that is trained to write out a secret, symbol by symbol, from keys and values.
 
 Each token of each kept layer is projected to one vector; the decoder attends to these while it writes. It is tested on
-secrets that it has never written. Independent of engines and of the reading mode it looks at.
+secrets that it has never written. Independent of engines.
 """
 
 from __future__ import annotations

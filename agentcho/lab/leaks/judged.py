@@ -1,7 +1,7 @@
 """Converts outcomes to rows and claims: what leaks, what reveals no more than the text, and what cannot be known.
 
 An encoding without a shown leak counts as equivalent to the text only by an attack that succeeds on the author's
-encoding in the same run; otherwise it is inconclusive, never clean. Independent of engines and of how outcomes arose.
+encoding in the same run; otherwise it is inconclusive, never clean. Independent of engines.
 """
 
 from __future__ import annotations

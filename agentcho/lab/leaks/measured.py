@@ -1,7 +1,6 @@
 """Attacks each kind of secret through each reading mode by each attack, and times first tokens in each mode.
 
-Every outcome is saved beside the result file at once, so that an interrupted run can be resumed. Independent of what
-outcomes mean.
+Every outcome is saved beside the result file at once, so that an interrupted run can be resumed.
 """
 
 from __future__ import annotations

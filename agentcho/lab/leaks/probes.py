@@ -1,7 +1,7 @@
 """Probes: a linear classifier and a small network for each layer, trained to tell the symbols of a secret.
 
 The layer and the strength of regularization are selected on secrets that are neither trained on nor tested. Independent
-of engines and of the reading mode they look at.
+of engines.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The result of `agentcho bench leaks` in a versioned format, `agentcho-bench-leaks/1`. Independent of how anything is
-measured or judged.
-"""
+"""The result of `agentcho bench leaks` in a versioned format, `agentcho-bench-leaks/1`."""
 
 from __future__ import annotations
 

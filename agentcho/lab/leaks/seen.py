@@ -1,7 +1,7 @@
 """The keys and values of the public sentence as Bob reads them: the input of attacks.
 
 Keys are at Bob's positions, except in modes that leave them where they were made. Of a large model a few layers are
-kept, evenly spaced. Independent of attacks and of the secret.
+kept, evenly spaced.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The modes in which Bob reads Alice's public sentence, by name: what an attack gets to see.
 
-A mode is a reuse policy: every repair that policies support is available here as `reuse+REPAIR`. Independent of attacks
-and of how anything is encoded.
+A mode is a reuse policy: every repair that policies support is available here as `reuse+REPAIR`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The paper's ablation (its Figure 8) and prediction variant (Table 7): what readers decide when the owner's public
-words were encoded over less. Independent of encodings and of what counts as a leak.
+words were encoded over less.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""The five arms of the differential test on one game: rows of a reader's messages, before and after a swap. Independent
-of other games' results and of statistics over games.
-"""
+"""The five arms of the differential test on one game: rows of a reader's messages, before and after a swap."""
 
 from __future__ import annotations
 

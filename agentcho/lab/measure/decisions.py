@@ -1,6 +1,4 @@
-"""A reader's greedy decision, read from the rows of its constrained messages. Independent of encodings and of the arm
-that the rows belong to.
-"""
+"""A reader's greedy decision, read from the rows of its constrained messages. Independent of encodings."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A finished game as input of the measurements: its messages as token ids, with authors, audiences and parents.
 
-Read from the entries of a transcript or from a workflow of a trace. Independent of encodings and of how it was played.
+Read from the entries of a transcript or from a workflow of a trace. Independent of encodings.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Encodes the messages of one game with every text forced, through the resolver that games use, and scores decodes.
 
-All encodings are released at the end, so that no two stages share a cache key. Independent of what is measured.
+All encodings are released at the end, so that no two stages share a cache key.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Other secrets for a game: what their owner said in the same place of another game.
 
 Messages that are the same in every game are no secret and stay, unless nothing else reaches what the reader reads; then
-their ids are shuffled. Independent of encodings and of the effect of a swap.
+their ids are shuffled. Independent of encodings.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The adapters of the paper's trained rows: traces of baseline games that no row is compared on, the training on them,
-and the games that select the best checkpoint. Independent of tables and of how adapters are trained.
+and the games that select the best checkpoint.
 """
 
 from __future__ import annotations

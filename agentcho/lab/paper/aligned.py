@@ -1,5 +1,5 @@
 """Aligns a result file with the rows of the current tables: figures move to where the tables have them now, whatever
-their old labels, and missing rows are marked as not measured. Independent of how anything is shown.
+their old labels, and missing rows are marked as not measured.
 """
 
 from __future__ import annotations

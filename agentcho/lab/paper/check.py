@@ -1,7 +1,7 @@
 """Checks a file that was written by `agentcho paper --export`: its schema, and that its figures are consistent.
 
 Recomputes what can be: exact intervals and tests, corrections over a table, the digest. It cannot check that the games
-were played; the sender has to vouch for that. Independent of how anything was found.
+were played; the sender has to vouch for that.
 """
 
 from __future__ import annotations

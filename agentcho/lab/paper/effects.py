@@ -1,6 +1,4 @@
-"""Judges which of the paper's effects a result shows, by one rule: reproduced, null, reversed, at floor or at ceiling.
-Independent of how anything was measured or shown.
-"""
+"""Judges by one rule which of the paper's effects a result shows: reproduced, null, reversed, at floor or ceiling."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Estimates the time of a reproduction on the understudy, from measured times of its parts; nothing is played.
 
-The figure is rough: machines and their load differ. Other models have no estimate. Independent of how it is worded.
+The figure is rough: machines and their load differ. Other models have no estimate.
 """
 
 from __future__ import annotations

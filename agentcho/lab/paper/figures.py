@@ -1,7 +1,7 @@
 """The figures that the paper prints, by table, row and score (Bai & Eisner, arXiv 2512.23049v1, of Llama-3.1-8B).
 
 All are from the paper's text, except those of Figure 8: the paper draws it and prints no number, and the authors'
-repository (github.com/tjbai/choreo, SUMMARY.md) has them. Independent of how a row is played and of what a run found.
+repository (github.com/tjbai/choreo, SUMMARY.md) has them.
 """
 
 from __future__ import annotations

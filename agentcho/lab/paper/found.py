@@ -1,6 +1,4 @@
-"""The result of a reproduction of the paper in a versioned format: `agentcho-paper/1`. Independent of how it was found
-and of how it is shown.
-"""
+"""The result of a reproduction of the paper in a versioned format: `agentcho-paper/1`."""
 
 from __future__ import annotations
 

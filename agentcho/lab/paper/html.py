@@ -1,6 +1,4 @@
-"""A reproduction of the paper as one HTML file without external resources and scripts. Independent of how anything was
-found.
-"""
+"""A reproduction of the paper as one HTML file without external resources and scripts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Writes the generators' tasks in the form of the published sets, to test the sets' loaders end to end on a model that
-only knows these tasks: a game has to say the same with and without a loader. Independent of how games are played.
+only knows these tasks: a game has to say the same with and without a loader.
 """
 
 from __future__ import annotations

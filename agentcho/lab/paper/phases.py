@@ -1,5 +1,5 @@
 """The phases of a reproduction: the time of each, over all commands that worked on it, and those that were not begun
-because a budget was used up. Independent of what a phase does.
+because a budget was used up.
 """
 
 from __future__ import annotations

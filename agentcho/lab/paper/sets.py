@@ -1,7 +1,7 @@
 """The tasks of the paper's workflows: generators for the understudy, the published sets for other models.
 
 Compared and trained tasks are disjoint: a generator uses another seed, the facts another half; a published set uses the
-tasks after the compared ones. Independent of how games are played.
+tasks after the compared ones.
 """
 
 from __future__ import annotations

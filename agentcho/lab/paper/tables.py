@@ -1,4 +1,4 @@
-"""The paper's tables of scores as data: rows, columns, and the paper's figures. Independent of how a row is played."""
+"""The paper's tables of scores as data: rows, columns, and the paper's figures."""
 
 from __future__ import annotations
 

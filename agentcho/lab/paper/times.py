@@ -1,5 +1,5 @@
 """Times the paper's workflows on forced texts, with interleaved arms: its Table 5 on played games, its Figure 4 on
-trees of thoughts of random words. Independent of what is said and of how times are shown.
+trees of thoughts of random words.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Machines as named numbers: peaks, memory, and the share of the peaks that is reached.
 
 `hardware.toml` beside this file has the known ones, each with its source; a user's own file has the same format.
-Independent of models and of what a step feeds.
+Independent of models.
 """
 
 from __future__ import annotations

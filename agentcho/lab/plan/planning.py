@@ -1,5 +1,5 @@
 """Predicts what a workflow takes on absent hardware, by mode: first tokens, end to end, tokens a second, memory, and
-how many agents fit. Independent of how tables and plots look.
+how many agents fit.
 """
 
 from __future__ import annotations

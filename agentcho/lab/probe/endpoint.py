@@ -1,7 +1,6 @@
 """A chat server as an outsider sees it: bounded requests, the time of each first token, the token counts it reports.
 
-Uses the client of the package `openai` without its retries, which would be timed as one answer. Independent of what is
-asked and why.
+Uses the client of the package `openai` without its retries, which would be timed as one answer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The result of a probe: frozen values, and their JSON in a versioned schema. Every output is made from it.
 
-Independent of how anything was asked. Must not contain keys, or words of prompts and answers.
+Must not contain keys, or words of prompts and answers.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Verdicts on the answers of a server. Absence is only claimed of what would have been found: if hits could not be told
-from misses, or too little was asked, a verdict is inconclusive. Independent of how anything was asked.
+from misses, or too little was asked, a verdict is inconclusive.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A probe as SARIF 2.1.0: one result per question, a failure if callers share. Independent of how it was measured."""
+"""A probe as SARIF 2.1.0: one result per question, a failure if callers share."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Plays games again without a forced schedule: does a reader observe anything else if others' secrets are longer?
 
 Every text except the reader's own is forced, in the deterministic profile; who speaks when is not. The plays of one
-pair differ only in the lengths of the owner's private messages. Independent of logits and of why an observation
-changed.
+pair differ only in the lengths of the owner's private messages. Independent of logits.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """A proof as one HTML file without external resources and scripts. Each digest is drawn as a strip of 32 colours, one
-per byte, so that equal digests look equal. Independent of how anything was played.
+per byte, so that equal digests look equal.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The secrets of one agent from another in a workflow, and the workflow with these swapped or left out.
 
 An agent's secrets from a reader are the messages that it wrote, or that the scenario addressed to it, and that the
-reader may not read. Independent of encodings and of the effect of a swap.
+reader may not read. Independent of encodings.
 """
 
 from __future__ import annotations

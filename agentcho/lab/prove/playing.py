@@ -1,6 +1,4 @@
-"""Plays one workflow with every text forced, in the deterministic profile, and hashes each agent's logits. Independent
-of swaps and of the relation between plays.
-"""
+"""Plays one workflow with every text forced, in the deterministic profile, and hashes each agent's logits."""
 
 from __future__ import annotations
 

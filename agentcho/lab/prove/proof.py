@@ -1,6 +1,6 @@
 """The result of a proof: frozen values, and their JSON in a versioned schema. Every output is made from it.
 
-Independent of how anything was played. Must not contain words of messages.
+Must not contain words of messages.
 """
 
 from __future__ import annotations

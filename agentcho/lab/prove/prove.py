@@ -1,5 +1,5 @@
 """Runs the whole proof: every workflow unchanged and with one agent's secrets swapped, under audit and enforce.
-Independent of files, the terminal, and how a digest is computed.
+Independent of files and the terminal.
 """
 
 from __future__ import annotations

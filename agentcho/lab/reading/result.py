@@ -1,6 +1,4 @@
-"""The results of `agentcho bench fidelity` and `agentcho bench decisions` in versioned formats. Independent of how
-anything is measured or shown.
-"""
+"""The results of `agentcho bench fidelity` and `agentcho bench decisions` in versioned formats."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """`agentcho.sweep`: plays every combination of options, models and seeds, from Python.
 
-Checks all cells before anything is played. Independent of how the games are played.
+Checks all cells before anything is played.
 """
 
 from __future__ import annotations

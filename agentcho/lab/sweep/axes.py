@@ -1,6 +1,4 @@
-"""The axes of a sweep: options of the scenario, options of the run and models, each with its values. Independent of
-combinations and of what is played.
-"""
+"""The axes of a sweep: options of the scenario, options of the run and models, each with its values."""
 
 from __future__ import annotations
 

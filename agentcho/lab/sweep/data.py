@@ -1,5 +1,5 @@
 """The fields of a sweep's result in a versioned format, `agentcho-sweep/1`, and what is derived from them. Independent
-of how it was found, of tables and of plots.
+of tables and plots.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Computes the effect of each option of a sweep: a value against the first of its axis, over all cells that are
-otherwise equal. Independent of cells and of how differences are tested.
+otherwise equal.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Computes the figures of rows from the games of cells: means and paired differences.
 
-A pair is one game (its seed and number) in two rows that play the same tasks. Independent of files and of how games are
-played.
+A pair is one game (its seed and number) in two rows that play the same tasks. Independent of files.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Writes the result of a sweep into its folder: figures and games as CSV, everything as JSON, and a plot if it can be
-drawn. Independent of how it was found.
+drawn.
 """
 
 from __future__ import annotations

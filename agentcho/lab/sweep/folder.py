@@ -1,9 +1,7 @@
 """The folder of a sweep: its request, and for each cell the records of its games.
 
-    DIR/request.json     the axes, and each cell by its key, including those of earlier grids
-    DIR/cells/<key>/     the records of a cell, as of any run
-
-Independent of how games are played and of what is made of them.
+DIR/request.json     the axes, and each cell by its key, including those of earlier grids
+DIR/cells/<key>/     the records of a cell, as of any run
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """The cells of a sweep: every combination of the values of its axes, as a checked scenario and run config. Independent
-of what is on disk and of how cells are played.
+of what is on disk.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Converts command-line or function arguments, and the YAML file that they may name, to the options of a sweep.
-Arguments override the file. Independent of how a sweep is played.
+Arguments override the file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The plan of a sweep: its cells, the games that are over, and the order of play.
 
 Cells on one network are played one after another, so that each model is loaded once, and never beside another.
-Independent of who plays.
 """
 
 from __future__ import annotations

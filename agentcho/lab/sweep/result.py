@@ -1,6 +1,4 @@
-"""The result of a sweep as returned by `agentcho.sweep`, with its tables, plot and representations. Independent of how
-it was found.
-"""
+"""The result of a sweep as returned by `agentcho.sweep`, with its tables, plot and representations."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Runs a sweep from its options: checks everything first, for all cells, then plays, compares and writes. Independent
-of how games are played, of what the figures mean, and of the command line.
+of the command line.
 """
 
 from __future__ import annotations

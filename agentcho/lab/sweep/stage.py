@@ -1,6 +1,4 @@
-"""Plays the cells of a sweep: in this process, which loads one network at a time, or by the workers of a cluster.
-Independent of the grid and of the results of games.
-"""
+"""Plays the cells of a sweep: in this process, which loads one network at a time, or by the workers of a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converts the result of a sweep to tables, for data frames and for display. Independent of how it was found."""
+"""Converts the result of a sweep to tables, for data frames and for display."""
 
 from __future__ import annotations
 

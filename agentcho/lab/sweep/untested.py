@@ -1,6 +1,4 @@
-"""Means and paired differences without intervals and tests, if the library for these is not installed. Independent of
-what is compared.
-"""
+"""Means and paired differences without intervals and tests, if the library for these is not installed."""
 
 from __future__ import annotations
 

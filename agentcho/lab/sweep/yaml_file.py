@@ -1,6 +1,4 @@
-"""Reads the YAML file of a sweep: the options of the command line as keys. Errors have the line. Independent of what
-the options mean.
-"""
+"""Reads the YAML file of a sweep: the options of the command line as keys. Errors name the line."""
 
 from __future__ import annotations
 

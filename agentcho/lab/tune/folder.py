@@ -4,7 +4,7 @@
     DIR/log.jsonl, loss.png                                             one line per step, and their plot
     DIR/going/request.json, state.pt                                    until it is done
 
-All files are replaced atomically. Independent of how adapters are trained.
+All files are replaced atomically.
 """
 
 from __future__ import annotations

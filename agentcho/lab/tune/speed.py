@@ -1,5 +1,5 @@
 """Measures training speed in traces a second: packed forwards of whole traces against one forward per call, interleaved
-on the same traces. Independent of optimizers and of what is learned.
+on the same traces.
 """
 
 from __future__ import annotations

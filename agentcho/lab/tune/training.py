@@ -3,8 +3,7 @@
 Each step feeds some traces, packed into forwards over their whole graphs of messages, and makes one update. The adapter
 with the lowest loss on held-out traces is kept, or, with a `Validation`, the one with the highest score in games. An
 interrupted training resumes from its last checkpoint and gives the same adapter. It computes in threads that end with
-it, so that games played later in the same process are not slowed down. Independent of the command line and of how
-traces were sampled.
+it, so that games played later in the same process are not slowed down. Independent of the command line.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Converts a workflow with known texts to the segments of one forward: what attends to what, at which positions.
 
 The workflow is replayed through the resolver that games use, on an engine that computes nothing and reports every call
-as finished, so that contexts and positions are those of inference. Independent of losses and of how a forward is run.
+as finished, so that contexts and positions are those of inference.
 """
 
 from __future__ import annotations

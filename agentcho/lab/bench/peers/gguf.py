@@ -2,7 +2,7 @@
 
 Quantization is left to llama.cpp. The vocabulary is a placeholder of the right size, because prompts are sent as token
 ids. Tensor names are those of the package `gguf`; the row order of a llama's queries and keys is that of llama.cpp's
-`convert_hf_to_gguf.py` (https://github.com/ggml-org/llama.cpp). Independent of servers and of what is measured.
+`convert_hf_to_gguf.py` (https://github.com/ggml-org/llama.cpp).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Measures our engine and llama.cpp's server in turns, with the same weights, bits and number of threads.
 
 The weights are written to a GGUF file, and both are verified to compute the same network at float32 before anything is
-timed. The peer runs with its best settings, with and without n-gram drafts. Independent of command options and of how
-figures are shown.
+timed. The peer runs with its best settings, with and without n-gram drafts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Times a single row in our engine and in llama.cpp's server: a prompt of fixed length, then one-token decode steps.
 
 Both get the same ids, different in every repeat. Times are those of the engines, without HTTP: ours by a clock around
-its steps, the peer's as its server reports them. Independent of workflows.
+its steps, the peer's as its server reports them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Verifies that a peer computes the same network: compares the likeliest tokens and their log-probabilities over the
-same ids, at float32. Independent of speed.
+same ids, at float32.
 """
 
 from __future__ import annotations

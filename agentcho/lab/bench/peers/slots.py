@@ -1,7 +1,7 @@
 """Plays a workflow on llama.cpp's server, one slot per agent: each call starts as soon as all that it reads was said.
 
 Prompts have the ids that our baseline feeds, except that decoded texts are the server's own, with the recorded number
-of tokens. So a slot already holds what its agent said, and reuses it. Independent of how the server was started.
+of tokens. So a slot already holds what its agent said, and reuses it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The targets of our engine beside llama.cpp's server. Independent of how anything was measured."""
+"""The targets of our engine beside llama.cpp's server."""
 
 from __future__ import annotations
 
