@@ -1,1 +1,1 @@
-"""What measures, compares and trains: an addition to what a game needs."""
+"""Measurement, comparison and training: optional tools that playing a game does not need."""

@@ -1,4 +1,4 @@
-"""Games that are measured, played by the workers of a cluster. Does not know: what is measured."""
+"""Plays measured games on the workers of a cluster."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def remote_playing(
     at_once: int | None,
     tell: ProgressCallback,
 ) -> Playing:
-    """How games that are measured are played by workers; of `configs` the first is that of the games, the second that
-    by which a model is loaded."""
+    """The `Playing` whose games run on workers. `configs` holds the config of the games, then the config that the
+    model is loaded with."""
     config, loading = configs
     engine: Any = RemoteEngine(workers, scenario, loading)
     return Playing(

@@ -1,7 +1,5 @@
-"""Plays the games that something is measured on, and never a game twice: games that an earlier, interrupted command
-finished are read from its records.
-
-Does not know: what is measured, columns, training.
+"""Plays the games that a measurement needs, each once: games that an earlier, interrupted command finished are read
+from its records. Must not depend on comparisons, their columns or training.
 """
 
 from __future__ import annotations
@@ -25,12 +23,12 @@ from agentcho.scenario import Scenario
 
 
 class Interrupted(Exception):
-    """Ctrl-C while games were played. What was over stays on disk."""
+    """Ctrl-C arrived while games were played. Finished games stay on disk."""
 
 
 class Playing(NamedTuple):
-    """How games are played: everything but their numbers. `play_on` plays them, and `here` gives an engine of this
-    process to measure something on, where they are played on another."""
+    """How games are played: everything but their numbers. `play_on` plays them. If it does so in another process,
+    `here` returns an engine of this process to measure on."""
 
     scenario: Scenario
     config: RunConfig
@@ -41,7 +39,7 @@ class Playing(NamedTuple):
 
     @property
     def asked(self) -> dict[str, Any]:
-        """Everything that decides what the games are, as JSON. `TaskError`: the tasks cannot be read."""
+        """All inputs that determine the games, as JSON. `TaskError`: the tasks cannot be read."""
         scenario, tasks = self.scenario, tasks_of(self.scenario, self.config)
         return {
             "scenario": scenario.name,
@@ -53,8 +51,8 @@ class Playing(NamedTuple):
         }
 
     def play(self, left: Iterable[int], forced: Mapping[int, Forced], sink: Sink, out: Path | None = None) -> RunResult:
-        """Play these games, each with the words that `forced` has for it; `out` is where records go, if anywhere. One
-        that has called tools before goes on where it was, by the records there."""
+        """Play the games `left`, each with the texts that `forced` has for it. Records go to `out`, if given; a
+        game that has already called tools there continues where it stopped."""
         if self.config.models:
             raise ConfigError("comparisons and training play all games on one model; leave models out")
         games, saved = tuple(left), runs(out) if out is not None and out.is_dir() else ()
@@ -74,13 +72,13 @@ class Playing(NamedTuple):
 
 
 def check_same(where: Path, what: str, earlier: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-    """`ResumeMismatch`: what a folder or file holds was asked for with other values. `what` names what it holds."""
+    """Raise `ResumeMismatch` if a folder or file was begun with other values. `what` names its content."""
     if changed := sorted(name for name in {*earlier, *asked} if earlier.get(name) != asked.get(name)):
         raise ResumeMismatch.holds(where, what, changed)
 
 
 class Games(NamedTuple):
-    """The games in a folder of records, by number: their outcomes, entries and traces."""
+    """The finished games in a folder of records, by number: their outcomes, transcripts and traces."""
 
     finished: dict[int, GameOver]
     said: dict[int, list[TranscriptEntry]]
@@ -88,13 +86,13 @@ class Games(NamedTuple):
 
 
 def over(folder: Path, games: int) -> frozenset[int]:
-    """Which of games 0 to `games` are over by the records in a folder. A game that ended by an error is not."""
+    """The games from 0 to `games` - 1 that are over, by the records in a folder. A game that failed is not over."""
     numbers = {number for run in runs(folder) for number, game in run.finished().items() if not game.failed}
     return frozenset(numbers.intersection(range(games)))
 
 
 def collected(folder: Path) -> Games:
-    """All games of all records in a folder, without those that ended by an error: they are played again."""
+    """All finished games of all records in a folder. Games that failed are left out, because they are played again."""
     games = Games({}, {}, {})
     for run in runs(folder) if folder.is_dir() else ():
         _collect(run, games)
@@ -110,8 +108,8 @@ def _collect(run: SavedRun, games: Games) -> None:
 
 
 def completed(playing: Playing, folder: Path, forced: Mapping[int, Forced], sink: Sink) -> Games:
-    """Play those of all games that no record in the folder has, and return all. `GamesFailed`, when the others are
-    over, where errors ended some, and `Interrupted` after Ctrl-C."""
+    """Play those games that no record in the folder has, and return all of them. `GamesFailed`: some failed; the others
+    are over. `Interrupted`: Ctrl-C."""
     there = collected(folder).finished
     left = [number for number in range(playing.config.games) if number not in there]
     if left:

@@ -1,7 +1,7 @@
-"""What has been measured so far, in a file beside the result's, so that a measurement that was stopped goes on.
+"""Keeps partial measurements in a file beside the result's, so that an interrupted measurement can be resumed.
 
-One mechanism for all that measures for a long time: it is begun or resumed with the same settings, saved whole after
-each part, and taken away when the result is written. Does not know: what is measured.
+All long measurements share this mechanism: begin or resume with the same settings, save the whole file after each
+part, delete it once the result is written. Independent of what is measured.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from agentcho.records.files import check_file, replace_whole, write_errors
 PACKAGE = Path(__file__).parents[1]
 UNNAMED = "--resume needs the result file of the interrupted measurement: pass it with --json FILE"
 END = ".part"
-"""What the name of the file has behind that of the result."""
+"""The suffix of the file, appended to the name of the result file."""
 
 
 class PartialData(BaseModel):
-    """The file.
+    """The content of the file.
 
     Attributes:
-        format: Of what measurement and version it is; a subclass declares it as a `Literal` with a default.
-        settings: All that what was measured depends on, by name.
+        format: The kind of measurement and its version; a subclass declares it as a `Literal` with a default.
+        settings: Everything that the measured values depend on, by name.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -39,12 +39,12 @@ Data = TypeVar("Data", bound=PartialData)
 
 
 class PartialResult(Generic[Data]):
-    """What was measured, and the file it is kept in; nowhere without a file. A subclass says how parts are added.
+    """A partial measurement and its file; without a file, nothing is saved. A subclass defines how parts are added.
 
     Attributes:
         data_type: The model of the file.
-        by: What measures it, as errors name it.
-        data: What was measured so far. Whatever changes it calls `save`.
+        by: The command that measures it, as named in errors.
+        data: What was measured so far. Code that changes it calls `save`.
     """
 
     data_type: type[Data]
@@ -55,15 +55,15 @@ class PartialResult(Generic[Data]):
 
     @classmethod
     def begin(cls, result: Path | None, resume: bool, settings: Mapping[str, str]) -> Self:
-        """Begin a measurement, or go on with one.
+        """Begin or resume a measurement.
 
         Args:
-            result: The file of the result; None: nothing is kept.
-            resume: Whether to go on with what is there.
-            settings: All that what is measured depends on.
+            result: The file of the result; None: nothing is saved.
+            resume: Whether to continue from an existing partial file.
+            settings: Everything that the measured values depend on.
 
         Raises:
-            ConfigError: What is there was measured with other settings, or is in the way, or there is nothing there.
+            ConfigError: The partial file has other settings, is in the way, or is missing.
             RecordBroken: The file is damaged.
             CannotWrite: The file could not be written.
         """
@@ -75,21 +75,21 @@ class PartialResult(Generic[Data]):
         return kept
 
     def check(self, settings: Mapping[str, str]) -> None:
-        """Note settings that are known later, such as those of a loaded engine. `ConfigError`: what is kept was
+        """Add settings that become known later, such as those of a loaded engine. `ConfigError`: the saved values were
         measured with others."""
         known = self.data.settings
         self._compare({name: known.get(name, settings[name]) for name in settings}, settings)
         known.update(settings)
 
     def save(self) -> None:
-        """Write all of it, whole or not at all. `CannotWrite`."""
+        """Write the file atomically. `CannotWrite`."""
         if self._file is not None:
             with write_errors(self._file):
                 self._file.parent.mkdir(parents=True, exist_ok=True)
             replace_whole(self._file, self.data.model_dump_json() + "\n")
 
     def done(self) -> None:
-        """The result is written: take the file away."""
+        """Delete the file, once the result is written."""
         if self._file is not None:
             self._file.unlink(missing_ok=True)
 
@@ -109,11 +109,11 @@ class PartialResult(Generic[Data]):
 
 
 def beside(result: Path | None, resume: bool) -> Path | None:
-    """The file in which what was measured for a result is kept, to begin it or to go on with it; None: nothing is kept,
-    as beside a pipe.
+    """The file that keeps the partial measurement of a result; None if nothing is saved, as when the result goes to a
+    pipe.
 
     Raises:
-        ConfigError: There is nothing to go on with, or something is in the way.
+        ConfigError: There is nothing to resume, or a file is in the way.
         CannotWrite: The file could not be written.
     """
     if result is None or (result.exists() and not result.is_file()):
@@ -130,8 +130,8 @@ def beside(result: Path | None, resume: bool) -> Path | None:
 
 
 def code_digest(folders: Sequence[str]) -> str:
-    """A digest of all Python files under folders of the package, such as "lab/leaks": a measurement that was begun by
-    other code is not gone on with.
+    """A digest of all Python files in folders of the package, such as "lab/leaks". With it among the settings, a
+    measurement is not resumed after the code has changed.
 
     Raises:
         ValueError: The package has no such folder.

@@ -1,6 +1,6 @@
-"""All pictures: comparisons, benchmarks, trainings, and the effects of an audit's measurement.
+"""Draws all plots: comparisons, benchmarks, trainings, and the effects that an audit measured.
 
-Needs matplotlib, of `agentcho[lab]`. Does not know: files of results, pages, how anything was measured.
+Needs matplotlib, of `agentcho[lab]`. Must not read result files or know how anything was measured.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from agentcho.lab.stats import Spread
 COLOURS = ("#4477aa", "#228833", "#8a8f98", "#ee6677", "#ccbb44")
 HUES, SIGNS = (*COLOURS[:2], *COLOURS[3:]), ("o", "s", "^", "D", "v")
 ROUNDING = 1e-7
-"""A divergence below it is that of rounding."""
+"""Divergences below it are rounding errors."""
 FIGURE_4 = 2.2
-"""The largest gain end to end in Figure 4 of arXiv 2512.23049, over branches and voters of a tree of thoughts."""
+"""The largest end-to-end gain in Figure 4 of arXiv 2512.23049, over branches and voters of a tree of thoughts."""
 BLUE, GREY, PALE = COLOURS[0], COLOURS[2], "#b8c4d0"
 
 
@@ -47,18 +47,18 @@ class _Range(Protocol):
 
 
 def reach(middles: Sequence[float], ranges: Sequence[_Range]) -> list[list[float]]:
-    """The distances from each middle down to the low end and up to the high end, in matplotlib's form of error bars."""
+    """The distances from each middle down to the low end and up to the high end, in matplotlib's error bar format."""
     both = list(zip(middles, ranges, strict=True))
     return [[max(0.0, m - r.low) for m, r in both], [max(0.0, r.high - m) for m, r in both]]
 
 
 def save(figure: Figure, file: Path) -> None:
-    """Write the picture; its ending says of which kind. The same figure, the same bytes."""
+    """Write the plot in the format of the file's suffix. The same figure gives the same bytes."""
     figure.savefig(file, dpi=150, metadata={"Software": None} if file.suffix == ".png" else None)
 
 
 def plot_comparison(found: Comparison, file: Path) -> None:
-    """Every metric by column with its interval; how far words are from the baseline's against the tokens encoded."""
+    """Plot each metric by column with its interval, and the divergence from the baseline against the tokens encoded."""
     apart = bool(found.fidelity and found.costs)
     panels = max(1, len(found.metrics) + apart)
     figure = Figure(figsize=(2.8 + 2.7 * panels, 1.3 + 0.42 * len(found.names) + 1.2), layout="constrained")
@@ -85,7 +85,7 @@ def _metric(axis: Axes, metric: Metric, names: tuple[str, ...], labelled: bool) 
 
 
 def _fidelity(axis: Axes, found: Comparison) -> None:
-    """Tokens encoded, relative to the first column, against the divergence from the baseline."""
+    """Plot the divergence from the baseline against the tokens encoded, relative to the first column's."""
     first = sum(found.costs[found.names[0]].encoded)
     for name in found.names:
         share, held = sum(found.costs[name].encoded) / first, found.fidelity[name]
@@ -99,8 +99,8 @@ def _fidelity(axis: Axes, found: Comparison) -> None:
 
 
 def plot_front(found: Comparison, file: Path) -> None:
-    """Fidelity against cost, a point a column with its interval, and the Pareto front: see `Comparison.front`.
-    `ConfigError`: no column has both."""
+    """Plot divergence against cost, one point with its interval per column, and the Pareto front: see
+    `Comparison.front`. `ConfigError`: no column has both."""
     known = [name for name in found.names if name in found.fidelity and name in found.costs]
     if not known:
         raise ConfigError("there is nothing to draw: give --fidelity-games and --timed-games above 0, and a real model")
@@ -138,7 +138,7 @@ def plot_front(found: Comparison, file: Path) -> None:
 
 
 def plot_readings(found: FidelityResult, file: Path) -> None:
-    """Fidelity against cost of recorded conversations, a panel a set and a point a column with its interval."""
+    """Plot divergence against cost on recorded conversations: a panel per set, a point with its interval per column."""
     subjects = list(dict.fromkeys(row.subject for row in found.rows))
     columns = list(dict.fromkeys(row.column for row in found.rows))
     figure = Figure(figsize=(3.0 + 4.0 * len(subjects), 4.2), layout="constrained")
@@ -163,12 +163,12 @@ def plot_readings(found: FidelityResult, file: Path) -> None:
 
 
 def _least(values: Iterable[float]) -> float:
-    """Below what an axis of these values is linear: a tenth of the least that is above rounding."""
+    """The threshold below which a symlog axis is linear: a tenth of the smallest value above rounding."""
     return min((value for value in values if value > ROUNDING), default=1.0) / 10
 
 
 def plot_training(log: Iterable[Mapping[str, Any]], title: str, file: Path) -> None:
-    """The loss of every step, and that of the traces held out."""
+    """Plot the loss of each step, and the loss on the held-out traces."""
     figure = Figure(figsize=(5.6, 3.4), layout="constrained")
     axis, lines = figure.subplots(), list(log)
     for name, label, mark, style in (
@@ -186,7 +186,7 @@ def plot_training(log: Iterable[Mapping[str, Any]], title: str, file: Path) -> N
 
 
 def plot_result(result: Result, file: Path) -> None:
-    """A benchmark. Ratios are baseline over arm: above 1 is faster."""
+    """Plot a benchmark. Ratios are baseline over arm: above 1, the arm is faster."""
     waits = result.bench == "stall" and any("prefill" in each.values for each in result.figures)
     played = result.bench == "workflows"
     grows = result.sweep in ("branches", "agents")
@@ -196,7 +196,7 @@ def plot_result(result: Result, file: Path) -> None:
 
 
 def plot_plan(found: Plan, file: Path) -> None:
-    """What is predicted for each workflow: first tokens and the end, a line or a bar for each mode."""
+    """Plot the predicted times of each workflow, to the first token and to the end: one line per mode."""
     subjects = list(dict.fromkeys(each.subject for each in found.predicted))
     modes = list(dict.fromkeys(each.mode for each in found.predicted))
     figure = Figure(figsize=(10.8, 3.8), layout="constrained")
@@ -216,7 +216,7 @@ def plot_plan(found: Plan, file: Path) -> None:
 
 
 def _ratios(result: Result, lines: bool) -> Figure:
-    """Bars, or with `lines` lines over the swept values."""
+    """Plot bars, or with `lines` one line per arm over the swept values."""
     measured = ("ttft", "seconds") if result.stepwise else ("ttft",)
     places = list(dict.fromkeys(s.removesuffix(UNNAMED) if lines else s for s in result.subjects))
     figure = Figure(figsize=(5.4 * len(measured), 3.8), layout="constrained")
@@ -238,7 +238,7 @@ def _ratios(result: Result, lines: bool) -> Figure:
 
 
 class _Gain(NamedTuple):
-    """Baseline over one arm, of one thing that was measured."""
+    """The ratio of the baseline to one arm, of one measured quantity."""
 
     result: Result
     arm: str
@@ -246,7 +246,7 @@ class _Gain(NamedTuple):
     colour: str
 
     def line(self, axis: Axes, places: Sequence[str], unnamed: bool) -> None:
-        """A line over the swept values; debates without names have a dashed line of their own."""
+        """Draw a line over the swept values; debates without names get a separate dashed line."""
         of_kind = [subject for subject in self.result.subjects if subject.endswith(UNNAMED) == unnamed]
         subjects, found = self._of(of_kind)
         if not subjects:
@@ -263,7 +263,7 @@ class _Gain(NamedTuple):
         )
 
     def bars(self, axis: Axes, number: int) -> None:
-        """A bar a subject, beside those of other arms."""
+        """Draw one bar per subject, next to the bars of other arms."""
         subjects, found = self._of(self.result.subjects)
         width = 0.8 / max(1, len(self.result.arms) - 1)
         at = [self.result.subjects.index(subject) - 0.4 + width * (number + 0.5) for subject in subjects]
@@ -272,13 +272,13 @@ class _Gain(NamedTuple):
         axis.errorbar(at, values, yerr=reach(values, found), fmt="none", ecolor="black", capsize=2)
 
     def _of(self, subjects: Iterable[str]) -> tuple[list[str], list[Spread]]:
-        """Those that were measured in both arms."""
+        """The subjects that were measured in both arms, and their ratios."""
         there = [subject for subject in subjects if self.result.has(subject, self.arm, BASELINE)]
         return there, [self.result.ratio([subject], BASELINE, self.arm, self.what) for subject in there]
 
 
 def _values(result: Result) -> Figure:
-    """Of the small benchmarks: the first thing that each subject measured, arm by arm; of societies also memory."""
+    """Plot a small benchmark: its main quantity by subject and arm; for societies also the memory."""
     usual = {"growth": "ttft", "roofline": "reached", "overhead": "share", "stall": "p95"}.get(result.bench, "seconds")
     there = {name for each in result.figures for name in each.values}
     society = {"memory": "bytes a message"} if {"memory", "peak"} <= there else {}
@@ -293,7 +293,7 @@ def _values(result: Result) -> Figure:
 
 
 def _by_subject(axis: Axes, result: Result, what: str) -> None:
-    """One thing that was measured, a point a subject; arms are named where there are several."""
+    """Plot one measured quantity, one point per subject; the arms get a legend if there are several."""
     for number, arm in enumerate(result.arms):
         subjects = [s for s in result.subjects if result.values(s, arm, what)]
         if subjects:
@@ -313,7 +313,7 @@ def _by_subject(axis: Axes, result: Result, what: str) -> None:
 
 
 def _waits(result: Result) -> Figure:
-    """How long a prefill takes over how long a step beside it takes, a point a budget, and both by themselves."""
+    """Plot the time of a prefill against the time of a decode step beside it, one point per budget, and both alone."""
     figure = Figure(figsize=(6.4, 3.8), layout="constrained")
     axis, [subject] = figure.subplots(), result.subjects
     for number, arm in enumerate(result.arms):
@@ -339,7 +339,7 @@ def _errorbar(axis: Axes, at: Sequence[float], found: Sequence[Spread], colour: 
 
 
 SWAPS: dict[Swap, tuple[str, float]] = {"same-length": ("o", -0.13), "other-length": ("D", 0.13)}
-"""The sign of a swap in a plot of effects, and how far it stands from the middle of its arm."""
+"""The marker of each swap in a plot of effects, and its offset from the middle of the arm."""
 SHADES: dict[Arm, str] = {
     "floor": "#8b8f96",
     "enforce": "#3d8f63",
@@ -350,7 +350,7 @@ SHADES: dict[Arm, str] = {
 TINY = 1e-17
 FONTS = "sans-serif"
 INK = "#010203"
-"""Stands for the colour of the page's own text; no other part of a plot may have it."""
+"""A placeholder for the text color of the page; no other part of a plot may use it."""
 PAINTED = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
 STYLE: Any = dict.fromkeys(PAINTED, INK) | {
     "font.family": FONTS,
@@ -363,7 +363,7 @@ STYLE: Any = dict.fromkeys(PAINTED, INK) | {
 
 
 class Measure(NamedTuple):
-    """One panel: its title, whether its axis is logarithmic, and worst case, mean and interval of an effect."""
+    """One panel: its title, whether its axis is logarithmic, and the worst case, mean and interval of an effect."""
 
     title: str
     logarithmic: bool
@@ -398,7 +398,7 @@ PANELS = (
 
 
 def plot_effects(effects: Sequence[Effect], measurement: Measurement) -> str:
-    """The panels of one pair of reader and owner as SVG to stand in a page: arms side by side, worst case and
+    """Plot the effects of one pair of reader and owner as inline SVG: arms side by side, with worst case and
     interval."""
     salt = {"svg.hashsalt": f"{effects[0].reader} {effects[0].owner}"}
     with rc_context(STYLE | salt):
@@ -430,7 +430,7 @@ def _panel(axes: Axes, panel: Measure, effects: Sequence[Effect], noise: float) 
 
 
 def _point(axes: Axes, panel: Measure, effect: Effect, x: float, zero: float) -> None:
-    """The worst case as a filled sign; the mean's interval as a bar with a stroke at the mean."""
+    """Draw the worst case as a filled marker, and the interval of the mean as a bar with a tick at the mean."""
     colour, sign = SHADES[effect.arm], SWAPS[effect.swap][0]
     worst = panel.worst(effect)
     mean = panel.mean(effect)
@@ -447,7 +447,7 @@ def _point(axes: Axes, panel: Measure, effect: Effect, x: float, zero: float) ->
 
 
 def _zero(panel: Measure, effects: Sequence[Effect], noise: float) -> float:
-    """Where exact zeros stand on a logarithmic axis: a decade below the least that is not one."""
+    """Where exact zeros are drawn on a logarithmic axis: a decade below the smallest value that is not zero."""
     sizes = [size for effect in effects for size in (panel.worst(effect), panel.mean(effect)) if size]
     least = min([*sizes, *([noise] if noise > 0 else [])], default=1e-6)
     return float(10.0 ** (floor(log10(max(least, TINY))) - 1))
@@ -470,8 +470,7 @@ def _power(decade: int) -> str:
 
 
 def _inline(svg: str) -> str:
-    """The SVG element alone, in the colour of the text around it, without references to anything outside of the
-    page."""
+    """The SVG element alone, in the color of the surrounding text, without references outside of the page."""
     body = svg[svg.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     body = body.replace("*{stroke", ".plot *{stroke").replace(FONTS, "inherit")

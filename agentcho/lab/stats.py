@@ -1,7 +1,7 @@
-"""The statistics of measurements: distances of distributions, exact tests and intervals, correction for many pairs,
-medians of repeats.
+"""The statistics of measurements: distances between distributions, exact tests and intervals, correction for
+multiple comparisons, medians of repeats.
 
-Everything is exact or seeded: the same numbers in give the same numbers out. Does not know: what was measured.
+Everything is exact or seeded: equal inputs give equal results. Independent of what was measured.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ Floats = NDArray[np.float64]
 
 
 class Distance(NamedTuple):
-    """Of each pair of rows: total variation in [0, 1] and Kullback-Leibler divergence in nats, both `[rows]`."""
+    """For each pair of rows, total variation in [0, 1] and Kullback-Leibler divergence in nats, both `[rows]`."""
 
     tv: Floats
     kl: Floats
 
 
 def distance(before: Rows, after: Rows) -> Distance:
-    """How far each row of `after` is from the row of `before` in its place; the divergence is of `before` from it.
+    """The distance of each row of `after` from the same row of `before`; the divergence is KL(before || after).
 
-    Computed in float64. A total variation is exactly 0 where, and only where, two rows are equal; what rounding
-    would hide is the smallest positive number instead. ValueError: other shapes, or rows that hold NaN.
+    Computed in float64. A total variation is exactly 0 if and only if the two rows are equal; a difference that
+    rounding would hide becomes the smallest positive number. ValueError: the shapes differ, or a row holds NaN.
     """
     if before.shape != after.shape or before.ndim != 2:
         raise ValueError(f"rows must have one shape, got {before.shape} and {after.shape}")
@@ -50,20 +50,20 @@ def distance(before: Rows, after: Rows) -> Distance:
 
 
 def log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The log-probabilities of logits `[rows, vocab]`, in nats; minus infinity stays so."""
+    """The log-probabilities of logits `[rows, vocab]`, in nats; minus infinity is kept."""
     below = logits - logits.max(axis=1, keepdims=True)
     found: NDArray[np.float32] = below - np.log(np.exp(below).sum(axis=1, keepdims=True))
     return found
 
 
 def _difference(logs: Floats, others: Floats) -> Floats:
-    """`logs` less `others`, with 0 where both are minus infinity."""
+    """`logs` minus `others`, with 0 where both are minus infinity."""
     with np.errstate(invalid="ignore"):
         return np.nan_to_num(logs - others, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
 
 def mcnemar(gained: int, lost: int) -> float:
-    """Exact two-sided McNemar: the probability that the pairs that changed would go so one-sidedly by chance."""
+    """Exact two-sided McNemar test: the probability that changed pairs are at least this one-sided by chance."""
     from scipy.stats import binomtest
 
     changed = gained + lost
@@ -71,7 +71,7 @@ def mcnemar(gained: int, lost: int) -> float:
 
 
 def clopper_pearson(count: int, total: int) -> Interval:
-    """The exact interval of a share; all of [0, 1] where nothing was counted."""
+    """The exact interval of a proportion; all of [0, 1] if nothing was counted."""
     from scipy.stats import binomtest
 
     if total == 0:
@@ -81,7 +81,7 @@ def clopper_pearson(count: int, total: int) -> Interval:
 
 
 def holm(values: Sequence[float]) -> tuple[float, ...]:
-    """p-values adjusted by Holm's step-down method, in the order given: it bounds the chance of any false one."""
+    """p-values adjusted by Holm's step-down method, in the given order: bounds the chance of any false positive."""
     adjusted, worst = [0.0] * len(values), 0.0
     for rank, place in enumerate(sorted(range(len(values)), key=lambda place: values[place])):
         worst = max(worst, min(1.0, (len(values) - rank) * values[place]))
@@ -90,30 +90,31 @@ def holm(values: Sequence[float]) -> tuple[float, ...]:
 
 
 class Sooner(NamedTuple):
-    """One-sided p-values of "these do not come sooner than those": Kolmogorov and Smirnov's, Mann and Whitney's."""
+    """One-sided p-values of "these do not come sooner than those": of Kolmogorov-Smirnov and of Mann-Whitney."""
 
     ks: float
     mann_whitney: float
 
 
 EXACT = 30
-"""Up to so many values of each, Mann and Whitney's test is exact: of few it is off by several times where it is not."""
+"""The largest sample for which the Mann-Whitney test is exact: on small samples the approximation is off by several
+times."""
 
 
 def sooner(these: Sequence[float], those: Sequence[float]) -> Sooner:
-    """Whether times are shorter than others, of at least one of each."""
+    """Test whether `these` times are shorter than `those`; both need at least one value."""
     from scipy.stats import ks_2samp, mannwhitneyu
 
-    ks = ks_2samp(these, those, alternative="greater")  # the share that is over by then is greater
+    ks = ks_2samp(these, those, alternative="greater")  # shorter times: the greater distribution function
     method = "asymptotic" if {*these} & {*those} else _method(these, those)
     found = mannwhitneyu(these, those, alternative="less", method=method)
     return Sooner(float(ks.pvalue), float(found.pvalue))
 
 
 def power(these: Sequence[float], those: Sequence[float], level: float, seed: int, resamples: int = 400) -> float:
-    """How often a one-sided Mann-Whitney test at `level` finds that `these` times are shorter than `those`, when as
-    many of each are drawn from them again (a bootstrap). A time that is drawn twice ties with itself alone, which
-    changes nothing in the test, so it is exact where `sooner` is."""
+    """The bootstrap estimate of how often a one-sided Mann-Whitney test at `level` finds that `these` times are shorter
+    than `those`, on samples of the same sizes. A time that is drawn twice ties only with itself, which changes nothing
+    in the test, so it is exact where `sooner` is."""
     from scipy.stats import mannwhitneyu
 
     dice = np.random.default_rng(seed)
@@ -134,15 +135,15 @@ def pooled_mean(games: Sequence[Floats]) -> float:
 
 
 def clustered(games: Sequence[Floats], seed: int) -> Interval:
-    """The percentile bootstrap interval of `pooled_mean`: whole games are drawn, never single rows, for the rows
-    of one game depend on each other. With fewer than two games there is no interval but the mean itself."""
+    """The percentile bootstrap interval of `pooled_mean`. Whole games are drawn, never single rows, because the rows of
+    one game depend on each other. With fewer than two games the interval is the mean itself."""
     held = [game for game in games if len(game)]
     return pooled(np.array([game.sum() for game in held]), np.array([float(len(game)) for game in held]), seed)[1]
 
 
 def pooled(sums: Floats, counts: Floats, seed: int) -> tuple[float, Interval]:
     """The mean over all rows of all games, from each game's sum and number of rows, with its percentile bootstrap
-    interval by whole games. With fewer than two games there is no interval but the mean itself; 0 without any."""
+    interval over whole games. With fewer than two games the interval is the mean itself; 0 without any."""
     mean = float(sums.sum() / counts.sum()) if len(counts) else 0.0
     if len(sums) < 2:
         return mean, Interval(low=mean, high=mean, method="one game: no interval")
@@ -153,15 +154,15 @@ def pooled(sums: Floats, counts: Floats, seed: int) -> tuple[float, Interval]:
 
 
 class Resampled(NamedTuple):
-    """The bootstrap of a statistic: its percentile interval, and what it came to in each resample."""
+    """The bootstrap of a statistic: its percentile interval, and its value in each resample."""
 
     interval: Interval
     drawn: Floats
 
     @property
     def p(self) -> float:
-        """Two-sided, of a statistic of 0: twice the smaller share of resamples on either side of 0, and never less
-        than 1 in all of them; 1 where there were none."""
+        """Two-sided p-value for a statistic of 0: twice the smaller share of resamples on either side of 0, at least
+        1 / the number of resamples; 1 without resamples."""
         if not len(self.drawn):
             return 1.0
         smaller = min(float((self.drawn <= 0).mean()), float((self.drawn >= 0).mean()))
@@ -169,8 +170,8 @@ class Resampled(NamedTuple):
 
 
 def resampled(values: Sequence[float], seed: int) -> Resampled:
-    """The bootstrap of the mean of independent values, such as differences within pairs; without two values there is
-    neither interval nor p."""
+    """The bootstrap of the mean of independent values, such as differences within pairs. With fewer than two values the
+    interval is the mean itself, and p is 1."""
     found = np.asarray(values, dtype=np.float64)
     if len(found) < 2:
         mean = float(found.mean()) if len(found) else 0.0
@@ -181,7 +182,7 @@ def resampled(values: Sequence[float], seed: int) -> Resampled:
 def _bootstrap(
     samples: tuple[Floats, ...], statistic: Callable[..., Any], seed: int, resamples: int, method: str
 ) -> Resampled:
-    """The percentile bootstrap; several samples are drawn together."""
+    """The percentile bootstrap; several samples are resampled jointly."""
     from scipy.stats import bootstrap
 
     dice = np.random.default_rng(seed)
@@ -196,11 +197,11 @@ def _ratio(sums: Floats, counts: Floats, axis: int = -1) -> Any:
 
 
 FEW = 5
-"""With fewer repeats than this, a spread is their minimum and maximum."""
+"""With fewer repeats than this, a spread is the minimum and maximum."""
 
 
 class Spread(Frozen):
-    """A median of repeats and how far they reach: `method` is "bootstrap, 95%", or "least to largest" of few."""
+    """The median and range of repeats: `method` is "bootstrap, 95%", or "least to largest" of few or equal values."""
 
     middle: float
     low: float
@@ -208,14 +209,13 @@ class Spread(Frozen):
     method: str
 
     def shown(self, digits: int = 2, unit: float = 1.0) -> str:
-        """Median and interval in words; the median alone where there is nothing between."""
+        """Median and range as text; only the median if low and high are equal."""
         middle, low, high = (f"{value * unit:.{digits}f}" for value in (self.middle, self.low, self.high))
         return middle if self.low == self.high else f"{middle} ({low}-{high})"
 
 
 def spread(values: Sequence[float], seed: int = 0) -> Spread:
-    """The spread of at least one value; the same values give the same spread. `ExtraMissing`: `FEW` values and more
-    need scipy."""
+    """The spread of at least one value; deterministic. `ExtraMissing`: `FEW` or more values need scipy."""
     if len(values) < FEW or min(values) == max(values):
         return Spread(middle=median(values), low=min(values), high=max(values), method="least to largest")
     require(f"for an interval of {FEW} values and more", "lab")
@@ -226,26 +226,26 @@ def spread(values: Sequence[float], seed: int = 0) -> Spread:
 
 
 class Median(NamedTuple):
-    """The median of a few ratios, the least and the largest of them."""
+    """The median, minimum and maximum of a few ratios."""
 
     middle: float
     least: float
     largest: float
 
     def shown(self, between: str = " to ") -> str:
-        """In words, with two digits."""
+        """As text, with two digits."""
         return f"{self.middle:.2f} ({self.least:.2f}{between}{self.largest:.2f})"
 
 
 def ratios(these: Sequence[float], those: Sequence[float]) -> Median:
-    """Of these figures to those, each within its repeat."""
+    """The ratios of `these` to `those`, paired within each repeat."""
     found = [a / b for a, b in zip(these, those, strict=True)]
     return Median(median(found), min(found), max(found))
 
 
 def proven_bits(accuracy: float, classes: int) -> float:
-    """The mutual information, in bits, that a guess of one of `classes` equally frequent ones with this accuracy
-    proves at least (Fano's inequality); 0 at chance and below."""
+    """A lower bound of the mutual information, in bits, that a guess among `classes` equally frequent classes with this
+    accuracy proves (Fano's inequality); 0 at chance and below."""
     if classes < 2 or accuracy <= 1 / classes:
         return 0.0
     error = min(max(1 - accuracy, 0.0), 1.0)

@@ -1,7 +1,5 @@
-"""Runs arms in turns, so that other load on the machine affects all arms alike, and work in threads that end with it,
-so that what comes after is as fast as before.
-
-Does not know: what arms do, what comes of the figures.
+"""Interleaves the arms of a measurement, so that other load on the machine affects all arms alike, and runs work in
+short-lived threads, so that it does not slow down what follows. Independent of what arms do.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ T = TypeVar("T")
 
 
 def turns(names: Sequence[T], number: int) -> list[T]:
-    """The names in an order that changes from repeat to repeat."""
+    """The names, rotated by the number of the repeat."""
     first = number % len(names) if names else 0
     return [*names[first:], *names[:first]]
 
@@ -29,8 +27,8 @@ def turns(names: Sequence[T], number: int) -> list[T]:
 def in_turns(
     arms: Mapping[str, Callable[[S], T]], subjects: Sequence[S], tell: Callable[[int], object]
 ) -> dict[str, list[T]]:
-    """What each arm made of each subject, subject by subject. The first subject is there to warm up, and what comes of
-    it is dropped. `tell` hears how many subjects are done, the first one aside."""
+    """What each arm returns for each subject, subject by subject. The first subject is the warm-up, and its results are
+    dropped. `tell` receives the number of finished subjects, not counting the first."""
     found: dict[str, list[T]] = {name: [] for name in arms}
     for number, subject in enumerate(subjects):
         for name in turns(list(arms), number):
@@ -40,8 +38,8 @@ def in_turns(
 
 
 def alone(work: Callable[P, T]) -> Callable[P, T]:
-    """The same in a thread that ends with it, as an engine's steps are done: torch keeps a pool of compute threads for
-    each thread that calls it, and a second pool halves the speed of the first."""
+    """Run `work` in a thread of its own that ends with it, as engine steps run: torch keeps a pool of compute threads
+    for each calling thread, and a second pool halves the speed of the first."""
 
     @wraps(work)
     def done(*args: P.args, **options: P.kwargs) -> T:
@@ -52,9 +50,9 @@ def alone(work: Callable[P, T]) -> Callable[P, T]:
 
 
 def stoppable(work: Callable[[Callable[[], None]], T]) -> T:
-    """What `work` gives, done in a thread that ends with it, as by `alone`. What it is called with raises
-    `KeyboardInterrupt` there once Ctrl-C has come here: work that takes long calls that now and then, and Ctrl-C waits
-    until it does."""
+    """The result of `work`, run in a thread that ends with it, as by `alone`. `work` receives a function that raises
+    `KeyboardInterrupt` once Ctrl-C has arrived in the main thread; long work has to call it now and then, because
+    Ctrl-C waits until it does."""
     stopped, found = Event(), Future[T]()
 
     def check() -> None:
@@ -75,10 +73,10 @@ def stoppable(work: Callable[[Callable[[], None]], T]) -> T:
         stopped.set()
         raise
     finally:
-        with suppress(RuntimeError):  # Ctrl-C came before it was started
+        with suppress(RuntimeError):  # Ctrl-C came before the thread was started
             thread.join()
 
 
 def first_token(replayed: Replayed) -> float:
-    """Mean seconds to a first token over all messages that were said."""
+    """Mean seconds to the first token over all decoded messages."""
     return sum(said.ttft for said in replayed.values()) / len(replayed)

@@ -1,6 +1,5 @@
-"""When a way of reading counts as the baseline's: what is fast and says something else has not met a target.
-
-Does not know: what was played, how anything is measured.
+"""Decides when the words of a reading mode count as the baseline's: a mode that is fast but says something else does
+not meet a target.
 """
 
 from __future__ import annotations
@@ -9,23 +8,23 @@ from collections.abc import Iterable
 from typing import Literal
 
 Words = Literal["same", "changed", "unknown"]
-"""What a way of reading makes of the baseline's words; "unknown": nobody has judged it."""
+"""Whether a reading mode keeps the baseline's words; "unknown": it was not judged."""
 NEAR = 0.01
-"""KL(baseline || it) in nats a token: below it the words are the same."""
+"""The limit of KL(baseline || mode) in nats a token, below which the words count as the same."""
 POINT = 0.01
-"""Of a score between 0 and 1: so far from the baseline's at most the words do as well."""
+"""The largest difference from the baseline's score (0 to 1) at which the words count as equally good."""
 ROUNDING = 1e-9
 
 
 def near(kl: float | None) -> Words:
-    """By the divergence alone: what forced words tell where nothing is scored."""
+    """Judge by the divergence alone: forced texts have no score."""
     return "unknown" if kl is None else "same" if kl < NEAR else "changed"
 
 
 def judged(kl: float | None, off: Iterable[float]) -> Words:
-    """By the divergence, and by how far the means of all scores are from the baseline's. Both have to be within their
+    """Judge by the divergence, and by the differences of all mean scores from the baseline's. Both have to be within
     bounds: a score at its ceiling hides what the divergence shows, and words that are near on average may still miss
-    the answer. One that is out of bounds is enough for "changed"; "unknown": one of both was not measured."""
+    the answer. One out of bounds gives "changed"; "unknown": one of the two was not measured."""
     scores = list(off)
     if near(kl) == "changed" or any(abs(each) > POINT + ROUNDING for each in scores):
         return "changed"
@@ -33,6 +32,6 @@ def judged(kl: float | None, off: Iterable[float]) -> Words:
 
 
 def worst(found: Iterable[Words]) -> Words:
-    """That of several subjects together."""
+    """The joint verdict on several subjects."""
     each = set(found)
     return "changed" if "changed" in each else "same" if each == {"same"} else "unknown"

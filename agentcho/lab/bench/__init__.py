@@ -1,1 +1,1 @@
-"""Benchmarks of what users do. Not tests: nothing here is asserted."""
+"""Benchmarks of what users do. They are not tests: nothing here is asserted."""

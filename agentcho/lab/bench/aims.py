@@ -1,7 +1,5 @@
-"""What guessing tokens is to gain, and what reading messages is to gain where both ways guess: the targets of `agentcho
-bench workflows --speculate`, beside what was reached.
-
-Does not know: how anything was measured.
+"""The targets of `agentcho bench workflows --speculate`, beside the measured figures: the gain of speculation, and the
+gain of our reading modes over the baseline when both speculate.
 """
 
 from __future__ import annotations
@@ -16,31 +14,31 @@ from agentcho.lab.stats import Spread
 from agentcho.lab.yardstick import Words
 
 FEWER = {f"{TRACE}tree-of-thoughts": 1.25, f"{TRACE}prisoners-dilemma": 1.05, f"{TRACE}agentleak": 1.05}
-"""End to end without guesses over with them, by whose recorded words are forced; all its workflows together."""
+"""The least speedup (seconds to the end without speculation / with it) on recorded texts, over all its workflows."""
 NO_SLOWER = 0.98
-"""The same of each workflow and each way of reading, whatever it is."""
+"""The least value of the same ratio for any single workflow and reading mode."""
 SOONER = ("tree-of-thoughts", "branch-solve-merge", "debate", "parallel-debate")
 MUCH_SOONER, NEVER_BELOW = 1.2, 1.0
-"""End to end, the baseline over a way of ours, both with guesses: of these workflows, and of each."""
+"""The least speedup of our mode over the baseline, both with speculation: on the workflows above, and on any."""
 Judge = Callable[[Iterable[str], str], Words]
-"""What an arm makes of the baseline's words in these subjects."""
+"""Judges whether an arm keeps the baseline's words on these subjects."""
 
 
 class Pair(NamedTuple):
-    """One of our arms, and the same with guesses."""
+    """One of our arms without and with speculation."""
 
     plain: str
     guessed: str
 
 
 def pairs(result: Result) -> list[Pair]:
-    """All of which a result has both."""
+    """All pairs of which a result has both arms."""
     found = (Pair(arm, guessing(arm)) for arm in result.arms if policy(arm) is not None and not is_guessing(arm))
     return [pair for pair in found if pair.guessed in result.arms]
 
 
 def aims(result: Result, judge: Judge) -> Iterator[Target]:
-    """The targets of a result that was timed to the end; none where nothing was guessed."""
+    """The targets of a result that was timed to the end; none if no arm speculated."""
     if not result.stepwise:
         return
     for pair in pairs(result):
@@ -69,7 +67,7 @@ def _sooner(result: Result, arm: str, there: list[str], judge: Judge) -> Iterato
         own = [subject for subject in there if family(subject) == name]
         parts = [[each for each in own if each.endswith(UNNAMED) == unnamed] for unnamed in (False, True)]
         found = [(result.ratio(part, guessed, arm, "seconds"), part) for part in parts if part]
-        if found:  # of prompts that begin alike and others that do not the lesser counts
+        if found:  # of prompts with a common beginning and prompts without, the smaller gain counts
             reached, part = min(found, key=lambda each: each[0].middle)
             what, note = f"end to end, {name}: {guessed} ÷ {arm}", counted(part)
             yield Target(what=what, bound=MUCH_SOONER, reached=reached, note=note, words=judge(own, arm))
@@ -79,19 +77,19 @@ def _sooner(result: Result, arm: str, there: list[str], judge: Judge) -> Iterato
 
 
 def _least(result: Result, arm: str, to: str, there: list[str], bound: float) -> Target:
-    """The target of the worst of these."""
+    """The target for the subject with the smallest ratio."""
     found: dict[str, Spread] = {subject: result.ratio([subject], arm, to, "seconds") for subject in there}
     least = min(found, key=lambda subject: found[subject].middle)
     return Target(what=f"end to end, the least of all: {arm} ÷ {to}", bound=bound, reached=found[least], note=least)
 
 
 def family(subject: str) -> str:
-    """Of which workflow a subject is: "trace NAME" of one game of a trace file, and else its own name."""
+    """The workflow of a subject: "trace NAME" for a game of a trace file, otherwise its own name."""
     if subject.startswith(TRACE):
         return " ".join(subject.split(" ")[:2])
     return subject.removesuffix(UNNAMED)
 
 
 def counted(subjects: list[str]) -> str:
-    """One by its name, several by how many they are."""
+    """A single subject by name, several by their count."""
     return subjects[0] if len(subjects) == 1 else f"{len(subjects)} workflows together"

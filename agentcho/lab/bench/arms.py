@@ -1,10 +1,9 @@
 """The arms of a benchmark: each plays one workflow with every text forced, on the same weights.
 
-Three arms are the engine's own modes; each exists with guesses too, and two in the deterministic profile and with
-repair. Two arms are
-the library's: `generate` with the best reuse of caches that a careful user would write, batch by batch, and continuous
-batching with prefix sharing, where each call is submitted as soon as its parents have ended. Does not know: what is
-played, repeats.
+Three arms are the engine's own modes. Each also exists with speculation; two also exist in the deterministic profile
+and with repair. Two arms are the library's: `generate`, batch by batch, with the best cache reuse that a careful user
+would write, and continuous batching with prefix sharing, where each call is submitted as soon as its parents have
+ended.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ ENFORCE = "choreographed:enforce"
 BASELINE = "baseline"
 GENERATE, CONTINUOUS = "generate", "generate_batch"
 Arm = Callable[[Any, Workflow, bool], WorkflowTimes]
-"""`(engine, workflow, stepwise)`; not stepwise: a text is fed `STRIDE` tokens a step after its first, or at once where
-the arm is stock."""
+"""`(engine, workflow, stepwise)`. If not stepwise, a text is fed `STRIDE` tokens per step after its first token, or all
+at once in the library's arms."""
 OURS: dict[str, Mapping[str, Any]] = {
     AUDIT: {"leakage": "audit"},
     ENFORCE: {"leakage": "enforce"},
@@ -46,46 +45,46 @@ def exactly(arm: str) -> str:
 EXACT: dict[str, Mapping[str, Any]] = {
     exactly(name): {**OURS[name], "deterministic": True} for name in (AUDIT, ENFORCE)
 }
-"""Timed where they are asked for."""
+"""Timed only if requested."""
 
 
 def guessing(arm: str) -> str:
-    """The name of one of our arms in which tokens are guessed; one that repairs does so still."""
+    """The name of one of our arms with speculation; a repair is kept."""
     way, repairs, repair = arm.partition("+")
     return f"{way}:speculate{repairs}{repair}"
 
 
 def is_guessing(arm: str) -> bool:
-    """Whether tokens are guessed in it."""
+    """Whether an arm speculates."""
     return arm.partition("+")[0] in GUESSING
 
 
 def with_guesses(named: Iterable[str]) -> list[str]:
-    """These arms, and after each of ours that may guess the same with guesses."""
+    """These arms, each of ours followed by the same with speculation."""
     found = ((arm, guessing(arm)) if arm.partition("+")[0] in OURS else (arm,) for arm in named)
     return [*dict.fromkeys(arm for both in found for arm in both)]
 
 
 GUESSING: dict[str, Mapping[str, Any]] = {guessing(name): {**OURS[name], "speculate": True} for name in OURS}
-"""Timed where they are asked for: on random words there is little to guess."""
+"""Timed only if requested: on random words there is little to guess."""
 REPAIRING = tuple(name for way in (AUDIT, ENFORCE) for name in (way, guessing(way)))
 STRIDE = 16
-"""Tokens of a text a step where first tokens alone are timed: it takes a tenth of the time, and decodes still run
-beside prefills."""
+"""Tokens of a text fed per step if only first tokens are timed: takes a tenth of the time, and decodes still run beside
+prefills."""
 ROOM = 1 << 15
-"""Tokens that continuous batching keeps at most: about what fits the engine's own store."""
+"""The maximum of tokens that continuous batching keeps: about what fits in the engine's own store."""
 USUAL = (*OURS, GENERATE, CONTINUOUS)
-"""What is timed where no arm is named."""
+"""The arms that are timed if none is named."""
 
 
 def arms() -> dict[str, Arm]:
-    """All arms by name, but for those that repair."""
+    """All arms by name, without those that repair."""
     ours = {name: partial(_replayed, options) for name, options in (OURS | EXACT | GUESSING).items()}
     return {**ours, GENERATE: alone(_generate), CONTINUOUS: alone(_continuous)}
 
 
 def arm(name: str) -> Arm:
-    """An arm by its name; `choreographed:enforce+first-k:16` is one that repairs. `ConfigError`: there is none."""
+    """An arm by its name; `choreographed:enforce+first-k:16` is one that repairs. `ConfigError`: unknown arm."""
     known, (way, repairs, repair) = arms(), name.partition("+")
     if way not in known or (repairs and way not in REPAIRING):
         raise ConfigError(
@@ -101,7 +100,7 @@ def arm(name: str) -> Arm:
 
 
 def policy(name: str) -> ReusePolicy | None:
-    """How an arm of ours reads; None: it is not ours."""
+    """The reuse policy of an arm of ours; None: it is not ours."""
     way, repairs, repair = name.partition("+")
     options = (OURS | EXACT | GUESSING).get(way)
     return None if options is None else ReusePolicy(**options, repair=parsed_repair(repair) if repairs else None)
@@ -117,7 +116,7 @@ def _replayed(options: Mapping[str, Any], engine: EnginePort, workflow: Workflow
 
 
 def _generate(engine: Any, workflow: Workflow, stepwise: bool) -> WorkflowTimes:
-    """All calls whose parents have ended are one batch; the next batch is formed when it has ended."""
+    """Play the workflow in batches: a batch is all calls whose parents ended before it was formed."""
     from agentcho.lab.bench.peers.generate import Forced, Generating, stock_attention
 
     said = prompts(workflow, engine.framing)
@@ -136,7 +135,7 @@ def _generate(engine: Any, workflow: Workflow, stepwise: bool) -> WorkflowTimes:
 
 
 def _continuous(engine: Any, workflow: Workflow, stepwise: bool) -> WorkflowTimes:
-    """Each call is submitted as soon as all that it reads has ended."""
+    """Submit each call as soon as everything that it reads has ended."""
     from agentcho.lab.bench.peers.continuous import Continuous
     from agentcho.lab.bench.peers.generate import Forced, stock_attention
 

@@ -1,7 +1,8 @@
-"""What of the prompts of a workflow nobody could have had before, and how much sooner first tokens can come at most.
+"""Bounds the possible gain in time to first token by the share of a workflow's prompts that no engine could have
+encoded before.
 
-By tokens, message by message: what the baseline has to encode because nothing begins so, and what of that stands in
-messages that were never encoded at all, with the opening and the header of each call. Does not know: times.
+Counts tokens, message by message: those that the baseline has to encode because no earlier prompt has the same prefix,
+and of these the ones in messages that were never encoded at all, with the opening and the header of each call.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from agentcho.records.trace import Workflow
 
 
 class New(NamedTuple):
-    """Tokens of all prompts of a workflow: in all, new to the baseline, and new to every way of reading."""
+    """Tokens of all prompts of a workflow: in total, new to the baseline, and new to every reading mode."""
 
     prompts: int
     baseline: int
@@ -26,9 +27,9 @@ class New(NamedTuple):
 
 
 def new(workflow: Workflow, framing: FramingPort) -> New:
-    """Calls in the order of the trace; what every prompt begins with (BOS) is not counted."""
+    """Count the calls in the order of the trace, without the BOS that begins every prompt."""
     frames, asked = {message.id: framed(message, framing) for message in workflow.messages}, laid(workflow, framing)
-    numbers = dict[object, int]()  # of prompts as far as a message of them, and of messages over what they were made
+    numbers = dict[object, int]()  # of prompt prefixes that end with a message, and of messages with their parents
 
     def number(key: object) -> int:
         return numbers.setdefault(key, len(numbers))
@@ -62,7 +63,7 @@ def new(workflow: Workflow, framing: FramingPort) -> New:
 
 
 def with_new(workflow: Workflow, framing: FramingPort, figures: Iterable[Figures]) -> list[Figures]:
-    """The figures of one workflow; those of the baseline with "prompts", "alone" (new to it) and "new" (to both)."""
+    """The figures of one workflow; the baseline's get "prompts", "alone" (new to it) and "new" (new to every mode)."""
     return [
         each.model_copy(update={"values": each.values | _values(new(workflow, framing))})
         if each.arm == BASELINE and each.values
@@ -76,12 +77,12 @@ def _values(found: New) -> dict[str, tuple[float, ...]]:
 
 
 def bounded(result: Result) -> bool:
-    """Whether a result says what is new to both."""
+    """Whether a result has the tokens that are new to every mode."""
     return any(result.values(subject, BASELINE, "new") for subject in result.subjects)
 
 
 def bound(result: Result, subjects: Sequence[str]) -> float:
-    """So many times as soon a first token can come at most as with the baseline, by the tokens that each has to encode,
-    over these subjects together."""
+    """The largest possible speedup of first tokens over the baseline, by the tokens that each has to encode, over these
+    subjects together."""
     alone, both = (sum(result.values(each, BASELINE, what)[0] for each in subjects) for what in ("alone", "new"))
     return alone / both

@@ -1,6 +1,5 @@
-"""A workflow as the clients of a chat server send it: for every decode a list of messages, by text.
-
-Does not know: servers, token ids.
+"""Converts a workflow to the requests that clients of a chat server send: for every decode a list of messages, as
+text. Independent of servers and token ids.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from agentcho.records.trace import TraceMessage, Workflow
 
 
 class Chat(NamedTuple):
-    """One decode as a request: whose it is, the decodes that must have ended before it, its messages in the JSON of
-    OpenAI's API, and the decode that each of these quotes (None: it is no decode)."""
+    """One decode as a request: its author, the decodes that must have ended before it, its messages in the JSON of
+    OpenAI's API, and for each of these the decode that it quotes (None: it is not a decode)."""
 
     id: str
     agent: str
@@ -24,22 +23,22 @@ class Chat(NamedTuple):
 
     @property
     def nameless(self) -> Chat:
-        """Without the names of speakers."""
+        """The same chat without the names of speakers."""
         left = ({key: value for key, value in message.items() if key != "name"} for message in self.messages)
         return self._replace(messages=tuple(left))
 
     def quoting(self, said: Mapping[str, str]) -> Chat:
-        """With other words by decode."""
+        """The same chat with other texts for the quoted decodes, by id."""
         both = zip(self.messages, self.quotes, strict=True)
         messages = (m if id is None else m | {"content": said.get(id, m["content"])} for m, id in both)
         return self._replace(messages=tuple(messages))
 
 
 def chats(workflow: Workflow, label: str = "") -> list[Chat]:
-    """All decodes, each after those that it waits for, with the recorded words of everybody.
+    """The requests of all decodes with the recorded texts, each after the decodes that it waits for.
 
-    An agent's own words are the assistant's; those of others are a user's, under their names, as AutoGen sends them.
-    `label` opens every message that a prompt begins with, so that prompts of two plays have no beginning in common.
+    An agent's own messages have the role assistant; those of others have the role user and a name, as AutoGen sends
+    them. `label` is prepended to every message that begins a prompt, so that the prompts of two plays share no prefix.
     """
     known = {message.id: message for message in workflow.messages}
     decodes = [message for message in workflow.messages if message.kind == "decode" and message.parents]

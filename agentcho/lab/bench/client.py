@@ -1,4 +1,4 @@
-"""A streaming client of a chat server, which times the first token. Does not know: whose server it is."""
+"""A streaming client of a chat server that times the first token."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from agentcho.integrations.endpoints.address import ServerKey
 from agentcho.lab.bench.played import ArmUnavailable
 
 PATIENCE = 600.0
-"""Seconds without a byte after which a server is given up."""
+"""Seconds without a byte after which a request is given up."""
 CHAT = "/chat/completions"
 
 
 class Endpoint(NamedTuple):
-    """Where a chat server listens. `base` is the path before `/chat/completions`, such as "/v1"; `key` is sent with
-    each request where there is one; `secure`: by TLS."""
+    """The address of a chat server. `base` is the path before `/chat/completions`, such as "/v1"; `key`, if any, is
+    sent with each request; `secure`: use TLS."""
 
     port: int
     base: str = "/v1"
@@ -28,20 +28,20 @@ class Endpoint(NamedTuple):
     key: ServerKey | None = None
 
     def line(self) -> HTTPConnection:
-        """A connection that is not open yet."""
+        """A new connection, not yet open."""
         kind = HTTPSConnection if self.secure else HTTPConnection
         return kind(self.host, self.port, timeout=PATIENCE)
 
     @property
     def headers(self) -> dict[str, str]:
-        """Those of every request."""
+        """The headers of every request."""
         key = {} if self.key is None else {"Authorization": f"Bearer {self.key.reveal()}"}
         return {"Content-Type": "application/json", **key}
 
 
 class Heard(NamedTuple):
-    """What came of one request. `began`, `first` and `ended` are seconds of `perf_counter`: when it was sent, its first
-    token, and its end. `usage` is as the server reports it; of one that reports nothing, the pieces that came."""
+    """The response to one request. `began`, `first` and `ended` are in seconds of `perf_counter`: when it was sent, its
+    first token, and its end. `usage` is as the server reports it; if it reports none, the number of pieces received."""
 
     began: float
     first: float
@@ -50,7 +50,7 @@ class Heard(NamedTuple):
     usage: Mapping[str, Any]
 
     def counted(self, *path: str) -> float | None:
-        """A count of the usage by its path; None where the server does not report it."""
+        """A count in the usage by its path; None if the server does not report it."""
         found: Any = self.usage
         for name in path:
             found = found.get(name) if isinstance(found, Mapping) else None
@@ -58,7 +58,7 @@ class Heard(NamedTuple):
 
 
 def ask(endpoint: Endpoint, body: Mapping[str, Any]) -> Heard:
-    """Send a chat as a stream, and hear it to its end. `ArmUnavailable`: the server refuses it, or fails."""
+    """Send a streaming chat request and read it to the end. `ArmUnavailable`: the server refuses it, or fails."""
     line = endpoint.line()
     sent = json.dumps({**body, "stream": True, "stream_options": {"include_usage": True}})
     began = perf_counter()
@@ -83,7 +83,7 @@ def first_model(endpoint: Endpoint) -> str:
 
 
 def fed_tokens(port: int) -> float | None:
-    """How many tokens the models of our server were fed so far; None: it does not say."""
+    """The number of tokens fed to the models of our server so far; None if it does not report it."""
     found = re.findall(rb"^agentcho_fed_tokens\S* (\S+)$", _page(Endpoint(port), "/metrics"), re.MULTILINE)
     return sum(map(float, found)) if found else None
 
@@ -121,14 +121,14 @@ def _heard(began: float, events: Iterator[dict[str, Any]]) -> Heard:
 
 
 def _events(response: HTTPResponse) -> Iterator[dict[str, Any]]:
-    """The data of each event, as it comes."""
+    """Yield the data of each server-sent event as it arrives."""
     while line := response.readline():
         if line.startswith(b"data:") and (data := line[5:].strip()) != b"[DONE]":
             yield json.loads(data)
 
 
 def _reason(body: bytes) -> str:
-    """What a server says is wrong, on one line."""
+    """The error message of a server's response, on one line."""
     try:
         said = json.loads(body)
     except ValueError:

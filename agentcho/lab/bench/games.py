@@ -1,7 +1,4 @@
-"""Times the same games side by side on one engine, and one after another.
-
-Does not know: what is played.
-"""
+"""Times the same games side by side on one engine, and one after another."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from agentcho.scenario import Scenario
 
 
 class BothWays(NamedTuple):
-    """Seconds and engine steps of both ways, without loading. `same` counts games whose outcomes agree."""
+    """Seconds and engine steps of both ways, without loading. `same` counts games with equal outcomes."""
 
     games: int
     together: float
@@ -28,7 +25,7 @@ class BothWays(NamedTuple):
 
 
 def compare(scenario: Scenario, config: RunConfig, tell: ProgressCallback = no_progress) -> BothWays:
-    """Play `config.games` games in both ways on one loaded engine, after a game to warm up."""
+    """Play `config.games` games both ways on one loaded engine, after a warm-up game."""
     config = config.model_copy(update={"plain_markers": "accept"})
     engine = load_engine(config, tell)
     counting = Counting(tell, 2 * config.games + 1)

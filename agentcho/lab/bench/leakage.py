@@ -1,8 +1,7 @@
 """The cost of enforcement: the same texts forced under audit, enforce and baseline, in one run.
 
-Arms take turns, after a warm-up; figures are medians over repeats, ratios are made within a repeat. First tokens
-are timed with each text fed at once after its first token, throughput one token a step. Does not know: what the
-workflows say.
+Arms are interleaved after a warm-up; figures are medians over repeats, ratios are taken within a repeat. For first
+tokens, the rest of each text is fed at once after its first token; for throughput, one token per step.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from agentcho.records.trace import Workflow
 
 Arm = dict[str, Any]
 AT_ONCE = 1 << 20
-"""A stride that no text reaches."""
+"""A stride longer than any text."""
 ARMS: dict[str, Arm] = {
     "audit": {"leakage": "audit"},
     "enforce": {"leakage": "enforce", "shadow": "auto"},
@@ -30,19 +29,19 @@ ARMS: dict[str, Arm] = {
 
 
 class FirstToken(NamedTuple):
-    """Mean seconds to a first token over all messages spoken, one figure a repeat and arm."""
+    """Mean seconds to the first token over all decoded messages, one figure per repeat and arm."""
 
     workflow: str
     seconds: dict[str, list[float]]
     encoded: dict[str, int]
 
     def ratio(self, arm: str, to: str) -> Median:
-        """Of one arm's time to another's."""
+        """The ratio of one arm's times to another's."""
         return ratios(self.seconds[arm], self.seconds[to])
 
 
 class Throughput(NamedTuple):
-    """Tokens a second while a message is spoken, first tokens aside, one figure a repeat."""
+    """Tokens a second while a message is decoded, without first tokens, one figure per repeat."""
 
     workflow: str
     plain: list[float]
@@ -50,7 +49,7 @@ class Throughput(NamedTuple):
 
     @property
     def ratio(self) -> Median:
-        """Of the speed with shadow rows to that without."""
+        """The ratio of the speed with shadow rows to the speed without."""
         return ratios(self.shadowed, self.plain)
 
 
@@ -62,7 +61,7 @@ class LeakageBench(NamedTuple):
     throughput: tuple[Throughput, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The figures themselves."""
+        """The raw figures."""
         return {
             "model": self.model,
             "first_token_seconds": {each.workflow: each.seconds for each in self.first},
@@ -85,8 +84,8 @@ def measure(
     repeats: int,
     tell: ProgressCallback,
 ) -> LeakageBench:
-    """Time first tokens on `timed`, throughput on `spoken`. `tell` is told of the repeats of both, warm-ups
-    included."""
+    """Time first tokens on `timed` and throughput on `spoken`. `tell` receives the progress over all repeats, including
+    warm-ups."""
     first, throughput = [], []
     each = repeats + 1
     of = each * (len(timed) + len(spoken))

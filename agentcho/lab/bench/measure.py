@@ -1,7 +1,4 @@
-"""Measures arms in turns: a warm-up of each, then repeats in an order that changes.
-
-Does not know: what arms do, how figures are shown.
-"""
+"""Measures arms in turns: a warm-up of each, then repeats in a rotating order."""
 
 from __future__ import annotations
 
@@ -24,13 +21,13 @@ from agentcho.protocol.progress import ProgressCallback, part
 from agentcho.records.trace import Workflow
 
 Take = Callable[[], Mapping[str, float]]
-"""Runs once and returns figures by their names."""
+"""Runs once and returns its figures by name."""
 STEADY = 4.0
-"""Seconds. A shorter run is repeated until they have passed, for one short run says little."""
+"""Seconds. A shorter run is repeated until they have passed, because one short run is noisy."""
 
 
 class Timed(NamedTuple):
-    """One arm: how it is warmed up, and how it is measured."""
+    """One arm: its warm-up, and its measured run."""
 
     warm: Take
     take: Take
@@ -39,8 +36,8 @@ class Timed(NamedTuple):
 def measure(
     subject: str, arms: Mapping[str, Timed], repeats: int, tell: ProgressCallback, kept: PartialWorkflows | None = None
 ) -> list[Figures]:
-    """All arms on one subject, `repeats` times each, less what is kept of them already. An arm that is not available is
-    left out, with the reason. `tell` is told of `runs_of` runs."""
+    """The figures of all arms on one subject, `repeats` times each; repeats already in `kept` are not run again. An arm
+    that is not available is left out, with the reason. `tell` receives the progress out of `runs_of` runs."""
     kept = kept or PartialWorkflows()
     known, of = kept.subject(subject), runs_of(arms, repeats)
     if len(known.repeats) < repeats:
@@ -60,7 +57,7 @@ def measure(
 
 
 def _warm(subject: str, arms: Mapping[str, Timed], known: Subject, of: int, tell: ProgressCallback) -> None:
-    """Warm up each arm that is there."""
+    """Warm up each available arm."""
     for number, (name, arm) in enumerate(arms.items()):
         if name not in known.unavailable:
             tell(f"runs ({subject}: warming up {name})", number, of)
@@ -76,7 +73,7 @@ def runs_of(arms: Collection[str], repeats: int) -> int:
 
 
 def steady(take: Take) -> Take:
-    """Repeats a run until `STEADY` seconds have passed, and returns the medians."""
+    """Wrap a run: repeat it until `STEADY` seconds have passed, and return the medians."""
 
     def again() -> Mapping[str, float]:
         began, taken = perf_counter(), [take()]
@@ -96,8 +93,8 @@ def workflows(
     tell: ProgressCallback,
     kept: PartialWorkflows | None = None,
 ) -> list[Figures]:
-    """Every subject in all named arms, which take turns; then how far the words of our own are from the baseline's.
-    `kept`: what was measured before, and where what is measured is kept. `ConfigError`: a name that there is not."""
+    """Measure every subject in all named arms, interleaved, then how far the words of our arms are from the baseline's.
+    `kept` holds earlier measurements and saves new ones. `ConfigError`: unknown arm."""
     kept, known = kept or PartialWorkflows(), {name: arm_of(name) for name in named}
     if any(map(is_guessing, named)):
         kept.costs(engine)

@@ -1,7 +1,6 @@
-"""What a benchmark of workflows has measured so far, so that one that was killed goes on.
+"""Keeps the partial results of a workflow benchmark, so that a killed one can be resumed.
 
-A repeat is kept when all arms have had their turn in it, so that ratios are made within one process. Does not know:
-what is measured.
+A repeat is kept once every arm has run in it, so that ratios are taken within one process.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from agentcho.lab.partial import PartialData, PartialResult
 from agentcho.protocol.forward_costs import ForwardCosts
 
 Repeat = dict[str, dict[str, float]]
-"""What one repeat took, by arm and by what was measured."""
+"""The figures of one repeat, by arm and by measured quantity."""
 
 
 class Subject(BaseModel):
-    """What was measured of one subject: whole repeats, why arms are not there, and how near words are."""
+    """The results of one subject: complete repeats, why arms are unavailable, and the final figures."""
 
     model_config = ConfigDict(extra="forbid")
     repeats: list[Repeat] = []
@@ -32,7 +31,7 @@ class Subject(BaseModel):
 
 
 class WorkflowsPart(PartialData):
-    """The file. `costs`: what forwards take, by which guesses are weighed."""
+    """The content of the file. `costs`: the measured costs of forwards, which decide when to speculate."""
 
     format: Literal["agentcho-bench-part/1"] = "agentcho-bench-part/1"
     costs: ForwardCosts | None = None
@@ -40,22 +39,22 @@ class WorkflowsPart(PartialData):
 
 
 class PartialWorkflows(PartialResult[WorkflowsPart]):
-    """What was measured of each subject."""
+    """The partial results of each subject."""
 
     data_type = WorkflowsPart
     by = "a benchmark"
 
     def costs(self, engine: Any) -> None:
-        """Weigh guesses on this engine by what forwards took when the first of it was measured."""
+        """Let this engine speculate by the costs of forwards measured first, so that a resumed run decides alike."""
         self.data.costs = engine.speculate(self.data.costs)
 
     def subject(self, name: str) -> Subject:
-        """What is there of a subject, to be added to."""
+        """The partial results of a subject, to be added to."""
         return self.data.subjects.setdefault(name, Subject())
 
 
 def digest(subjects: Iterable[Workload]) -> str:
-    """Of the names and all words of these workflows."""
+    """A digest of the names and texts of these workloads."""
     found = sha256()
     for each in subjects:
         found.update(json.dumps([each.name, each.workflow.to_json(), each.warm.to_json()], sort_keys=True).encode())
@@ -63,7 +62,7 @@ def digest(subjects: Iterable[Workload]) -> str:
 
 
 def figures(subject: str, arms: Collection[str], known: Subject) -> list[Figures]:
-    """Of each arm what all repeats took; none of one that was not there in all of them."""
+    """The figures of each arm over all repeats; none for an arm that was unavailable in any of them."""
     return [Figures.of(subject, arm, list(_taken(arm, known)), known.unavailable.get(arm)) for arm in arms]
 
 

@@ -1,6 +1,5 @@
-"""The workloads of a benchmark: the paper's six workflows, three sweeps, or games of a trace file.
-
-Does not know: engines, arms.
+"""The workloads of a benchmark: the paper's six workflows, three sweeps, or games of a trace file. Independent of
+engines and arms.
 """
 
 from __future__ import annotations
@@ -18,25 +17,25 @@ BRANCHES, VOTERS = (2, 4, 8, 16), (1, 8)
 """The paper's Figure 4: branches by voters of a tree of thoughts."""
 DEBATE = "parallel-debate"
 AGENTS = (2, 4, 8, 16)
-"""Of a parallel debate: what the baseline encodes grows with their square."""
+"""The sizes of a parallel debate: what the baseline encodes grows with their square."""
 DOCUMENTS, READERS = (1024, 4096), (2, 8)
-"""Tokens of documents, and how many agents read them."""
+"""Tokens per document, and the number of agents that read it."""
 LAYOUTS: Mapping[Layout, str] = {
     "system-first": "system first",
     "document-first": "document first",
     "documents-reordered": "reordered",
 }
-"""What prompts begin with, and how a workload's name ends then."""
+"""What prompts begin with, and the corresponding end of a workload's name."""
 TRACE = "trace "
-"""The beginning of a workload's name that is one of a trace file."""
+"""The prefix of the name of a workload from a trace file."""
 UNNAMED = ", unnamed"
-"""The end of a workload's name where no prompt begins with its agent's name."""
+"""The suffix of the name of a workload in which no prompt begins with its agent's name."""
 WARM = 0.05
-"""The share of its words that a workflow is warmed up with."""
+"""The share of each text that is used in the warm-up."""
 
 
 class Workload(NamedTuple):
-    """A workflow with the name that its figures have, and a short one of the same shape to warm up with."""
+    """A workflow, the name of its figures, and a short workflow of the same shape to warm up with."""
 
     name: str
     workflow: Workflow
@@ -44,7 +43,7 @@ class Workload(NamedTuple):
 
 
 def paper(names: Sequence[str], seed: int, scale: float) -> list[Workload]:
-    """The scenarios at the paper's sizes. `ConfigError`: a name that there is not."""
+    """The scenarios at the paper's sizes. `ConfigError`: unknown name."""
     for name in names:
         if name not in KINDS:
             raise ConfigError(f"unknown workflow {name!r}; give one of {', '.join(KINDS)}")
@@ -53,18 +52,18 @@ def paper(names: Sequence[str], seed: int, scale: float) -> list[Workload]:
 
 
 def branches(seed: int, scale: float) -> list[Workload]:
-    """Trees of thoughts."""
+    """Trees of thoughts, by branches and voters."""
     sizes = [{"branches": wide, "voters": votes} for votes in VOTERS for wide in BRANCHES]
     return [_swept("tree-of-thoughts", seed, scale, options) for options in sizes]
 
 
 def agents(seed: int, scale: float) -> list[Workload]:
-    """Parallel debates of three rounds: solvers that are told their names first, and solvers that are not."""
+    """Parallel debates of three rounds, with solvers that are told their names first, and solvers that are not."""
     return [each for count in AGENTS for each in debate(count, seed, scale)]
 
 
 def readers(seed: int, scale: float) -> list[Workload]:
-    """Panels that read documents, by their length, the number of readers, and what prompts begin with."""
+    """Panels that read documents, by document length, number of readers, and what prompts begin with."""
     return [
         _subject(
             f"{tokens} tokens, {count} readers, {ends}",
@@ -77,15 +76,15 @@ def readers(seed: int, scale: float) -> list[Workload]:
 
 
 def debate(count: int, seed: int, scale: float) -> list[Workload]:
-    """One parallel debate of so many agents, both ways."""
+    """One parallel debate of `count` agents, with and without names."""
     subject = _swept(DEBATE, seed, scale, {"agents": count})
     return [subject, *_unnamed(subject, DEBATE, seed, scale, agents=count)]
 
 
 def _unnamed(subject: Workload, name: str, seed: int, scale: float, **options: Any) -> list[Workload]:
-    """The same debate with one system prompt for all solvers, as the scenario has it without names. It is one open
-    message: a baseline with a prefix cache encodes it and the question once, and under `enforce` nothing that a solver
-    says was computed over what another may not read."""
+    """The same debate with one system prompt for all solvers, as the scenario has it without names. The prompt is one
+    public message: a baseline with a prefix cache encodes it and the question once, and under `enforce` nothing that a
+    solver says was computed over text that another may not read."""
     if name != DEBATE:
         return []
     return [_subject(subject.name + UNNAMED, recorded(name, seed, scale, names=False, **options))]
@@ -108,7 +107,7 @@ def _subject(name: str, whole: Workflow) -> Workload:
 
 
 def shortened(whole: Workflow, share: float) -> Workflow:
-    """The same messages with the first words of each text: at least one, where it has one; without positions."""
+    """The same messages with the first words of each text, at least one if it has any; without positions."""
     lines = []
     for message in whole.messages:
         words = message.text.split(" ")

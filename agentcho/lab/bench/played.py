@@ -1,6 +1,5 @@
 """The times of one workflow, played once by one arm: when each call was ready, had its first token, and ended.
-
-Does not know: engines.
+Independent of engines.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ class CallTimes(NamedTuple):
 
 
 class ArmUnavailable(Exception):
-    """An arm that this machine, or this version of its library, does not run."""
+    """An arm that does not run on this machine, or with this version of its library."""
 
 
 class WorkflowTimes(NamedTuple):
-    """All calls by message id, the tokens that were fed for them, and in how many forwards, where that is known."""
+    """All calls by message id, the number of tokens fed, and the number of forwards, if known."""
 
     calls: Mapping[str, CallTimes]
     encoded: int
@@ -35,12 +34,12 @@ class WorkflowTimes(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """The whole workflow."""
+        """Seconds until the last call ended."""
         return max(call.ended for call in self.calls.values())
 
     @property
     def prefill(self) -> float:
-        """The share of that time in which at least one call waits for its first token."""
+        """The share of the workflow's time in which at least one call waits for its first token."""
         covered, reached = 0.0, 0.0
         for call in sorted(self.calls.values()):
             covered += max(0.0, call.first - max(call.ready, reached))
@@ -48,7 +47,7 @@ class WorkflowTimes(NamedTuple):
         return covered / self.seconds
 
     def figures(self) -> dict[str, float]:
-        """The figures that are kept in a result."""
+        """The figures to keep in a result."""
         counted = {} if self.steps is None else {"forwards": float(self.steps)}
         whole = {"ttft": self.ttft, "seconds": self.seconds, "prefill": self.prefill}
         return {**whole, "encoded": float(self.encoded), **counted}

@@ -1,6 +1,6 @@
-"""A workflow as a chat API has it: for every decode the ids of its whole prompt, and those it is forced to.
+"""Converts a workflow to the prompts of a chat API: for every decode the ids of its whole prompt and its forced ids.
 
-The ids are those that the engine's baseline feeds. Does not know: how they are fed.
+The ids are those that the engine's baseline feeds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Ids = tuple[int, ...]
 
 
 class Prompt(NamedTuple):
-    """One decode: who makes it, its prompt up to and with the header, its text without the closing."""
+    """One decode: its author, its prompt including the header, its text without the closing."""
 
     id: str
     author: str
@@ -27,14 +27,14 @@ class Prompt(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Some ids of a prompt, and the messages that they are of."""
+    """Some ids of a prompt, and the messages that they belong to."""
 
     ids: Ids
     messages: tuple[str, ...]
 
 
 class Laid(NamedTuple):
-    """The prompt of one decode behind BOS: its pieces, and the ids that open the answer, header included. `own` are the
+    """The prompt of one decode after BOS: its pieces, and the ids that open the answer, header included. `own` are the
     ids of the answer in its own frame."""
 
     pieces: tuple[Piece, ...]
@@ -43,7 +43,7 @@ class Laid(NamedTuple):
 
 
 def laid(workflow: Workflow, framing: FramingPort) -> dict[str, Laid]:
-    """The prompts of all decodes by id."""
+    """The prompts of all decodes, by id."""
     frames = {message.id: framed(message, framing) for message in workflow.messages}
     turns = {message.id: _turn(message, frames) for message in workflow.messages}
     found = {}

@@ -1,8 +1,8 @@
-"""The paper's workflows to be timed: the shipped scenarios, played on the fake engine, with their texts replaced by
+"""The paper's workflows for benchmarks: the shipped scenarios, played on the fake engine, with their texts replaced by
 random words.
 
-The graph of messages and their audiences are the scenario's own. Lengths are those of a model of 8B parameters at such
-tasks, in its tokens (solutions, votes and answers at MATH problems, games of the dilemma). Does not know: engines.
+The graph of messages and their audiences are the scenario's own. Lengths are those of an 8B model at such tasks, in its
+tokens (solutions, votes and answers on MATH problems, games of the dilemma). Independent of engines.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from agentcho.records.transcript import TranscriptEntry
 from agentcho.testing import FakeEngine
 
 WORDS_A_TOKEN = 0.38
-"""The understudy makes 2.6 tokens of a word of two syllables, and times are taken in its tokens."""
+"""The understudy's tokenizer gives 2.6 tokens per two-syllable word, and lengths are in its tokens."""
 RAGGED = 0.25
-"""Texts of one kind differ in length by up to so much of it, in both directions."""
+"""The largest relative deviation of a text's length from that of its kind, in both directions."""
 
 
 class Kind(NamedTuple):
-    """A scenario at the paper's size, and tokens by what a message is: "system", "told" (by the scenario), "asked" (of
-    one agent), or the name of who says it, without its number. What is of no kind here, such as a decision, keeps its
-    own words."""
+    """A scenario at the paper's size, and the number of tokens by kind of message: "system", "told" (by the scenario),
+    "asked" (of one agent), or the name of the author, without its number. Messages of other kinds, such as decisions,
+    keep their texts."""
 
     options: Mapping[str, Any]
     tokens: Mapping[str, int]
@@ -52,9 +52,10 @@ KINDS = {
 
 
 def recorded(name: str, seed: int, scale: float = 1.0, **options: Any) -> Workflow:
-    """One workflow of a shipped scenario, with texts of `scale` times the usual lengths; `options` beside the paper's.
+    """One workflow of a shipped scenario, with texts of `scale` times the usual lengths; `options` override the
+    paper's.
 
-    The same for the same arguments. Raises what `library.scenario` and its options raise.
+    Deterministic for the same arguments. Raises what `library.scenario` and its options raise.
     """
     kind = KINDS[name]
     scenario, entries = library.scenario(name)(**{**kind.options, **options}), list[TranscriptEntry]()
@@ -86,14 +87,14 @@ def _last(call: Decode, prompt: str) -> str:
 
 
 class _Words:
-    """Random words for messages. Prefills of equal text get equal words, for prefixes are shared."""
+    """Random words for messages. Prefills of equal text get equal words, so that prefixes are still shared."""
 
     def __init__(self, tokens: Mapping[str, int], scale: float, dice: random.Random) -> None:
         self._tokens, self._scale, self._dice = tokens, scale, dice
         self._known: dict[str, str] = {}
 
     def say_again(self, message: TraceMessage, kind: str) -> dict[str, Any]:
-        """Without positions, which belong to its old length."""
+        """The message with random words, without positions, which depend on its old length."""
         line = {key: value for key, value in message.to_json().items() if key not in ("offsets", "new_offset")}
         size = self._tokens.get(kind)
         if size is None:

@@ -1,6 +1,5 @@
-"""A user's own server, of OpenAI's API, over the same workflows by text; beside nothing, or beside `agentcho serve`.
-
-Does not know: what the server is, how its figures are shown.
+"""Benchmarks a user's own server of OpenAI's API on the same workflows, sent as text; alone, or beside `agentcho
+serve`.
 """
 
 from __future__ import annotations
@@ -20,24 +19,24 @@ from agentcho.lab.bench.serving import ENFORCE, PLAIN, Server, ServingOptions, b
 from agentcho.protocol.progress import ProgressCallback
 
 SERVER = "server"
-"""The arm of the user's own."""
+"""The arm of the user's own server."""
 OPTION = "of --server"
 
 
 class Remote(NamedTuple):
-    """A server that answers: where, and the model that is asked there."""
+    """A server that answers: its address, and the model that it is asked for."""
 
     endpoint: Endpoint
     model: str
 
     def send(self, chat: Chat, play: str, tokens: int) -> Heard:
-        """One chat, without names of speakers, which few servers take."""
+        """Send one chat, without names of speakers, because few servers accept them."""
         return ask(self.endpoint, body(self.model, chat.nameless, tokens))
 
 
 def reached(url: str, model: str | None, key_env: str | None) -> Remote:
-    """The server at `url`, once it has answered; `model`: the first that it lists, if it is not named; its key is in
-    the environment variable `key_env`. `ConfigError`: no URL, no key, no answer, no such model."""
+    """The server at `url`, once it has answered. `model`: None takes the first that it lists. Its key is in the
+    environment variable `key_env`. `ConfigError`: no URL, no key, no answer, no such model."""
     config = ModelConfig(model=f"{API}{model or ''}", base_url=url, key_env=key_env)
     address = address_of(config, OPTION)
     key = key_of(config, OPTION, address)
@@ -63,6 +62,6 @@ def reached(url: str, model: str | None, key_env: str | None) -> Remote:
 def beside(
     remote: Remote, asked: ServingOptions, own: bool, subjects: Sequence[Workload], tell: ProgressCallback
 ) -> list[Figures]:
-    """Every subject on the server; `own`: in turns with `agentcho serve` of the model that `asked` names."""
+    """Measure every subject on the server; `own`: interleaved with `agentcho serve` of the model that `asked` names."""
     ours = (PLAIN, ENFORCE) if own else ()
     return serving(asked=asked, subjects=subjects, named=ours, tell=tell, running={SERVER: Server(remote.send)})

@@ -1,7 +1,6 @@
-"""The result of a benchmark as a versioned format, `agentcho-bench/1`: one JSON file a run of `agentcho bench`.
+"""The result of a benchmark in a versioned format, `agentcho-bench/1`: one JSON file per run of `agentcho bench`.
 
-Figures are kept as they were taken, one a repeat, so that ratios are made within a repeat. Does not know: how anything
-is measured, which targets there are.
+Figures are kept as measured, one per repeat, so that ratios can be taken within a repeat.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ Sweep = Literal["branches", "agents", "readers"]
 
 
 class Figures(Frozen):
-    """Of one arm on one subject: by what was measured, one value a repeat. `unavailable`: why there are none."""
+    """The figures of one arm on one subject: by quantity, one value per repeat. `unavailable`: why there are none."""
 
     subject: str
     arm: str
@@ -47,14 +46,15 @@ class Figures(Frozen):
 
     @classmethod
     def of(cls, subject: str, arm: str, taken: Sequence[Mapping[str, float]], why: str | None = None) -> Figures:
-        """From what each repeat took; `why` there are none."""
+        """Build figures from the values of each repeat; `why`: why there are none."""
         values = {what: tuple(one[what] for one in taken) for what in (taken[0] if taken else ())}
         return cls(subject=subject, arm=arm, values=values, unavailable=why)
 
 
 class Target(Frozen):
-    """A target beside the figure that was reached. `bound` is the minimum that meets it, or with `most` the maximum.
-    `words`: what the way of reading that it is of makes of the baseline's; None: it is of no way of reading."""
+    """A target beside the reached figure. `bound` is the minimum that meets it, or with `most` the maximum. `words`:
+    whether the reading mode that it measures keeps the baseline's words; None: the target is not about a reading
+    mode."""
 
     what: str
     bound: float
@@ -65,12 +65,13 @@ class Target(Frozen):
 
     @property
     def met(self) -> bool:
-        """Whether the median meets the target, whatever was said."""
+        """Whether the median meets the target, whatever the words."""
         return self.reached.middle <= self.bound if self.most else self.reached.middle >= self.bound
 
     @property
     def verdict(self) -> str:
-        """ "met", or by how much of the bound it was missed. What is fast and says something else has not met it."""
+        """ "met", or by how much of the bound it was missed. A mode that is fast but says something else has not met
+        it."""
         short = abs(self.reached.middle / self.bound - 1)
         if not self.met:
             return f"missed by {f'{short:.0%}' if short >= 0.01 else 'less than 1%'}"
@@ -78,7 +79,7 @@ class Target(Frozen):
 
 
 class Measured(Frozen):
-    """What was measured, and the model."""
+    """The kind of benchmark and the model."""
 
     format: Literal["agentcho-bench/1"] = "agentcho-bench/1"
     bench: Kind
@@ -87,8 +88,8 @@ class Measured(Frozen):
 
 
 class Result(QuantizationOptions, Measured):
-    """One run. `scale` is that of the texts' usual lengths, `stepwise` whether texts were fed token by token (False:
-    first tokens alone were timed), `sweep` what was swept, if anything."""
+    """One run. `scale` is relative to the texts' usual lengths; `stepwise`: whether texts were fed token by token
+    (False: only first tokens were timed); `sweep`: what was swept, if anything."""
 
     device: str
     seed: int
@@ -103,22 +104,22 @@ class Result(QuantizationOptions, Measured):
 
     @property
     def numbers(self) -> str:
-        """In which numbers the model is: its dtype, and the bits of its linear layers, and of keys and values, where
-        these are few."""
+        """The number formats of the model: its dtype, and the bits of its linear layers and of its KV cache, if
+        quantized."""
         return self.numbers_of(self.dtype)
 
     @property
     def subjects(self) -> tuple[str, ...]:
-        """In the order in which they were measured."""
+        """The subjects in the order in which they were measured."""
         return tuple(dict.fromkeys(each.subject for each in self.figures))
 
     @property
     def arms(self) -> tuple[str, ...]:
-        """In the order in which they were named."""
+        """The arms in the order in which they were named."""
         return tuple(dict.fromkeys(each.arm for each in self.figures))
 
     def values(self, subject: str, arm: str, what: str) -> tuple[float, ...]:
-        """One value a repeat; none where the arm was not there."""
+        """One value per repeat; none if the arm was not available."""
         found = (f.values.get(what, ()) for f in self.figures if f.subject == subject and f.arm == arm)
         return next(found, ())
 
@@ -131,7 +132,7 @@ class Result(QuantizationOptions, Measured):
         return spread(self.values(subject, arm, what), self.seed)
 
     def ratio(self, subjects: Iterable[str], arm: str, to: str, what: str) -> Spread:
-        """One arm's sum over subjects to another's, made within each repeat."""
+        """The ratio of one arm's sum over subjects to another's, taken within each repeat."""
         named = list(subjects)
         above, below = self._sums(named, arm, what), self._sums(named, to, what)
         return spread([a / b for a, b in zip(above, below, strict=True)], self.seed)
@@ -141,12 +142,12 @@ class Result(QuantizationOptions, Measured):
         return [sum(repeat) for repeat in zip(*columns, strict=True)]
 
     def words(self, subject: str, arm: str) -> Words:
-        """What an arm makes of the baseline's words, by the divergence alone: nothing is scored here."""
+        """Whether an arm keeps the baseline's words, judged by the divergence alone: nothing is scored here."""
         found = self.values(subject, arm, "kl")
         return near(found[0] if found else None)
 
     def verdict(self, target: Target) -> str:
-        """That of a target of this result; nothing is called met in fewer than `FEW` repeats."""
+        """The verdict on a target of this result; with fewer than `FEW` repeats nothing is called met."""
         few = target.verdict == "met" and self.repeats < FEW
         return f"reached, in {self.repeats} of {FEW} repeats" if few else target.verdict
 
@@ -161,7 +162,7 @@ class Result(QuantizationOptions, Measured):
 
 
 def read_result(file: Path) -> Result:
-    """A result from its file. `RecordNotFound`, `RecordBroken`."""
+    """Read a result from its file. `RecordNotFound`, `RecordBroken`."""
     if not file.is_file():
         raise RecordNotFound(file.name, file.parent)
     try:

@@ -1,4 +1,4 @@
-"""Chat servers as processes on this machine: ours, and the one of transformers. Does not know: what they are asked."""
+"""Runs chat servers as processes on this machine: ours, and that of transformers."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ LOADING = 300.0
 ENDING = 15.0
 """Seconds that it may take to end, before it is killed."""
 ROOM, PAGE, PACKED = 1 << 15, 32, 4096
-"""Tokens that the peer keeps, of a page, and of one forward. By itself it takes most of the machine's memory, and pages
-that are larger than most messages; prefixes are shared in whole pages."""
+"""Tokens in the peer's cache, per page, and per forward. By default it takes most of the machine's memory, and pages
+larger than most messages; prefixes are shared in whole pages."""
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
 
 def ours(model: str, dtype: str, port: int, differs: Markers = "refuse") -> list[str]:
-    """The command of `agentcho serve`, as this Python has it. `differs`: its --template-differs."""
+    """The command that runs `agentcho serve` in this Python. `differs`: its --template-differs."""
     served = ["--model", model, "--dtype", dtype, "--host", "127.0.0.1", "--port", str(port), "--record", "none"]
     served += ["--template-differs", differs]
     return [sys.executable, "-c", MAIN, "serve", *served]
 
 
 def peer(model: str, dtype: str, port: int, python: Path | None) -> list[str]:
-    """The command of `transformers serve` with continuous batching on the processor. `python`: of the environment that
-    has transformers[serving]; None: the command of that name. `ArmUnavailable` where there is none."""
+    """The command of `transformers serve` with continuous batching on the CPU. `python`: that of an environment with
+    transformers[serving]; None: the command `transformers`. `ArmUnavailable`: it is missing."""
     command = shutil.which("transformers")
     if python is None and command is None:
         raise ArmUnavailable(
@@ -53,7 +53,7 @@ def peer(model: str, dtype: str, port: int, python: Path | None) -> list[str]:
 
 
 def version_of(python: Path | None) -> str:
-    """The version of transformers that serves as the peer; "none" where it is not known."""
+    """The version of transformers that serves as the peer; "none" if unknown."""
     command = None if python is None else [str(python), "-c", "import transformers; print(transformers.__version__)"]
     command = command or [str(shutil.which("transformers")), "version"]
     try:
@@ -64,12 +64,12 @@ def version_of(python: Path | None) -> str:
 
 
 def folder(model: str) -> str:
-    """A model as transformers has it: the folder of the embedded one, else its own name."""
+    """A model as transformers takes it: the folder of the embedded one, else its own name."""
     return str(weights_path()) if model == UNDERSTUDY else model
 
 
 def free_port() -> int:
-    """A port on which nobody listens now."""
+    """A port on which nothing listens now."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
@@ -77,15 +77,15 @@ def free_port() -> int:
 
 @contextmanager
 def running(command: Sequence[str], port: int) -> Iterator[int]:
-    """A server from its first answer at /health until it has ended; gives its process id. `ArmUnavailable`: it ends
-    before that, with the last line that it wrote."""
+    """Run a server: yields its process id at its first answer at /health, stops it at the end. `ArmUnavailable`: the
+    server ended before that; has the last line that it wrote."""
     with logged(command, port) as (process, _):
         yield process
 
 
 @contextmanager
 def logged(command: Sequence[str], port: int) -> Iterator[tuple[int, str]]:
-    """`running`, with all that the server wrote before its first answer."""
+    """The same as `running`, and yields all that the server wrote before its first answer."""
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=os.environ | OFFLINE
@@ -119,7 +119,7 @@ def _healthy(port: int) -> bool:
 
 
 def _written(log: IO[bytes]) -> str:
-    """What stands in a log that another process goes on writing: its place in the file is shared, and stays."""
+    """The content of a log that another process still writes: pread leaves the shared file position unchanged."""
     return os.pread(log.fileno(), os.fstat(log.fileno()).st_size, 0).decode(errors="replace")
 
 

@@ -1,8 +1,7 @@
-"""`agentcho serve` beside `transformers serve`: recorded messages sent as prompts over HTTP, to both in turns.
+"""Benchmarks `agentcho serve` and `transformers serve` in turns, with recorded messages sent as prompts over HTTP.
 
-Each workflow is played twice a repeat: with one token an answer, for the times of first tokens and for what was reused,
-and with `tokens`, for the speed. Where what a server said is quoted and not what was recorded, it is played once. Does
-not know: how a server is started, how figures are shown.
+Each workflow is played twice per repeat: with one token per answer, for the times of first tokens and for reuse, and
+with `tokens`, for the speed. If prompts quote what the server said instead of the recorded texts, it is played once.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ BASELINE = "@baseline"
 ENFORCE = "@enforce"
 PEER = "transformers serve"
 ARMS = (PLAIN, BASELINE, ENFORCE, PEER)
-"""The server without a society, which reuses equal beginnings; a society in both ways of reading; the peer."""
+"""The server without a society, which reuses equal prefixes; a society in both reading modes; the peer."""
 AT_ONCE = 32
-"""Requests that are under way at a time, at most."""
+"""Maximum of concurrent requests."""
 DETAILS = "prompt_tokens_details"
 
 
@@ -44,9 +43,9 @@ Quote = Literal["recorded", "said"]
 
 
 class ServingOptions(NamedTuple):
-    """What is measured. `tokens` an answer, where speed is; `quote`: the words in which a prompt has what was said
-    before, those that were recorded or those of the server that is asked; `peer_python`: of the environment that has
-    transformers[serving]; `checked`: what our server is asked to do about templates."""
+    """What is measured. `tokens`: per answer, when measuring speed; `quote`: whether prompts quote the recorded texts
+    or what the server said; `peer_python`: that of an environment with transformers[serving]; `checked`: the template
+    options of our server."""
 
     model: str
     dtype: str = "float32"
@@ -65,15 +64,16 @@ class Sends(Protocol):
 
 
 class Server(NamedTuple):
-    """How an arm is asked. `fed`: how many tokens the model was fed so far, where its server says so."""
+    """How requests of an arm are sent. `fed`: the number of tokens fed to the model so far, if its server reports
+    it."""
 
     send: Sends
     fed: Callable[[], float | None] = lambda: None
 
 
 def ours(port: int, model: str, arm: str, chat: Chat, play: str, tokens: int) -> Heard:
-    """To `agentcho serve`. Each play has a society of its own, or shares nothing with another one by its salt. Without
-    a society no names are sent, for the peer has none."""
+    """Send to `agentcho serve`. A play has a society of its own, or without one a salt, so that plays share nothing.
+    Without a society no names are sent, as to the peer."""
     if arm == PLAIN:
         return ask(Endpoint(port), body(model, chat.nameless, tokens) | {"cache_salt": play})
     base = f"/s/{play}/{chat.agent}/v1"
@@ -81,12 +81,12 @@ def ours(port: int, model: str, arm: str, chat: Chat, play: str, tokens: int) ->
 
 
 def theirs(port: int, model: str, chat: Chat, play: str, tokens: int) -> Heard:
-    """To `transformers serve`, which refuses fields that it does not know, and drops the names of speakers."""
+    """Send to `transformers serve`, which refuses unknown fields and drops the names of speakers."""
     return ask(Endpoint(port), body(model, chat.nameless, tokens))
 
 
 def body(model: str, chat: Chat, tokens: int) -> dict[str, Any]:
-    """A request for the likeliest answer."""
+    """A request for a greedy answer."""
     return {"model": model, "messages": chat.messages, "max_tokens": tokens, "temperature": 0}
 
 
@@ -97,9 +97,9 @@ def serving(
     tell: ProgressCallback,
     running: Mapping[str, Server] = MappingProxyType({}),
 ) -> list[Figures]:
-    """Every subject in all named arms, in turns, on servers that run side by side; `running` are more, by their names,
-    that run already. An arm whose server does not run here is left out, with the reason. `ConfigError`: a name that
-    there is not, or our own server does not run."""
+    """Measure every subject in all named arms, interleaved, on servers that run side by side; `running` are servers
+    that already run, by name. An arm whose server does not run here is left out, with the reason. `ConfigError`:
+    unknown arm, or our own server does not run."""
     for name in named:
         if name not in ARMS:
             raise ConfigError(f"unknown arm {name!r}; give one of {', '.join(ARMS)}")
@@ -122,7 +122,7 @@ def serving(
 
 
 def _started(stack: ExitStack, asked: ServingOptions, named: Sequence[str]) -> tuple[dict[str, Server], dict[str, str]]:
-    """How each arm is asked; and why those that are missing do not run here."""
+    """Start the servers; returns those that run by arm, and why the others do not run here."""
     found, reasons = dict[str, Server](), dict[str, str]()
     mine = [name for name in named if name != PEER]
     if mine:
@@ -146,7 +146,7 @@ def _started(stack: ExitStack, asked: ServingOptions, named: Sequence[str]) -> t
 
 
 class _Plays:
-    """The plays of one workflow in one arm. Those of the same number have the same words in all arms."""
+    """The plays of one workflow in one arm. Plays with the same number have the same texts in all arms."""
 
     def __init__(self, arm: str, server: Server, subject: str, asked: ServingOptions) -> None:
         self._arm = arm
@@ -156,12 +156,12 @@ class _Plays:
         self.said: list[dict[str, str]] = []
 
     def warm(self, workflow: Workflow) -> Mapping[str, float]:
-        """A play that is not counted."""
+        """Play once for warm-up."""
         self._play(workflow, -1, self._asked.tokens)
         return {}
 
     def take(self, workflow: Workflow) -> Mapping[str, float]:
-        """A play for first tokens, and one for speed; one for both where it is quoted."""
+        """Play once for first tokens and once for speed; once for both if what the server said is quoted."""
         number = len(self.said)
         if self._asked.quote == "said":
             first, fed = whole, _ = self._play(workflow, number, self._asked.tokens)
@@ -172,7 +172,7 @@ class _Plays:
         return spared(list(first.values()), fed) | speed(list(whole.values()))
 
     def _play(self, workflow: Workflow, number: int, tokens: int) -> tuple[dict[str, Heard], dict[str, float]]:
-        """What was heard; and how many tokens the server fed its model for it."""
+        """The responses, and the number of tokens that the server fed to its model for them."""
         dice = random.Random(f"{self._asked.seed} {self._subject} {number} {tokens}")
         label = f"{dice.getrandbits(64):016x}"
         name = "-".join((label, self._arm.strip("@").split()[0]))
@@ -184,8 +184,8 @@ class _Plays:
 
 
 def play(calls: Sequence[Chat], send: Any, quote_said: bool = False) -> dict[str, Heard]:
-    """Send each chat as soon as those that it waits for have ended; `quote_said`: with what they said.
-    `ArmUnavailable`, of the first that fails."""
+    """Send each chat as soon as those that it waits for have ended; `quote_said`: quote their actual answers.
+    `ArmUnavailable`: raised by the first that fails."""
     heard, given = dict[str, Heard](), dict[Future[Heard], str]()
     with ThreadPoolExecutor(AT_ONCE) as threads:
         left = list(calls)
@@ -200,8 +200,8 @@ def play(calls: Sequence[Chat], send: Any, quote_said: bool = False) -> dict[str
 
 
 def first_tokens(heard: Sequence[Heard]) -> dict[str, float]:
-    """Mean seconds from sending to a first token; the tokens of all prompts, and the shares of them that the server
-    says were reused exactly, and through encodings of messages; nothing of it where it says nothing."""
+    """Mean seconds from sending to the first token; the tokens of all prompts; and, if the server reports them, the
+    shares of these that were reused exactly, and through encodings of messages."""
     found = {"ttft": fmean(one.first - one.began for one in heard), "prompt": _sum(heard, "prompt_tokens")}
     cached, reused = (_sum(heard, DETAILS, name) for name in ("cached_tokens", "message_reused_tokens"))
     known = any(one.counted(DETAILS, "cached_tokens") is not None for one in heard)
@@ -209,8 +209,8 @@ def first_tokens(heard: Sequence[Heard]) -> dict[str, float]:
 
 
 def spared(heard: Sequence[Heard], fed: Mapping[str, float]) -> dict[str, float]:
-    """First tokens, and where it is known what the model was `fed`, the share of prompt tokens that it was not: what it
-    was fed beyond the tokens of answers is counted as prompt."""
+    """First tokens and, if `fed` is known, the share of prompt tokens that were not fed: tokens fed beyond those of
+    answers are counted as prompt."""
     found = first_tokens(heard) | dict(fed)
     if fed:
         found["spared"] = 1 - (fed["fed"] - _sum(heard, "completion_tokens")) / found["prompt"]
@@ -218,8 +218,8 @@ def spared(heard: Sequence[Heard], fed: Mapping[str, float]) -> dict[str, float]
 
 
 def speed(heard: Sequence[Heard]) -> dict[str, float]:
-    """Seconds of a whole play, the tokens that were said in it, both together a second, and mean seconds to a first
-    token beside answers of that length."""
+    """Seconds of a whole play, its generated tokens, their rate per second, and mean seconds to the first token at this
+    answer length."""
     seconds = max(one.ended for one in heard) - min(one.began for one in heard)
     said, waited = _sum(heard, "completion_tokens"), fmean(one.first - one.began for one in heard)
     return {"seconds": seconds, "said": said, "rate": said / seconds, "ttft_long": waited}
@@ -230,8 +230,8 @@ def _sum(heard: Sequence[Heard], *path: str) -> float:
 
 
 def _with_same(figures: Figures, plays: Mapping[str, _Plays]) -> Figures:
-    """The peer's, with the share of its answers that have the words of the server without a society, play by play: both
-    read the same prompts, and both read them exactly."""
+    """The peer's figures with the share of its answers equal to those of the server without a society, play by play:
+    both read the same prompts, and both exactly."""
     if figures.arm != PEER or not figures.values or PLAIN not in plays:
         return figures
     both = zip(plays[PEER].said, plays[PLAIN].said, strict=False)

@@ -1,7 +1,5 @@
-"""Whether our arms read as the baseline does: how far the distribution of the next token is from the baseline's, on the
-same forced words.
-
-Does not know: times, repeats.
+"""Measures whether our arms read as the baseline does: the divergence of their next-token distributions from the
+baseline's, on the same forced texts.
 """
 
 from __future__ import annotations
@@ -17,12 +15,12 @@ from agentcho.protocol.call import EnginePort
 from agentcho.records.trace import Workflow
 
 RANDOM = "shape:"
-"""What the names of models with random weights begin with; what these say is no measure of anything."""
+"""The prefix of the names of models with random weights, whose words measure nothing."""
 
 
 @alone
 def with_words(engine: EnginePort, workflow: Workflow, figures: Sequence[Figures]) -> list[Figures]:
-    """The figures of one workflow; those of our arms with "kl", the mean KL(baseline || arm) in nats a token, and
+    """The figures of one workflow; those of our arms get "kl", the mean KL(baseline || arm) in nats a token, and
     "agree", the share of tokens with the same likeliest one. Arms of others read what the baseline reads."""
     ours = {each.arm: policy(each.arm) for each in figures if each.values}
     reused = {name: reuse for name, reuse in ours.items() if reuse is not None and reuse.mode != "baseline"}
@@ -30,7 +28,7 @@ def with_words(engine: EnginePort, workflow: Workflow, figures: Sequence[Figures
         return list(figures)
     before = rows(workflow, Arm(ReusePolicy("baseline", "audit"), engine))
     found = dict[ReusePolicy, dict[str, tuple[float, ...]]]()
-    alike = {name: reuse._replace(speculate=False) for name, reuse in reused.items()}  # a guess changes no word
+    alike = {name: reuse._replace(speculate=False) for name, reuse in reused.items()}  # speculation changes no word
     for reuse in dict.fromkeys(alike.values()):
         game = apart(before, rows(workflow, Arm(reuse, engine)))
         found[reuse] = {"kl": (float(game.kl.mean()),), "agree": (float(game.same.mean()),)}

@@ -1,7 +1,7 @@
-"""Workflows of random words to be timed: the time of a step does not depend on the words.
+"""Workflows of random words for timing: the time of a step does not depend on the words.
 
-Sizes are those of dilemma games that a model of 8B parameters played, in its tokens; a word here is about three of
-the understudy's. Does not know: engines.
+Sizes are those of dilemma games played by an 8B model, in its tokens; a word here is about three tokens of the
+understudy. Independent of engines.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ TALK = 65
 BRIEF, QUESTION, REVIEW = 90, 30, 100
 """Tokens of the texts of a panel: a private system prompt, a private question, a review."""
 RETRIEVED = 4
-"""Documents of a panel that reads them in different orders."""
+"""The number of documents in a panel that reads them in different orders."""
 Layout = Literal["system-first", "document-first", "documents-reordered"]
 """What a prompt of a panel begins with: the reader's own system prompt, as in a chat API; the one document; or
 `RETRIEVED` documents in an order of the reader's own, as retrieval ranks them."""
 
 
 def random_words(dice: random.Random, count: int) -> str:
-    """`count` words of two syllables, drawn by these dice."""
+    """`count` two-syllable words, drawn with `dice`."""
     return " ".join("".join(dice.choices(SYLLABLES, k=2)) for _ in range(count))
 
 
 def line(id: str, author: str | None, parents: Sequence[str], text: str, **more: Any) -> dict[str, Any]:
-    """A message of a trace that is known and for everyone, if `more` does not say otherwise."""
+    """A message of a trace: by default a system prefill that everyone may read; `more` overrides."""
     known = {"kind": "prefill", "role": "system", "audience": "everyone"}
     return {"id": id, **known, "author": author, "parents": [*parents], "text": text, **more}
 
 
 def spoken(id: str, author: str, parents: Sequence[str], text: str, **more: Any) -> dict[str, Any]:
-    """One that is said, under a header."""
+    """A decoded message, with a header."""
     return line(id, author, parents, text, **{"kind": "decode", "role": "assistant", "header": "To all: "} | more)
 
 
@@ -67,12 +67,12 @@ class _Talk:
         self.messages.append(made(f"m{len(self.messages)}", agent, parents, text, role=role, audience=audience))
 
     def done(self, name: str, seed: int) -> Workflow:
-        """The whole."""
+        """The finished workflow."""
         return whole(name, seed, self._agents, self.messages)
 
 
 def dilemma(seed: int) -> Workflow:
-    """Two agents: private rules, a private plan each, two rounds of open talk, a private decision each."""
+    """Two agents: private rules, a private plan each, two rounds of public talk, a private decision each."""
     talk = _Talk(["alice", "bob"], seed)
     for agent in ("alice", "bob"):
         talk.say(agent, ASKED, role="user", private=True)
@@ -86,7 +86,7 @@ def dilemma(seed: int) -> Workflow:
 
 
 def open_talk(seed: int, agents: int = 8, rounds: int = 2, words: int = TALK) -> Workflow:
-    """Agents with private rules who speak in the open, one after another."""
+    """Agents with private rules who speak publicly, one after another."""
     names = [f"agent{number}" for number in range(agents)]
     talk = _Talk(names, seed)
     for _ in range(rounds):
@@ -96,14 +96,14 @@ def open_talk(seed: int, agents: int = 8, rounds: int = 2, words: int = TALK) ->
 
 
 def panel(tokens: int, readers: int, layout: Layout, seed: int, words_a_token: float = 1.0) -> Workflow:
-    """Readers of the same documents who each write a review that all may read, and an editor who reads it all.
+    """Readers of the same documents who each write a public review, and an editor who reads all reviews.
 
     Args:
         tokens: Tokens of all documents together; all other lengths are constants of this module.
-        readers: Agents with a private system prompt and a private question each, who write side by side.
+        readers: The number of agents with a private system prompt and a private question each, who write side by side.
         layout: What a prompt begins with.
-        seed: Of the random words.
-        words_a_token: Words that make one token.
+        seed: The seed of the random words.
+        words_a_token: Words per token.
     """
     dice = random.Random(seed)
 

@@ -1,8 +1,8 @@
-"""What the lab adds to the command line: its commands, what `audit --measure` measures, and comparisons and sweeps as
-pages of `view`.
+"""Adds the lab to the command line: its commands, what `audit --measure` measures, and comparisons and sweeps as pages
+of `view`.
 
-`extension` is the one entry point. Options are declared here and in modules that import nothing heavy; a command
-imports what it measures with when it is called. Does not know: how anything is measured.
+`extension` is the only entry point. Options are declared here and in modules that import nothing heavy; a command
+imports what it measures with when it is called. Must not contain any measuring.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def extension() -> Extension:
-    """All that the lab adds to the command line."""
+    """Everything that the lab adds to the command line."""
     return Extension(
         commands=_commands(),
         measure=_measure,

@@ -1,7 +1,4 @@
-"""`agentcho bench`: what is measured on this machine, and where the figures go.
-
-Does not know: how anything is measured.
-"""
+"""`agentcho bench`: the benchmarks of this machine, and where their figures are written."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ from agentcho.lab.commands import workflows as speed
 ADAPTER = "Adapter of the model: a folder written by `agentcho tune` or peft."
 Adapter = Annotated[str | None, typer.Option(metavar="DIR", help=ADAPTER, show_default=False)]
 MOVED = {name: name for name in ("cost", "step", "growth", "stall", "overhead", "roofline")} | {"gpu": "gpu-day"}
-"""Benchmarks that are for a checkout alone, and what they are called there."""
+"""Benchmarks that moved to `tools.bench` in the checkout, and their names there."""
 PLAYED = OptionsFrom(
     RunConfig,
     only=("model", "engine", "games", "max_tokens", "seed", "adapter", "template_differs"),
@@ -41,7 +38,7 @@ SHAPE, UNDERSTUDY = "shape:qwen3-0.6b", "understudy"
 
 
 class Benchmarks(TyperGroup):
-    """A group that says where benchmarks are that it had before."""
+    """A command group that says where benchmarks have moved."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """See `click.Group.resolve_command`."""

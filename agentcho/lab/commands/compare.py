@@ -1,4 +1,4 @@
-"""The command `agentcho compare`. Does not know: how games are played, what the figures mean."""
+"""The command `agentcho compare`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from agentcho.lab.compare.run import CompareOptions
 
 COLUMNS = OptionsFrom(RunConfig, without=OF_COLUMNS, helps=HERE)
-"""Options that all columns have in common."""
+"""The options that all columns share."""
 
 
 def compare(
@@ -65,7 +65,7 @@ def compare(
 
 
 def _compare(asked: CompareOptions) -> int:
-    """Play, compare, show, write. Returns the exit code: 0, or 130 after Ctrl-C; games that are over are kept."""
+    """Play, compare, show and write. Returns the exit code: 0, or 130 after Ctrl-C; finished games are kept."""
     from agentcho.lab.collect import Interrupted
     from agentcho.lab.compare.run import compared
     from agentcho.lab.display.compare import show

@@ -1,7 +1,4 @@
-"""`agentcho bench judge`: whether who judges what others said picks the same when it reads what is reused.
-
-Does not know: how choices are made or compared.
-"""
+"""`agentcho bench judge`: whether a judge of others' messages picks the same one when encodings are reused."""
 
 from __future__ import annotations
 
@@ -61,7 +58,7 @@ def judge(
 def _measured(
     model: str, dtype: str, asked: JudgeOptions, file: Path, resume: bool, checked: GivenOptions
 ) -> JudgeResult:
-    """Play, keep what was played beside the result until that is written, and write it."""
+    """Play, keeping a partial file beside the result, and write the result."""
     from agentcho.lab.judging.measured import PartialJudge, digest, measure, rows, target
     from agentcho.lab.judging.result import JudgeResult
     from agentcho.lab.judging.second import seconds
@@ -95,7 +92,7 @@ def _measured(
 
 
 def _command() -> str:
-    """The command that finds it again, of each path its last name alone."""
+    """The command that reproduces the result; paths are reduced to their last name."""
     given = sys.argv[sys.argv.index("judge") :] if "judge" in sys.argv else ["judge"]
     words = (Path(word).name if "/" in word else word for word in given if word != "--resume")
     return f"agentcho bench {shlex.join(words)}"

@@ -1,7 +1,4 @@
-"""`agentcho bench leaks`: what a public sentence gives away, by way of reading and by attack.
-
-Does not know: how anything is measured or judged.
-"""
+"""`agentcho bench leaks`: what a public sentence reveals of a secret, by reading mode and by attack."""
 
 from __future__ import annotations
 
@@ -85,7 +82,7 @@ def leaks(
 def _measured(
     model: str, dtype: str, asked: AttackOptions, file: Path, resume: bool, checked: GivenOptions
 ) -> LeaksResult:
-    """Measure, keep what was measured beside the result until that is written, and write it."""
+    """Measure, keeping a partial file beside the result, and write the result."""
     from agentcho.lab.leaks.measured import PartialLeaks, costs, digest, measure
     from agentcho.lab.timing import stoppable
     from agentcho.records.environment import machine_info, source_digests, versions
@@ -129,7 +126,7 @@ def _result(
 
 
 def _command() -> str:
-    """The command that finds it again, of each path its last name alone."""
+    """The command that reproduces the result; paths are reduced to their last name."""
     given = sys.argv[sys.argv.index("leaks") :] if "leaks" in sys.argv else ["leaks"]
     return (
         f"agentcho bench {shlex.join(Path(word).name if '/' in word else word for word in given if word != '--resume')}"

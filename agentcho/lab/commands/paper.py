@@ -1,4 +1,4 @@
-"""The command `agentcho paper`. Does not know: how rows are played, what figures mean."""
+"""The command `agentcho paper`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`agentcho paper`: everything is checked first, then a model is loaded, then tables are played, trained, timed, shown.
-
-Does not know: what is in a table.
-"""
+"""Runs `agentcho paper`: checks everything first, then loads a model, plays, trains, times and shows the tables."""
 
 from __future__ import annotations
 
@@ -40,14 +37,14 @@ if TYPE_CHECKING:
 
 FULL, FEW = 200, 20
 SAID = ("model", *option_names("loading", "inference"), "seed", "temperature", "max_tokens")
-"""Options of a run that a result depends on."""
+"""The run options that a result depends on."""
 SHIPPED = ("understudy", "fake")
-"""Models that speak about the generators' tasks alone."""
+"""Models that can only talk about the generators' tasks."""
 
 
 class PaperOptions(NamedTuple):
-    """What the command line asks for. `tasks`: other specifications, by workflow. `top_p` and `traces`
-    None: the paper's."""
+    """The options of the command line. `tasks`: other task specifications, by workflow. `top_p` and `traces` None: the
+    paper's."""
 
     tables: str | None
     games: int | None
@@ -69,8 +66,8 @@ class PaperOptions(NamedTuple):
 
 
 def reproduce(asked: PaperOptions) -> int:
-    """Do it, show it, write it. Returns the exit code: 0, 1 where something is left, or 130 after Ctrl-C, when what was
-    over is kept."""
+    """Run the command: measure, show, write. Returns the exit code: 0, 1 if something is left, or 130 after Ctrl-C;
+    finished parts are kept."""
     from agentcho.lab.collect import Interrupted
     from agentcho.lab.display.paper import show
     from agentcho.lab.paper.html import html
@@ -93,7 +90,7 @@ def reproduce(asked: PaperOptions) -> int:
 
 
 def check_file(file: Path) -> int:
-    """Say what is wrong with a file that was exported. Returns the exit code: 1 where it has a fault."""
+    """Report the faults of an exported file. Returns the exit code: 1 if it has any."""
     from agentcho.lab.paper.check import faults
 
     try:
@@ -109,7 +106,7 @@ def check_file(file: Path) -> int:
 
 
 def _found(asked: PaperOptions, told: Progress) -> PaperFound:
-    """Check everything, then load, say how long it will take where that is known, then do what is left to do."""
+    """Check everything, load, print the estimated time if it is known, then do what is left."""
     from agentcho.lab.paper.estimate import estimated
     from agentcho.lab.paper.phases import Phases, parsed_budget
     from agentcho.lab.paper.reproduction import Reproduction
@@ -145,8 +142,7 @@ def _found(asked: PaperOptions, told: Progress) -> PaperFound:
 
 
 def _request(asked: PaperOptions) -> PaperRequest:
-    """What is asked for. A usage error for a table or a workflow that there is not; `TaskError` for tasks that cannot
-    be had."""
+    """The request. A usage error for an unknown table or workflow; `TaskError` for tasks that cannot be obtained."""
     from agentcho.lab.paper.reproduction import PaperRequest
     from agentcho.lab.paper.sets import PUBLISHED, sets
 
@@ -163,7 +159,7 @@ def _request(asked: PaperOptions) -> PaperRequest:
 
 
 def _tables(text: str | None) -> tuple[Name, ...]:
-    """The tables that are named, in the paper's order; all where none is."""
+    """The named tables in the paper's order; all if none is named."""
     from agentcho.lab.paper.tables import NAMES
 
     if text is None:
@@ -189,7 +185,7 @@ def _worked_at(tables: tuple[Name, ...]) -> frozenset[str]:
 
 
 def _command(asked: PaperOptions, data: str, games: int) -> str:
-    """The command that finds it again."""
+    """The command that reproduces the result."""
     words = ["agentcho", "paper", "-n", str(games), "--data", data]
     words += [] if asked.tables is None else ["--table", asked.tables]
     words += ["--quick"] if asked.quick else []
@@ -213,7 +209,7 @@ def _check_files(asked: PaperOptions) -> None:
 
 
 class Engines:
-    """The engines of one command: each is loaded when it is needed first, and not before."""
+    """The engines of one command; each is loaded on first use."""
 
     def __init__(self, asked: PaperOptions, tell: ProgressCallback) -> None:
         self._asked, self._tell = asked, tell
@@ -228,14 +224,14 @@ class Engines:
         return self._own
 
     def judge(self) -> Any:
-        """The model that judges, on the same device; None: none does."""
+        """The judge model, on the same device; None: there is none."""
         name = self._asked.judge
         if name is None:
             return None
         return runtime.load_engine(self._asked.config.model_copy(update={"model": name}), self._tell)
 
     def open(self, scenario: Scenario, config: RunConfig) -> Playing:
-        """How games of a scenario are played: here, or by workers."""
+        """How games of a scenario are played: in this process, or by workers."""
         from agentcho.lab.collect import Playing
 
         if self._workers is None:
@@ -252,7 +248,8 @@ class Engines:
 
 
 class ByWorkers:
-    """The model of workers, who are there while games of a row are played, and gone when something is measured here."""
+    """The model on workers, which exist only while the games of a row are played, not while something is measured
+    here."""
 
     def __init__(self, on: Cluster, config: RunConfig) -> None:
         self._on, self._config = on, config
@@ -260,7 +257,7 @@ class ByWorkers:
 
     @cached_property
     def fingerprint(self) -> dict[str, str]:
-        """As an engine's of one's own; asking for it waits for a worker."""
+        """The fingerprint of the workers' engine; waits for a worker."""
         from agentcho.integrations.ray.remote import RemoteEngine
 
         scenario = library.scenario("direct")()
@@ -268,11 +265,11 @@ class ByWorkers:
             return RemoteEngine(workers, scenario, self._config).fingerprint
 
     def adapted(self, adapter: str) -> ByWorkers:
-        """The same: workers take the adapter that the options of a game name."""
+        """Return self: workers load the adapter that a game's options name."""
         return self
 
     def meet(self, header: str, text: str) -> None:
-        """Words that games will be forced to say: workers of an engine that knows none (the fake) hear of them."""
+        """Register forced texts for workers whose engine has no other source of words (the fake)."""
         if self._config.model == "fake":
             self._met[header, text] = None
 

@@ -1,7 +1,4 @@
-"""`agentcho bench peers`: our engine beside llama.cpp's server, or a user's own server.
-
-Does not know: how anything is measured.
-"""
+"""`agentcho bench peers`: our engine beside llama.cpp's server, or a user's own server."""
 
 from __future__ import annotations
 
@@ -43,7 +40,7 @@ ServerKey = Annotated[
 
 
 class Own(NamedTuple):
-    """A user's own server, and how many tokens an answer of it has."""
+    """A user's own server, and the number of tokens per answer."""
 
     url: str
     model: str | None
@@ -52,7 +49,7 @@ class Own(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """llama.cpp's server, its type of weights, and how many slots it has."""
+    """llama.cpp's server, its type of weights, and its number of slots."""
 
     server: Path | None
     kind: str | None
@@ -138,7 +135,7 @@ def _llama(asked: speed.Benchmark, subjects: Callable[[int], Sequence[Workload]]
 
 
 def _subjects(workflow: list[str] | None, agents: int, seed: int, scale: float, number: int) -> Sequence[Workload]:
-    """The workloads of one repeat, with words of its own."""
+    """The workloads of one repeat, with texts of its own."""
     from agentcho.lab.bench import plans
 
     drawn = 1000 * seed + number

@@ -1,4 +1,4 @@
-"""The command `agentcho plan`. Does not know: how anything is predicted."""
+"""The command `agentcho plan`."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def plan(
 
 
 def _counts(agents: str | None) -> list[int]:
-    """The numbers of `--agents`."""
+    """The numbers given by `--agents`."""
     if agents is None:
         return []
     words = agents.split(",")

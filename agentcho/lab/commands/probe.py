@@ -1,4 +1,4 @@
-"""The command `agentcho probe`. Does not know: how one probes."""
+"""The command `agentcho probe`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`agentcho probe`: read the keys, ask the server within bounds, judge, write and show.
+"""Runs `agentcho probe`: reads the keys, queries the server within bounds, judges, writes and shows.
 
-Exit codes: 0 no sharing was seen, 1 callers share, 2 usage, 3 inconclusive. Does not know: what is asked, how verdicts
-are found. Keys come from the environment or from files, and go to the server alone.
+Exit codes: 0 no sharing was seen, 1 callers share, 2 usage, 3 inconclusive. Keys come from the environment or from
+files, and are sent only to the server.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ProbeOptions(NamedTuple):
 
 
 def probe(asked: ProbeOptions) -> int:
-    """Ask, judge, write and show. Returns the exit code."""
+    """Query, judge, write and show. Returns the exit code."""
     require("to probe a server", "endpoints", "lab")
     from agentcho.lab.display.probe import show
     from agentcho.lab.probe import Plan, judged, measure
@@ -87,7 +87,7 @@ def _keys(asked: ProbeOptions) -> list[str | None]:
 
 
 def secret(named: str, option: str) -> str:
-    """The key in an environment variable or a file. What was typed is in no error: it may be a key itself."""
+    """The key in an environment variable or a file. Errors never contain `named`, which may be a key itself."""
     if VARIABLE.fullmatch(named) and named in os.environ:
         found = os.environ[named]
     elif _is_file(named):

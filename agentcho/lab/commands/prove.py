@@ -1,4 +1,4 @@
-"""The command `agentcho prove`. Does not know: how words are swapped, what is compared."""
+"""The command `agentcho prove`."""
 
 from __future__ import annotations
 

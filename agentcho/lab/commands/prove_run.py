@@ -1,7 +1,8 @@
-"""`agentcho prove`: find the workflows, play them if they are a scenario, swap secrets, show whose digests changed.
+"""Runs `agentcho prove`: finds the workflows, plays them if they are a scenario, swaps secrets, and shows whose digests
+changed.
 
-Exit codes: 0 it holds, 1 something differs under enforce, 2 usage, 3 nothing could be shown. Does not know: how words
-are swapped, how a page is drawn.
+Exit codes: 0 it holds, 1 something differs under enforce, or a free schedule reveals something, 2 usage, 3 nothing
+could be shown.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class ProveOptions(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """Workflows to be played, and where they come from a run, that run."""
+    """The workflows to replay, and the run that they come from, if any."""
 
     workflows: Sequence[Workflow]
     run: SavedRun | None = None
@@ -87,7 +88,7 @@ def _proof(asked: ProveOptions, engine: Any, workflows: Sequence[Workflow], told
 
 
 def _freed(asked: ProveOptions, engine: Any, run: SavedRun, proof: Proof, told: Progress) -> Proof:
-    """The demonstration with plays of a free schedule."""
+    """The proof with plays under a free schedule added."""
     from agentcho.lab.prove.free import free
 
     games = dict(list(run.games().items())[: asked.games])
@@ -117,7 +118,7 @@ def _page(proof: Any) -> str:
 
 
 def _known(asked: ProveOptions) -> Recorded | None:
-    """The workflows of a file or a run; None: it is a scenario, and fit to be played."""
+    """The workflows of a file or a run; None: the target is a scenario that can be played."""
     nature = nature_of(asked.target, asked.out)
     if nature == "scenario":
         runtime.tasks_of(library.chosen(asked.target, asked.given), asked.config)
@@ -137,7 +138,7 @@ def _known(asked: ProveOptions) -> Recorded | None:
 
 
 def _run(asked: ProveOptions) -> SavedRun:
-    """A recorded run, of models that are loaded here."""
+    """A recorded run whose models are loaded here."""
     run = find(asked.target, asked.out)
     check_local(run)
     return run

@@ -1,7 +1,4 @@
-"""`agentcho bench fidelity` and `agentcho bench decisions`: recorded conversations, read in every way of reuse.
-
-Does not know: how anything is measured or shown.
-"""
+"""`agentcho bench fidelity` and `agentcho bench decisions`: recorded conversations, read in every mode of reuse."""
 
 from __future__ import annotations
 
@@ -168,7 +165,7 @@ def _undecided(conversations: Sequence[Conversation], found: Sequence[Any]) -> d
 
 
 class _Asked(NamedTuple):
-    """What is read, by which columns and model."""
+    """What is read, and by which columns and model."""
 
     conversations: tuple[Conversation, ...]
     columns: tuple[Column, ...]
@@ -179,8 +176,8 @@ class _Asked(NamedTuple):
 
     @classmethod
     def of(cls, traces: Sequence[Path], limit: int | None, modes: str, model: str, dtype: str, seed: int) -> _Asked:
-        """Read the files. `ConfigError`: two sets go by one name, or the first column is not the baseline.
-        `RecordNotFound`, `RecordBroken`: what is wrong with a file."""
+        """Read the files. `ConfigError`: two sets have the same name, or the first column is not the baseline.
+        `RecordNotFound`, `RecordBroken`: a file is missing or damaged."""
         from hashlib import sha256
 
         from agentcho.lab.compare.columns import columns
@@ -204,7 +201,7 @@ class _Asked(NamedTuple):
 
     @property
     def settings(self) -> dict[str, str]:
-        """What the figures of a conversation depend on."""
+        """Everything that the figures of a conversation depend on."""
         from agentcho.lab.partial import code_digest
         from agentcho.lab.reading.fidelity import FOLDERS
         from agentcho.records.environment import versions
@@ -215,7 +212,7 @@ class _Asked(NamedTuple):
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """Columns of which it is asked which one is nearer the baseline."""
+        """The pairs of columns that are compared for nearness to the baseline."""
         plain = [each.name for each in self.columns if each.plain and each.adapter is None]
         return [(plain[0], other) for other in plain[1:]]
 
@@ -226,7 +223,7 @@ class _Asked(NamedTuple):
         return {each.name: (each.config(base).policy, own[each.adapter]) for each in self.columns}
 
     def measured(self, name: str, checked: GivenOptions, work: Callable[[Any, ProgressCallback], T]) -> T:
-        """Load the model and measure; Ctrl-C ends it after the reading that is under way."""
+        """Load the model and measure; Ctrl-C ends it after the current reading."""
         from agentcho.lab.timing import stoppable
         from agentcho.runner.engine import Engine
 
@@ -235,7 +232,7 @@ class _Asked(NamedTuple):
             return stoppable(lambda check: work(engine, heard(told.tell, check)))
 
     def where(self, engine: Any, command: str) -> dict[str, Any]:
-        """What every result says of its origin."""
+        """The origin that every result states."""
         from agentcho.records.environment import machine_info, source_digests, versions
 
         given = sys.argv[sys.argv.index(command) :] if command in sys.argv else [command]

@@ -1,4 +1,4 @@
-"""The command `agentcho sweep`. Does not know: how cells are played."""
+"""The command `agentcho sweep`."""
 
 from __future__ import annotations
 

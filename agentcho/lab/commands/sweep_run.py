@@ -1,7 +1,4 @@
-"""What `agentcho sweep` does: the cells are checked, played and compared, and what was found is shown.
-
-Does not know: how cells are played, what the figures mean.
-"""
+"""Runs `agentcho sweep`: checks, plays and compares the cells, and shows the result."""
 
 from __future__ import annotations
 
@@ -21,12 +18,12 @@ from agentcho.lab.sweep.result import SweepResult
 from agentcho.lab.sweep.run import SweepOptions, prepared, swept
 
 ESTIMATED = 3
-"""From so many games on it is said how long the others take."""
+"""The number of finished games from which the remaining time is shown."""
 
 
 def sweep_cells(asked: SweepOptions, dry_run: bool = False) -> int:
-    """Play, compare, show, write. Returns the exit code: 0, 1 where games are not over, or 130 after Ctrl-C; games that
-    are over are kept. `dry_run`: only say what there is to play."""
+    """Play, compare, show and write. Returns the exit code: 0, 1 if games are not over, or 130 after Ctrl-C; finished
+    games are kept. `dry_run`: only list what there is to play."""
     sweep = prepared(asked)
     plan = planning.planned(sweep, None if asked.out is None else Folder(asked.out), asked.changed)
     if dry_run:
@@ -48,7 +45,7 @@ def sweep_cells(asked: SweepOptions, dry_run: bool = False) -> int:
 
 
 def _width() -> int | None:
-    """The width of the terminal; None: what is printed goes elsewhere."""
+    """The width of the terminal; None: the output is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 

@@ -1,7 +1,4 @@
-"""`agentcho trace`: everything is checked first, then the model is loaded, then games are played into a file.
-
-Does not know: what a scenario does, what traces are for.
-"""
+"""Runs `agentcho trace`: checks everything first, then loads the model, then plays games into a file."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class TraceOptions(NamedTuple):
-    """Traces as the command line asks for them: `games` of them, from number `first` on."""
+    """The arguments of the command: `games` traces, beginning with number `first`."""
 
     scenario: str
     given: Mapping[str, str]
@@ -47,7 +44,7 @@ class TraceOptions(NamedTuple):
 
 
 def trace(asked: TraceOptions) -> int:
-    """Play, write, say what came of it. Returns the exit code: 0, or 130 after Ctrl-C, when what was over is kept."""
+    """Play, write, and report. Returns the exit code: 0, or 130 after Ctrl-C; finished games are kept."""
     scenario = library.chosen(asked.scenario, asked.given)
     numbers = range(asked.first, asked.first + asked.games)
     config = asked.config.model_copy(update={"games": numbers.stop})

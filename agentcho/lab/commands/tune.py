@@ -1,4 +1,4 @@
-"""The commands that train: `agentcho trace` and `agentcho tune`. Does not know: how one plays, how one trains."""
+"""The commands that train: `agentcho trace` and `agentcho tune`."""
 
 from __future__ import annotations
 

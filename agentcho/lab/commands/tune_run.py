@@ -1,7 +1,4 @@
-"""`agentcho tune`: everything is checked first, then an adapter is trained, then it is said what came of it.
-
-Does not know: how one trains.
-"""
+"""Runs `agentcho tune`: checks everything first, then trains an adapter, then reports."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ TIMED = 8
 
 
 class TuneOptions(NamedTuple):
-    """A training as the command line asks for it."""
+    """The arguments of the command."""
 
     scenario: str
     traces: Path
@@ -39,7 +36,7 @@ class TuneOptions(NamedTuple):
 
 
 def tune(asked: TuneOptions) -> int:
-    """Train, write, say what came of it. Returns the exit code: 0, or 130 after Ctrl-C, when it can go on later."""
+    """Train, write, and report. Returns the exit code: 0, or 130 after Ctrl-C; the training can be resumed."""
     require("to train adapters", "tune", "lab")
     name = library.scenario(asked.scenario).name
     if not asked.traces.is_file():

@@ -1,7 +1,4 @@
-"""`agentcho bench workflows`, and the options that every benchmark of speed has: what is measured, where it goes.
-
-Does not know: how anything is measured.
-"""
+"""`agentcho bench workflows`, and the options shared by all speed benchmarks: what is measured, where results go."""
 
 from __future__ import annotations
 
@@ -49,7 +46,7 @@ Computed = Annotated[GivenOptions, OptionsFrom(EngineOptions)]
 
 
 def _countable(repeats: int) -> int:
-    """An option's callback: `ExtraMissing` where what makes intervals of so many is not installed."""
+    """An option's callback: `ExtraMissing` if the library for intervals of this many repeats is not installed."""
     from agentcho.lab.stats import FEW
 
     if repeats >= FEW:
@@ -79,7 +76,7 @@ Json = Annotated[Path | None, JSON]
 Plot = Annotated[Path | None, typer.Option(help="Write a plot to this file.", show_default=False, callback=drawable)]
 
 Where = Mapping[str, str | None]
-"""A model, its dtype, its weights and its keys and values if these are in few bits, and its device."""
+"""A model, its dtype, its weights and KV cache if quantized, and its device."""
 
 
 def kind_of(model: str, dtype: str) -> str:
@@ -92,8 +89,7 @@ def kind_of(model: str, dtype: str) -> str:
 
 
 def result_file(given: Path | None, bench: str, resume: bool = False) -> Path:
-    """Where the figures go: the file that is named, else a new one in runs/. `ConfigError`: none is named to go on
-    with."""
+    """The file of the figures: the given one, else a new one in runs/. `ConfigError`: `resume` without a file."""
     if given is None and resume:
         from agentcho.lab.partial import UNNAMED
 
@@ -103,7 +99,7 @@ def result_file(given: Path | None, bench: str, resume: bool = False) -> Path:
 
 @contextmanager
 def going_on(file: Path) -> Iterator[None]:
-    """Say how to go on where Ctrl-C comes; what was measured is beside the file."""
+    """On Ctrl-C, print how to resume; the partial results are beside the file."""
     try:
         yield
     except KeyboardInterrupt:
@@ -112,21 +108,21 @@ def going_on(file: Path) -> Iterator[None]:
 
 
 def finished(file: Path, text: str) -> None:
-    """Write a result, and say where it is."""
+    """Write a result, and print where it is."""
     written(file, text)
     print(f"written: {inline(str(file))}", file=sys.stderr)
 
 
 class Files(NamedTuple):
-    """Where the figures go, and a picture of them."""
+    """The files of the figures and of their plot."""
 
     json: Path | None
     plot: Path | None = None
 
 
 class Benchmark(NamedTuple):
-    """What is asked for in every benchmark of speed; `program` is what was typed before its name;
-    `store_tokens` bounds the store, and what leaves it leaves memory."""
+    """The options that all speed benchmarks share. `program`: the command line before the benchmark's name;
+    `store_tokens`: a bound of the store, beyond which encodings are dropped, not moved to host memory."""
 
     bench: Kind
     model: str
@@ -143,13 +139,13 @@ class Benchmark(NamedTuple):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What figures depend on, of what is here."""
+        """The options that figures depend on."""
         apart = ("files", "program", "quantized", "checked", "computed")
         said = {name: value for name, value in self._asdict().items() if name not in apart}
         return said | self.quantized.quantization | self.computed.model_dump()
 
     def measured(self, measure: Callable[[Any, ProgressCallback], list[Figures]], **how: Any) -> Result:
-        """Load the model, measure, and say what was found: `how` beside what is here."""
+        """Load the model, measure, and return the result; `how` are further fields of it."""
         with progress(f"bench {self.bench}", sys.stderr) as told:
             engine = self.engine(told.tell)
             found = measure(engine, told.tell)
@@ -175,7 +171,7 @@ class Benchmark(NamedTuple):
         return Engine.load(self.model, self.device, self.kind, **few, **sizes, template_differs=differs, tell=tell)
 
     def found(self, engine: Any, found: list[Figures], there: Mapping[str, str], **how: Any) -> Result:
-        """What was found with this engine: `there` and `how` beside what is here."""
+        """The result with this engine; `there` describes the machine further, `how` are further fields."""
         from agentcho.runner.model.device import device_of, gpu_name
 
         where = {key: engine.fingerprint[key] for key in ("model", "dtype", "device")}
@@ -184,7 +180,7 @@ class Benchmark(NamedTuple):
         return self.result(where, {**gpu_name(device_of(where["device"])), **there}, found, **how)
 
     def result(self, where: Where, there: dict[str, str], found: list[Figures], **how: Any) -> Result:
-        """What was found, on this machine: `there` beside what every result says."""
+        """The result on this machine; `there` describes the machine further, `how` are further fields."""
         from agentcho.lab.bench.result import Result
         from agentcho.records.environment import machine_info, source_digests, versions
 
@@ -193,13 +189,13 @@ class Benchmark(NamedTuple):
         return Result(**asked, **how, command=self._command(), machine=on, figures=tuple(found))
 
     def _command(self) -> str:
-        """The command that finds it again, of each path its last name alone."""
+        """The command that reproduces the result; paths are reduced to their last name."""
         given = sys.argv[sys.argv.index(self.bench) :]
         words = (Path(word).name if "/" in word else word for word in given if word != "--resume")
         return f"{self.program} {shlex.join(words)}"
 
     def finish(self, result: Result, table: str) -> None:
-        """Print the table; write what was asked for."""
+        """Print the table and write the requested files."""
         typer.echo(table)
         if self.files.json is not None:
             finished(self.files.json, result.model_dump_json(indent=1) + "\n")
@@ -289,7 +285,7 @@ def _check_vllm(model: str, quantized: Mapping[str, Any], arms: Iterable[str]) -
 
 
 class Lengths(NamedTuple):
-    """How long texts are, whether they are fed token by token, and what is swept."""
+    """The scale of texts, whether they are fed token by token, and what is swept."""
 
     scale: float
     stepwise: bool
@@ -299,7 +295,7 @@ class Lengths(NamedTuple):
 def _played(
     asked: Benchmark, subjects: Sequence[Workload], arms: Sequence[str], lengths: Lengths, resume: bool
 ) -> None:
-    """Measure, keep what was measured beside the result until that is written, and print it with its targets."""
+    """Measure, keeping a partial file beside the result, and write and print the result with its targets."""
     from agentcho.lab.bench.aims import aims
     from agentcho.lab.bench.measure import workflows as play
     from agentcho.lab.bench.partial import PartialWorkflows, digest
@@ -333,7 +329,7 @@ def _played(
 
 
 def text(sheets: Iterable[TextTable]) -> str:
-    """Tables, an empty line between two."""
+    """Tables as text, with an empty line between them."""
     from agentcho.display.text_table import plain
 
     return "\n\n".join(map(plain, sheets))
@@ -351,7 +347,7 @@ def paper(named: Sequence[str] | None, seed: int, scale: float) -> Sequence[Work
 
 
 def swept(sweep: Sweep, seed: int, scale: float) -> Sequence[Workload]:
-    """A sweep by its name."""
+    """The workloads of a sweep by its name."""
     from agentcho.lab.bench.plans import SWEEPS
 
     return SWEEPS[sweep](seed, scale)

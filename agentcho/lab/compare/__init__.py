@@ -1,1 +1,1 @@
-"""The same games played in several ways, and compared."""
+"""Plays the same games in several ways and compares them."""

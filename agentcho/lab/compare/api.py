@@ -1,6 +1,6 @@
-"""`agentcho.compare`: play the same games in several ways, from Python.
+"""`agentcho.compare`: plays the same games in several ways, from Python.
 
-One call checks all arguments before anything is played. Does not know: how the games are played.
+Checks all arguments before anything is played.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The columns of a comparison: ways of reading by their names on the command line.
-
-Does not know: what is played, models.
-"""
+"""The columns of a comparison: reading modes by their names on the command line."""
 
 from __future__ import annotations
 
@@ -22,14 +19,14 @@ OF_COLUMNS = (
     *("mode", "leakage", "reuse", "repair", "adapter", "merge", "limits", "games", "part"),
     *option_names("served"),
 )
-"""Options of a run that a comparison does not have, or each column for itself."""
+"""The run options that a comparison does not take, or that each column sets itself."""
 
 
 class Column(Frozen):
-    """One way to read: `mode[:leakage][:way][+repair][@adapter]`. `in_place`: keys stay at the
-    positions at which they were made (no repositioning; the paper's footnote 5). `reuse`: another way of reading than
-    the default, as `parsed_way` takes it. `repair`: what `parsed_repair` takes. `adapter` is a folder, `digest` that of
-    what was in it when it was asked for."""
+    """One reading mode: `mode[:leakage][:way][+repair][@adapter]`. `in_place`: keys stay at the positions at which they
+    were made (no repositioning; the paper's footnote 5). `reuse`: a way of reading other than the default, as
+    `parsed_way` takes it. `repair`: as `parsed_repair` takes it. `adapter` is a folder, `digest` that of its content
+    when the column was made."""
 
     mode: Mode
     leakage: Leakage = "audit"
@@ -41,7 +38,7 @@ class Column(Frozen):
 
     @property
     def name(self) -> str:
-        """The name on the command line; of an adapter only the folder's own name."""
+        """The name on the command line; an adapter is named by the last part of its folder's path."""
         parts = [self.mode, *([self.leakage] if self.mode == "choreographed" else [])]
         way = InPlace.name if self.in_place else self.reuse
         name = ":".join([*parts, *([way] if way != DEFAULT else [])])
@@ -50,12 +47,12 @@ class Column(Frozen):
 
     @property
     def plain(self) -> bool:
-        """Whether it reuses what was encoded, with keys turned and nothing else done to them."""
+        """Whether it reuses encodings with repositioned keys and nothing else."""
         return self.mode == "choreographed" and self.method is None
 
     @property
     def method(self) -> str | None:
-        """What it does beside turning keys, or in its place; None: nothing."""
+        """What it does in addition to repositioning keys, or instead; None: nothing."""
         return self.repair or (InPlace.name if self.in_place else self.reuse if self.reuse != DEFAULT else None)
 
     def config(self, base: RunConfig) -> RunConfig:
@@ -64,7 +61,7 @@ class Column(Frozen):
         return RunConfig.model_validate(base.renamed() | own)
 
     def folder(self, out: Path) -> Path:
-        """Where the records of its games are."""
+        """The folder of the records of its games."""
         name = self.name.replace(":", "-")
         return out / (name if self.digest is None else f"{name}-{self.digest[:8]}")
 
@@ -72,11 +69,11 @@ class Column(Frozen):
 def columns(
     text: str, repairs: str | None = None, adapter: str | None = None, ways: str | None = None
 ) -> tuple[Column, ...]:
-    """Columns from their names, with commas between; each choreographed one that does nothing else once more in each of
-    `ways`, and once more with each of `repairs`, of which "all" is all there are, ways included. `adapter` is for those
-    choreographed ones that name none.
+    """Parse columns from their comma-separated names. Each plain choreographed column is repeated in each of `ways` and
+    with each of `repairs`; "all" stands for every usual repair and, unless `ways` is given, every usual way. `adapter`
+    is used by choreographed columns that name none.
 
-    `ConfigError`: one is none, or stands twice. `AdapterError`: a folder holds none.
+    `ConfigError`: a column is invalid or given twice. `AdapterError`: a folder has no adapter.
     """
     found = _named(text)
     if adapter is not None:
@@ -95,7 +92,7 @@ def columns(
 
 
 def _split(text: str) -> list[str]:
-    """The names of a list with commas between; a comma before a digit is part of a name, as in ape:0.9,0.8."""
+    """Split a comma-separated list; a comma before a digit is part of a name, as in ape:0.9,0.8."""
     return [name.strip() for name in re.split(r",(?!\s*[\d.])", text)] if text else []
 
 

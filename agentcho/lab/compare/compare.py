@@ -1,6 +1,6 @@
-"""A comparison from its request to its result: play every column, pair the games, hold the words against each other.
+"""Runs a comparison from its request to its result: plays every column, pairs the games, compares the words.
 
-`ExtraMissing` where the libraries of `agentcho[lab]` are not installed. Does not know: the command line, the terminal.
+`ExtraMissing` if the libraries of `agentcho[lab]` are not installed. Independent of the command line and the terminal.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ ANOTHER = "the games of another comparison"
 
 
 class Adaptable(Protocol):
-    """What a column with an adapter needs of an engine."""
+    """What a column with an adapter needs from an engine."""
 
     def adapted(self, adapter: str | None) -> EnginePort: ...
 
 
 class Effort(NamedTuple):
-    """On how many games words are held against the baseline's, on how many and how often costs are timed."""
+    """The number of games for fidelity and for timing, and the repeats of the timing."""
 
     fidelity: int = 24
     timed: int = 4
@@ -62,13 +62,13 @@ class Comparing:
 
     @property
     def request(self) -> ComparisonRequest:
-        """The request that decides what the games are."""
+        """The request that determines what the games are."""
         return ComparisonRequest(**self.playing.asked, games=self.playing.config.games, columns=self.columns)
 
     def claim(self) -> None:
-        """Make the folder this comparison's own. `ResumeMismatch`: it holds another one's games.
+        """Claim the folder for this comparison. `ResumeMismatch`: it has the games of another one.
 
-        More games, and more columns, of the same comparison may be asked for: what is there is used.
+        The same comparison with more games or more columns is allowed, and reuses existing games.
         """
         request = self.request
         with write_errors(self.folder):
@@ -86,8 +86,8 @@ class Comparing:
         replace_whole(file, request.model_dump_json(indent=1) + "\n")
 
     def run(self, command: str, judge: JudgePort | None = None) -> Comparison:
-        """Play the games that are missing, and compare. `command` is the command line that repeats this; `judge`
-        compares texts of scenarios that offer some."""
+        """Play the missing games, and compare. `command`: the command line that repeats this; `judge`: compares texts
+        of scenarios that offer some."""
         self.claim()
         config, engine = self.playing.config, self.playing.engine
         arms = self._arms(engine)
@@ -169,19 +169,19 @@ def judged_texts(scenario: Scenario, games: Games, count: int) -> dict[int, Judg
 
 
 def _calls(games: Games) -> int:
-    """The calls of tools in the games of a column."""
+    """The number of tool calls in the games of a column."""
     return sum(entry.act.call is not None for said in games.said.values() for entry in said)
 
 
 def _engine(engine: EnginePort, column: Column) -> EnginePort:
-    """The engine of a column: the model's own, or one through the column's adapter on the same weights."""
+    """The engine of a column: the model's own, or one with the column's adapter on the same weights."""
     if column.adapter is None:
         return engine
     return cast(Adaptable, engine).adapted(column.adapter)
 
 
 def forced_words(scenario: Scenario, games: Games) -> dict[int, Forced]:
-    """The words of the messages that the scenario pairs, by game: what is said after the header."""
+    """The token ids of the messages that the scenario pairs, by game: what is said after the header."""
     found: dict[int, Forced] = {}
     for number, said in games.said.items():
         whole = [entry for entry in said if entry.ended is None and entry.message.kind == "decode"]
@@ -196,7 +196,7 @@ def _words(entry: TranscriptEntry) -> tuple[int, ...]:
 
 
 def read_comparison(file: Path) -> Comparison:
-    """A result file. `RecordBroken`: it is none."""
+    """Read a result file. `RecordBroken`: it is not a comparison."""
     try:
         return Comparison.model_validate(json.loads(file.read_bytes()))
     except ValueError:

@@ -1,7 +1,4 @@
-"""What a comparison found, as a versioned format: `agentcho-comparison/1`.
-
-Does not know: how it was found, how it is shown.
-"""
+"""The result of a comparison in a versioned format: `agentcho-comparison/1`."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ from agentcho.lab.yardstick import Words, judged
 from agentcho.records.frozen import Frozen
 
 ANEW = "the command that made it writes it anew, and plays nothing twice"
-"""What to do where the file of a result is damaged."""
+"""The remedy if a result file is damaged."""
 
 
 class Mean(Frozen):
@@ -51,7 +48,7 @@ class Difference(Frozen):
 
 
 class Metric(Frozen):
-    """A number that the scenario scores: its mean by column, and its differences by column, the first aside."""
+    """A number that the scenario scores: its mean by column, and its difference by column except the first."""
 
     name: str
     binary: bool
@@ -63,18 +60,18 @@ class Metric(Frozen):
         return f"{100 * value:{sign}.1f}%" if self.binary else f"{value:{sign}.3f}"
 
     def mean(self, column: str) -> str:
-        """A column's mean and interval, in words."""
+        """A column's mean and interval, as text."""
         mean = self.means[column]
         return f"{self.shown(mean.value)} ({mean.span.shown(self.shown)})" if mean.games else "no game"
 
     def difference(self, column: str) -> str:
-        """The difference of a column from the first one, in words; empty where they have no pair of games."""
+        """The difference of a column from the first one, as text; empty if they have no pair of games."""
         found, signed = self.differences.get(column), partial(self.shown, sign="+")
         return f"{signed(found.value)} ({found.span.shown(signed)})" if found and found.games else ""
 
 
 class Fidelity(Frozen):
-    """On the first column's words, forced: how far the next-token distributions of a column are from the baseline's.
+    """The divergence of a column's next-token distributions from the baseline's, on the first column's forced words.
 
     `kl` is the mean of KL(baseline || column) in nats over `rows` positions of `games` games, with its interval
     (bootstrap by game); `agree` the share of positions with the same likeliest token.
@@ -87,13 +84,14 @@ class Fidelity(Frozen):
     agree: float
 
     def shown(self) -> str:
-        """The divergence and its interval, in words."""
+        """The divergence and its interval, as text."""
         return f"{self.kl:.4f} ({self.span.shown('{:.4f}'.format)})"
 
 
 class Cost(Frozen):
-    """On the same forced words: tokens encoded, mean seconds to a first token, seconds to the end; one figure a game
-    and repeat, and the ratios to the first column's within them (median, least, largest)."""
+    """Costs on the same forced words: tokens encoded, one figure per game; mean seconds to the first token and seconds
+    to the end, one figure per game and repeat; and their paired ratios to the first column's (median, least,
+    largest)."""
 
     encoded: list[int]
     ttft: list[float]
@@ -103,8 +101,8 @@ class Cost(Frozen):
 
 
 class Preference(Frozen):
-    """What a judge says of a column's texts against the first column's: pairs in which they win, lose, or tie (not the
-    same verdict with the texts swapped), the share of wins among decided pairs with its interval, and exact McNemar."""
+    """A judge's verdict on a column's texts against the first column's: pairs that they win, lose, or tie (the verdict
+    changes when the texts are swapped), the share of wins among decided pairs with its interval, and exact McNemar."""
 
     games: int
     wins: int
@@ -116,7 +114,7 @@ class Preference(Frozen):
 
 
 class ComparisonRequest(Frozen):
-    """Everything that decides what the games of a comparison are."""
+    """Everything that determines what the games of a comparison are."""
 
     scenario: str
     options: dict[str, Any]
@@ -219,7 +217,7 @@ class Comparison(Frozen):
         return html_facts(self._title(), {}) + self._means()._repr_html_()
 
     def _means(self) -> Table:
-        """A row a metric and column, in words."""
+        """One row per metric and column, as text."""
         rows = [
             (metric.name, name, metric.mean(name), metric.difference(name))
             for metric in self.metrics
@@ -261,12 +259,12 @@ class Comparison(Frozen):
 
 
 def _better(one: tuple[float, int], other: tuple[float, int]) -> bool:
-    """Whether one of two points is nowhere above the other, and somewhere below it."""
+    """Whether one point is at most as large as the other in both values, and smaller in one."""
     return one != other and one[0] <= other[0] and one[1] <= other[1]
 
 
 class Row(NamedTuple):
-    """One figure of a comparison in long form, with its interval and its tests, where it has them."""
+    """One figure of a comparison in long form, with its interval and its tests if it has them."""
 
     column: str
     metric: str

@@ -1,6 +1,6 @@
-"""The costs of a column on forced words: tokens encoded, seconds to a first token, seconds to the end.
+"""The costs of a column on forced words: tokens encoded, seconds to the first token, seconds to the end.
 
-Columns take turns; ratios are made within one game and repeat. Does not know: what is said.
+Columns are interleaved; ratios are taken within one game and repeat.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agentcho.records.trace import Workflow
 
 
 class _Taken(NamedTuple):
-    """What one play of one game took."""
+    """The costs of one play of one game."""
 
     encoded: int
     ttft: float
@@ -27,7 +27,7 @@ class _Taken(NamedTuple):
 def costs(
     workflows: Sequence[Workflow], ways: Mapping[str, Arm], repeats: int, tell: Callable[[int], None]
 ) -> dict[str, Cost]:
-    """Time every arm on every game, after one game to warm up; the first way is the reference."""
+    """Time every arm on every game, after one game to warm up; the first arm is the reference."""
     takes = {name: partial(_taken, arm) for name, arm in ways.items()}
     taken = in_turns(takes, [workflows[0], *repeats * list(workflows)], tell)
     first = next(iter(taken.values()))

@@ -1,5 +1,5 @@
-"""How far a column is from the baseline on forced words: the distribution of the next token, and the likeliest token.
-Does not know: who plays, what is scored.
+"""Measures the divergence of a column from the baseline on forced words: in the next-token distribution, and in the
+likeliest token.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Apart(NamedTuple):
 def fidelity(
     workflows: Sequence[Workflow], arms: Mapping[str, Arm], engine: EnginePort, seed: int, tell: Callable[[int], None]
 ) -> dict[str, Fidelity]:
-    """Each arm against the baseline of `engine`, on every decode of these games. Exact up to the arithmetic of the two
-    forwards: the baseline against itself, encoded in other batches, shows the noise."""
+    """Measure each arm against the baseline of `engine`, on every decode of these games. Exact up to the arithmetic of
+    two forwards: the baseline against itself, batched differently, shows the noise."""
     found: dict[str, list[Apart]] = {name: [] for name in arms}
     for number, workflow in enumerate(workflows, 1):
         before = rows(workflow, Arm(ReusePolicy("baseline", "audit"), engine))
@@ -49,13 +49,13 @@ def fidelity(
 
 
 def rows(workflow: Workflow, arm: Arm) -> Rows:
-    """The log-probabilities of every decode, one below the other: `[rows, vocab]`."""
+    """The log-probabilities at every position of all decodes, concatenated: `[rows, vocab]`."""
     played = forced(workflow, arm, logits=True)
     return np.concatenate([log_softmax(np.asarray(said.logits, dtype=np.float32)) for said in played.values()])
 
 
 def forced(workflow: Workflow, arm: Arm, logits: bool) -> Replayed:
-    """The workflow played one way, every text forced."""
+    """Replay the workflow in one arm, with every text forced."""
     return replay(workflow, arm.engine, arm.reuse, logits=logits)
 
 

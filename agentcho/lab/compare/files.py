@@ -1,4 +1,4 @@
-"""Writes a comparison into a folder: CSV in long form, JSON, and a plot. Does not know: how it was found."""
+"""Writes a comparison into a folder: CSV in long form, JSON, and a plot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentcho.records.files import replace_whole, write_errors
 
 
 def write(found: Comparison, folder: Path) -> tuple[Path, ...]:
-    """compare.csv, compare.json and compare.png; returns their paths."""
+    """Write compare.csv, compare.json and compare.png; returns their paths."""
     table, whole, picture = (folder / f"compare.{ending}" for ending in ("csv", "json", "png"))
     text = io.StringIO()
     csv.writer(text).writerows([Row._fields, *found.rows()])
@@ -24,11 +24,11 @@ def write(found: Comparison, folder: Path) -> tuple[Path, ...]:
 
 
 def draw(found: Comparison, file: Path) -> None:
-    """Fidelity against cost, as a picture. `ConfigError`: there is none."""
+    """Plot fidelity against cost. `ConfigError`: there is nothing to plot."""
     with write_errors(file):
         plot_front(found, file)
 
 
 def write_json(found: Comparison, file: Path) -> None:
-    """The result alone, replaced whole."""
+    """Write only the JSON result, atomically."""
     replace_whole(file, found.model_dump_json(indent=1) + "\n")

@@ -1,6 +1,6 @@
-"""A model that judges pairs of texts: which of two does its task better, asked in both orders.
+"""A model as judge of pairs of texts: which of two does its task better, asked in both orders.
 
-A text wins where it is preferred in both orders; otherwise the pair is a tie. Does not know: columns, scores.
+A text wins if it is preferred in both orders; otherwise the pair is a tie. Independent of columns and scores.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class JudgePort(EnginePort, Protocol):
 
 
 class TextPair(NamedTuple):
-    """The same task done twice: the text of the first column, and that of another."""
+    """Two texts for the same task: that of the first column, and that of another."""
 
     first: Judged
     other: Judged
 
 
 def prefer(engine: JudgePort, pairs: Sequence[TextPair], told: Callable[[int], None], at_once: int = 16) -> Preference:
-    """How often the second text of a pair is preferred to the first. Greedy: the same texts give the same verdicts.
-    Ctrl-C ends it after the pairs that are under way."""
+    """Count how often the second text of a pair is preferred to the first. Greedy: the same texts give the same
+    verdicts. Ctrl-C ends it after the current pairs."""
     return stoppable(
         lambda check: _preferred(_verdicts(engine=engine, pairs=pairs, told=told, at_once=at_once, check=check))
     )
@@ -46,7 +46,7 @@ def prefer(engine: JudgePort, pairs: Sequence[TextPair], told: Callable[[int], N
 def _verdicts(
     engine: JudgePort, pairs: Sequence[TextPair], told: Callable[[int], None], at_once: int, check: Callable[[], None]
 ) -> list[int]:
-    """Of each pair 1, where the second text is preferred in both orders, -1 where the first is, else 0."""
+    """For each pair, 1 if the second text is preferred in both orders, -1 if the first is, else 0."""
     verdicts: list[int] = []
     for start in range(0, len(pairs), at_once):
         check()

@@ -1,4 +1,4 @@
-"""From the scores of games to means, paired differences and their tests. Does not know: games, columns' meaning."""
+"""Computes means, paired differences and their tests from the scores of games."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from agentcho.lab.compare.comparison import Difference, Mean, Metric
 from agentcho.lab.stats import clopper_pearson, holm, mcnemar, resampled
 
 Scores = Mapping[int, Mapping[str, float]]
-"""By game, by metric."""
+"""Scores by game and metric."""
 
 
 def metrics(scores: Mapping[str, Scores], seed: int, references: Mapping[str, str] | None = None) -> tuple[Metric, ...]:
-    """Every metric that any game has, in the order in which they are met. `references`: the column that a column is
-    held against, for each that is; by default the first, for all others.
+    """Every metric that any game has, in the order of first occurrence. `references`: the reference column of each
+    column that has one; by default the first, for all others.
 
-    A metric is binary where no game scores it otherwise than 0 or 1. Seeded: the same scores, the same figures.
+    A metric is binary if all games score it 0 or 1. Seeded: the same scores give the same figures.
     """
     first, *others = scores
     references = dict.fromkeys(others, first) if references is None else references
@@ -29,7 +29,7 @@ def metrics(scores: Mapping[str, Scores], seed: int, references: Mapping[str, st
 
 
 def values(games: Scores, name: str) -> dict[int, float]:
-    """One metric of the games that have it."""
+    """One metric, for the games that have it."""
     return {game: score[name] for game, score in games.items() if name in score}
 
 
@@ -43,7 +43,7 @@ def _metric(name: str, columns: Mapping[str, Mapping[int, float]], references: M
 
 
 def corrected(found: Mapping[str, Difference]) -> dict[str, Difference]:
-    """Differences whose p-values are corrected together, by Holm's method."""
+    """Correct the p-values of these differences together, by Holm's method."""
     adjusted = holm([each.p for each in found.values()])
     return {name: each.model_copy(update={"holm": p}) for (name, each), p in zip(found.items(), adjusted, strict=True)}
 
@@ -54,7 +54,7 @@ def _mean(values: Sequence[float], binary: bool, seed: int) -> Mean:
 
 
 def difference(before: Mapping[int, float], after: Mapping[int, float], binary: bool, seed: int) -> Difference:
-    """`after` less `before`, over the games that both have; binary: by the exact test."""
+    """`after` minus `before`, over the games that both have; a binary metric is tested exactly."""
     games = sorted(before.keys() & after.keys())
     changes = [after[game] - before[game] for game in games]
     found = resampled(changes, seed)

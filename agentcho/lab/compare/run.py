@@ -1,7 +1,5 @@
-"""A comparison as it is asked for: everything is checked first, then the model is loaded, then columns are played and
-compared.
-
-Does not know: how games are played, what the figures mean, the command line.
+"""Runs a comparison from its options: checks everything first, then loads the model, then plays and compares the
+columns. Independent of the command line.
 """
 
 from __future__ import annotations
@@ -40,8 +38,8 @@ PLOTTED = (
 
 
 class CompareOptions(NamedTuple):
-    """A comparison as it is asked for: `scenario` by its name or path, or as it is; `judge` a model's name, or an
-    engine. `engine` is used instead of loading a model."""
+    """The options of a comparison: `scenario` is a name, a path, or an object; `judge` a model's name, or an engine.
+    `engine` is used instead of loading a model."""
 
     scenario: str | Scenario
     modes: str
@@ -61,8 +59,8 @@ class CompareOptions(NamedTuple):
 
 
 def compared(asked: CompareOptions, tell: ProgressCallback) -> tuple[Comparison, tuple[Path, ...]]:
-    """Check everything, then load, play, compare, and write: what was found, and the files of its folder, if it has
-    one. `Interrupted`: Ctrl-C; games that are over are kept."""
+    """Check everything, then load, play, compare and write. Returns the result and the files written in its folder, if
+    it has one. `Interrupted`: Ctrl-C; finished games are kept."""
     found = columns(asked.modes, asked.repair, asked.adapter, asked.reuse)
     scenario = chosen(asked.scenario, asked.given) if isinstance(asked.scenario, str) else asked.scenario
     for column in found:
@@ -103,7 +101,7 @@ def _playing(
 
 @contextmanager
 def _folder(out: Path | None) -> Iterator[Path]:
-    """The folder of the games; where none is given, a temporary one."""
+    """The folder of the games; a temporary one if none is given."""
     if out is not None:
         with write_errors(out):
             out.mkdir(parents=True, exist_ok=True)
@@ -115,7 +113,7 @@ def _folder(out: Path | None) -> Iterator[Path]:
 
 
 def _check_files(asked: CompareOptions) -> None:
-    """`CannotWrite` or `RecordInUse`, before a model is loaded."""
+    """Raise `CannotWrite` or `RecordInUse` before a model is loaded."""
     if asked.out is not None:
         check_folder(asked.out)
         writer_lock.check(asked.out / writer_lock.NAME)
@@ -135,21 +133,21 @@ def _check_judge(judge: str | JudgePort | None, scenario: Scenario) -> None:
 
 
 def _loading(config: RunConfig, found: Sequence[Column]) -> RunConfig:
-    """The options to load a model with: where any column refuses models with plain markers, loading has to."""
+    """The options to load the model with: if any column refuses models with plain markers, loading does too."""
     claims = any(required_markers(column.config(config).policy, "refuse") == "refuse" for column in found)
     return config.model_copy(update={"leakage": "enforce" if claims else "audit"})
 
 
 def _judge(asked: CompareOptions, tell: ProgressCallback) -> Any:
-    """The model that judges, on the same device; None: none does."""
+    """The judge model, on the same device; None: there is none."""
     if not isinstance(asked.judge, str):
         return asked.judge
     return runtime.load_engine(asked.config.model_copy(update={"model": asked.judge, "leakage": "audit"}), tell)
 
 
 def _effort(asked: CompareOptions, playing: Playing) -> Effort:
-    """No fidelity and no timing on the fake engine, which computes no distributions. `ConfigError`: a plot of them is
-    asked for."""
+    """The effort, without fidelity and timing on the fake engine, which computes no distributions. `ConfigError`: a
+    plot of them is requested."""
     real = hasattr(playing.engine, "logits") or (asked.on is not None and asked.config.model != "fake")
     effort = asked.effort if real else asked.effort._replace(fidelity=0, timed=0)
     if asked.plot is not None and not (effort.fidelity and effort.timed):
@@ -158,7 +156,7 @@ def _effort(asked: CompareOptions, playing: Playing) -> Effort:
 
 
 def _command(asked: CompareOptions, scenario: Scenario) -> str:
-    """The command that finds it again."""
+    """The command that reproduces the result."""
     name = asked.scenario if isinstance(asked.scenario, str) else scenario.name
     words = ["agentcho", "compare", name, "--modes", asked.modes, "-n", str(asked.config.games)]
     words += [] if asked.reuse is None else ["--reuse", asked.reuse]

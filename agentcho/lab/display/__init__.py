@@ -1,1 +1,1 @@
-"""What the lab has measured, as tables of a terminal and of pages."""
+"""Shows what the lab has measured, as tables in the terminal and on pages."""

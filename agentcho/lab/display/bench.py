@@ -1,7 +1,4 @@
-"""What a benchmark took, as tables of text: workflows arm by arm, games both ways, what enforcing costs.
-
-Does not know: how anything was measured.
-"""
+"""The results of benchmarks as text tables: workflows by arm, games both ways, the cost of enforcement."""
 
 from __future__ import annotations
 
@@ -19,11 +16,11 @@ from agentcho.lab.bench.result import Result, Target
 from agentcho.lab.bench.serving import PLAIN
 
 GUESSED = ("without/with", "forwards", "baseline/it, both without", "both with")
-"""The columns of `guesses` after the workflow and the way of reading."""
+"""The columns of `guesses` after the workflow and the reading mode."""
 
 
 def workflows(result: Result) -> Iterator[TextTable]:
-    """A table a subject, a row an arm."""
+    """One table per subject, with one row per arm."""
     label = f"{result.model}, {result.numbers}"
     for subject in result.subjects:
         rows = tuple(row(result, subject, arm) for arm in result.arms)
@@ -31,15 +28,15 @@ def workflows(result: Result) -> Iterator[TextTable]:
 
 
 def guesses(result: Result) -> Iterator[TextTable]:
-    """What guesses gain, a row a subject and way of reading; nothing where nothing was guessed."""
+    """The gain of speculation, one row per subject and reading mode; nothing if no arm speculated."""
     rows = tuple(guessed(result, subject, pair) for subject in result.subjects for pair in pairs(result))
     if rows and result.stepwise:
         yield TextTable("guesses, end to end", ("", "", *GUESSED), rows, words=2)
 
 
 def guessed(result: Result, subject: str, pair: Pair) -> tuple[str, ...]:
-    """One way of reading with guesses: beside itself without them, in time and forwards; and the baseline over it, both
-    without and both with guesses."""
+    """One reading mode with speculation: compared with itself without it, in time and forwards; and the ratio of the
+    baseline to it, both without and both with speculation."""
     if not result.has(subject, *pair):
         return (subject, pair.plain, *[""] * len(GUESSED))
     ours = (result.ratio([subject], *pair, what).shown() for what in ("seconds", "forwards"))
@@ -59,8 +56,8 @@ def heads(result: Result) -> tuple[str, ...]:
 
 
 def row(result: Result, subject: str, arm: str) -> tuple[str, ...]:
-    """One arm: seconds to a first token and of the whole, both beside the baseline's, the share of time in which a call
-    waits for its first token, the tokens fed, and how near the baseline's its words are."""
+    """One arm: seconds to the first token and of the whole, both with the baseline's ratio, the share of time in which
+    a call waits for its first token, the tokens fed, and the divergence of its words from the baseline's."""
     if not result.has(subject, arm):
         return (arm, result.why_not(subject, arm), *[""] * (len(heads(result)) - 1))
     found = [*against(result, subject, arm, "ttft", BASELINE)]
@@ -73,8 +70,8 @@ def row(result: Result, subject: str, arm: str) -> tuple[str, ...]:
 
 
 def _of_bound(result: Result, subject: str, arm: str) -> tuple[str, str]:
-    """Of the baseline, how much of all prompts is new to it and to any other way of reading; of any other, the share
-    that was reached of what is the most that it can be sooner by, where that is new alone which is new to both."""
+    """For the baseline, the share of prompt tokens that are new to every reading mode; for other arms, the gain in time
+    to first token as a share of the largest possible one, see `bound`."""
     if not result.values(subject, BASELINE, "new"):
         return ("", "")
     if arm == BASELINE:
@@ -85,7 +82,7 @@ def _of_bound(result: Result, subject: str, arm: str) -> tuple[str, str]:
 
 
 def _words(result: Result, subject: str, arm: str) -> tuple[str, str, str]:
-    """The divergence from the baseline, how often the likeliest token is the same, and what that means."""
+    """The divergence from the baseline, how often the likeliest token is the same, and the verdict on both."""
     reuse = policy(arm)
     if reuse is None or reuse.mode == BASELINE:
         return ("", "", "")
@@ -99,7 +96,7 @@ def _words(result: Result, subject: str, arm: str) -> tuple[str, str, str]:
 
 
 def targets(result: Result) -> Iterator[TextTable]:
-    """What was asked for, what was reached, and whether that counts."""
+    """The targets, the reached figures, and the verdicts."""
     rows = tuple(
         (each.what, asked(each), each.reached.shown(digits(each.bound)), result.verdict(each), each.note)
         for each in result.targets
@@ -119,7 +116,7 @@ def digits(bound: float) -> int:
 
 
 def _whole(result: Result) -> str:
-    """What of a workflow was timed."""
+    """The quantity that was timed: whole workflows, or only first tokens."""
     return "seconds" if result.stepwise else "ttft"
 
 
@@ -132,7 +129,7 @@ def against(result: Result, subject: str, arm: str, what: str, *others: str) -> 
 
 
 def serving(result: Result) -> Iterator[TextTable]:
-    """A table a workflow, a row a server and how it was asked."""
+    """One table per workflow, with one row per server and way of asking it."""
     times = ("first token", "plain/it", "tokens/s", "it/plain")
     counts = ("prompts", "reused", "exactly", "by message", "words as plain")
     for subject in result.subjects:
@@ -141,8 +138,8 @@ def serving(result: Result) -> Iterator[TextTable]:
 
 
 def served(result: Result, subject: str, arm: str) -> tuple[str, ...]:
-    """A server and how it was asked: times and speeds, each beside the server's without a society, then tokens of
-    prompts and the shares of them that were there already."""
+    """One server and way of asking it: times and speeds, each with the ratio to the server without a society, then
+    tokens of prompts and the shares of them that were reused."""
     if not result.has(subject, arm):
         return (arm, result.why_not(subject, arm), *[""] * 8)
     beside = result.has(subject, PLAIN)
@@ -156,7 +153,7 @@ def served(result: Result, subject: str, arm: str) -> tuple[str, ...]:
 
 
 def middle(result: Result, subject: str, arm: str, what: str, *, shown: str) -> str:
-    """A median in this format; a dash where the server does not say it, or it would say nothing."""
+    """A median in this format; a dash if the server does not report it."""
     return format(result.spread(subject, arm, what).middle, shown) if result.values(subject, arm, what) else "-"
 
 
@@ -176,7 +173,7 @@ def games(found: BothWays) -> str:
 
 
 def leakage(found: LeakageBench) -> str:
-    """First tokens and throughput, a table each."""
+    """Two tables: first tokens and throughput."""
     times = TextTable(
         f"{found.model}: mean time to first token",
         ("", *ARMS, "enforce/audit", "baseline/enforce", "encoded"),

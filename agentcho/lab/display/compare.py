@@ -1,5 +1,4 @@
-"""A comparison in the terminal: tables of metrics, fidelity, costs, and of what a judge prefers. Does not know: how it
-was found."""
+"""Shows a comparison in the terminal: tables of metrics, fidelity, costs, and a judge's preferences."""
 
 from __future__ import annotations
 
@@ -12,28 +11,28 @@ from agentcho.lab.compare.comparison import Comparison, Metric, Preference
 
 TRADED = "fidelity against cost"
 FRONT = "on the front"
-"""Said of a column where no other is at once nearer to the baseline and cheaper."""
+"""Marks a column if no other is at once nearer to the baseline and cheaper."""
 UNSCORED = (
     "no metric: no game has a score. Give the scenario a method score(self, outcome) that returns a number by name, "
     "such as {'won': 1.0}"
 )
-"""What is said in place of a table of scores; a sweep says it too."""
+"""Shown instead of a table of scores, also by a sweep."""
 
 
 def text(found: Comparison) -> str:
-    """All of it, as aligned text."""
+    """The whole comparison as aligned text."""
     parts = [heading(found), *(f"\n{plain(sheet)}" for sheet in sheets(found))]
     told = notes(found)
     return "\n".join([*parts, "", *told] if told else parts)
 
 
 def show(found: Comparison, out: TextIO) -> None:
-    """Print it."""
+    """Print the comparison."""
     print(visible(text(found)), file=out)
 
 
 def heading(found: Comparison) -> str:
-    """What was compared, in a line."""
+    """What was compared, in one line."""
     request = found.request
     first = f"{request.scenario} · {many(request.games, 'game')}, paired by task and seed · seed {request.seed}"
     model = request.model.get("name") or request.model.get("model") or ""
@@ -41,7 +40,7 @@ def heading(found: Comparison) -> str:
 
 
 def sheets(found: Comparison) -> tuple[TextTable, ...]:
-    """Its tables, those alone that have rows."""
+    """The tables that have rows."""
     made = (_metrics(found), _fidelity(found), _costs(found), _traded(found), _preferences(found))
     return tuple(sheet for sheet in made if sheet.rows)
 
@@ -75,8 +74,8 @@ def _p(value: float) -> str:
 
 
 def _fidelity(found: Comparison) -> TextTable:
-    """How far a column's next-token distributions are from the baseline's, beside its main score and its time, and
-    whether that is as good, a row a column."""
+    """The divergence of a column's next-token distributions from the baseline's, beside its main score and its time,
+    with a verdict; one row per column."""
     score = found.score
     rows = tuple(
         (
@@ -96,7 +95,7 @@ def _fidelity(found: Comparison) -> TextTable:
 
 
 def _costs(found: Comparison) -> TextTable:
-    """What the same words cost, a row a column."""
+    """The costs of the same words, one row per column."""
     rows = tuple(
         (name, str(sum(cost.encoded)), f"x {cost.ttft_ratio.shown()}", f"x {cost.seconds_ratio.shown()}")
         for name in found.names
@@ -107,7 +106,8 @@ def _costs(found: Comparison) -> TextTable:
 
 
 def _traded(found: Comparison) -> TextTable:
-    """Fidelity against cost, a row a column, where ways of reuse are compared, and which rows are on the front."""
+    """Fidelity against cost, one row per column, with a mark on the Pareto front; only if methods of reuse are
+    compared."""
     score = found.score
     front = found.front
     rows = tuple(
@@ -129,7 +129,7 @@ def _traded(found: Comparison) -> TextTable:
 
 
 def _preferences(found: Comparison) -> TextTable:
-    """What the judge says, a row a column."""
+    """The judge's verdicts, one row per column."""
     rows = tuple((name, *_preference(told)) for name, told in found.preferences.items())
     judge = found.judge.get("model", "the judge")
     title = f"texts preferred by {judge} to those of {found.names[0]}, asked in both orders"
@@ -142,7 +142,7 @@ def _preference(told: Preference) -> tuple[str, ...]:
 
 
 def notes(found: Comparison) -> tuple[str, ...]:
-    """What to know beside the tables: that nothing is scored, games that are in no pair, calls of tools."""
+    """Notes below the tables: that nothing is scored, games that are in no pair, tool calls."""
     lost = {name: count for name, count in found.without.items() if count}
     scored = bool(found.metrics) or all(count == found.request.games for count in found.without.values())
     told = [] if scored else [UNSCORED]

@@ -1,7 +1,4 @@
-"""What judges pick over what is reused, as tables: a row a way of reading, and where each fails.
-
-Does not know: how choices are made or compared.
-"""
+"""The choices of judges that read reused encodings, as tables: one row per reading mode, and where each fails."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ HEADS = ("the same pick (95%)", "chosen on", "held out (95%)", "encoded anew")
 
 
 def sheets(found: JudgeResult) -> Iterator[TextTable]:
-    """Two tables a task."""
+    """Two tables per task."""
     for task in dict.fromkeys(row.task for row in found.rows):
         rows = [row for row in found.rows if row.task == task]
         title = f"{found.model}, {found.dtype}: {task}, {rows[0].all.choices} choices of four candidates"
@@ -30,7 +27,7 @@ def sheets(found: JudgeResult) -> Iterator[TextTable]:
 
 
 def verdict(found: JudgeResult) -> str:
-    """Whether there is a policy that keeps enough choices and encodes few enough tokens, in some sentences."""
+    """Whether a policy keeps enough choices and encodes few enough tokens, in a few sentences."""
     best = found.target
     asked = f"{AGREE:.0%} of choices with at most {ANEW:.0%} of tokens encoded anew"
     hard = (
@@ -51,7 +48,7 @@ def verdict(found: JudgeResult) -> str:
 
 
 def _second(found: JudgeResult) -> Iterator[str]:
-    """The cheapest of the second looks that keep enough on the choices that they were chosen by, in a sentence."""
+    """The cheapest second look that keeps enough of the choices it was selected on, in a sentence."""
     looks = [each for each in found.second if each.below is not None]
     if not looks:
         return

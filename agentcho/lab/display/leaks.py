@@ -1,7 +1,4 @@
-"""What a public sentence gives away, as tables: a row a way and attack, and what each way costs.
-
-Does not know: how anything was measured or judged.
-"""
+"""What a public sentence reveals, as tables: one row per reading mode and attack, and what each mode costs."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ HEADS = ("whole secrets (95%)", "chance", "symbols", "chance", "bits (95%)", "of
 
 
 def sheets(found: LeaksResult) -> Iterator[TextTable]:
-    """A table a kind of secret, and one of what the ways cost."""
+    """One table per kind of secret, and one of the costs of the modes."""
     for secrets in found.secrets:
         rows = tuple(_row(row) for row in found.rows if row.kind == secrets.kind)
         yield TextTable(_title(found, secrets), ("", "", *HEADS), rows, words=2)

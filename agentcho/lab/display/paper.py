@@ -1,5 +1,4 @@
-"""A reproduction of the paper in the terminal: its tables, as rich tables or as aligned text. Does not know: how it was
-found."""
+"""Shows a reproduction of the paper in the terminal: its tables, as rich tables or as aligned text."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from agentcho.lab.paper.wording import Grid, grids, heading, notes
 
 
 def show(found: PaperFound, kind: Kind | None, out: IO[str]) -> None:
-    """Print it. `kind` None: for a terminal where `out` is one, as aligned text elsewhere."""
+    """Print it. `kind` None: rich if `out` is a terminal, else aligned text."""
     if kind == "rich" or (kind is None and out.isatty()):
         show_parts(_parts(found), "rich", out)
     elif kind != "none":
@@ -26,7 +25,7 @@ def show(found: PaperFound, kind: Kind | None, out: IO[str]) -> None:
 
 
 def text(found: PaperFound) -> str:
-    """All of it, as aligned text."""
+    """The whole reproduction as aligned text."""
     parts = [heading(found), *(f"\n{_lines(grid)}" for grid in grids(found))]
     return "\n".join([*parts, *([""] if notes(found) else []), *map(inline, notes(found))])
 

@@ -1,5 +1,4 @@
-"""Our engine beside llama.cpp's server, and what was asked for, as tables of text. Does not know: how anything was
-measured."""
+"""Our engine beside llama.cpp's server, and the targets, as text tables."""
 
 from __future__ import annotations
 
@@ -35,11 +34,11 @@ ABOUT = (
     "processor",
     "commit",
 )
-"""What is told of a machine and of the peer, where it is known."""
+"""The facts shown of the machine and of the peer, if known."""
 
 
 def peers(result: Result) -> Iterator[TextTable]:
-    """A table a subject, what was asked for, and what was measured on."""
+    """One table per subject, then the targets, and what was measured on."""
     label = f"{result.model}, {result.numbers}"
     for subject in result.subjects:
         heads = heads_of(subject)
@@ -72,14 +71,14 @@ def heads_of(subject: str) -> tuple[str, ...]:
 
 
 def servers(result: Result) -> Iterator[TextTable]:
-    """A user's own server, and ours beside it if there was one: a table a workflow."""
+    """A user's own server, and ours beside it if there was one: one table per workflow."""
     for subject in result.subjects:
         rows = tuple(served(result, subject, arm) for arm in result.arms)
         yield TextTable(f"{result.model}: {subject}", ("", *SERVER_HEADS), rows)
 
 
 def told(result: Result, subject: str, arm: str) -> bool:
-    """Whether an arm belongs to a subject: our engine has one name in one row, and three in a workflow."""
+    """Whether an arm belongs to a subject: our engine has one name in a single row, and three in a workflow."""
     return any(each.subject == subject and each.arm == arm for each in result.figures)
 
 
@@ -114,10 +113,10 @@ def _ratio(result: Result, subject: str, arm: str, what: str) -> str:
 
 
 def bound(number: float, most: bool) -> str:
-    """What was asked for."""
+    """A target's bound as text."""
     return f"{'at most' if most else 'at least'} {number:g}"
 
 
 def verdict(met: bool, said: str) -> str:
-    """A miss is loud."""
+    """The verdict with a miss in capitals."""
     return said if met else said.replace("missed", "MISSED")

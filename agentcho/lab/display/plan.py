@@ -1,4 +1,4 @@
-"""A plan as a table. Does not know: how anything is predicted."""
+"""Shows a plan as a table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = (
 
 
 def table(found: Plan) -> TextTable:
-    """A row for each workflow and mode."""
+    """One row for each workflow and mode."""
     machines = found.hardware.name if found.gpus == 1 else f"{found.gpus} x {found.hardware.name}"
     rows = tuple(
         (

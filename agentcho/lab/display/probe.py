@@ -1,6 +1,6 @@
-"""A probe in a terminal: what it comes to, then each question with its numbers and why.
+"""Shows a probe in the terminal: its conclusion, then each question with its numbers and reasons.
 
-The same lines in plain text where there is no terminal. Does not know: how anything was asked.
+Without a terminal, prints the same lines as plain text.
 """
 
 from __future__ import annotations

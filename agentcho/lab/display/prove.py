@@ -1,6 +1,6 @@
-"""A demonstration in a terminal: what it comes to first, then who was compared, then the digests themselves.
+"""Shows a proof in the terminal: its conclusion first, then who was compared, then the digests themselves.
 
-The same lines in plain text where there is no terminal. Does not know: how anything was played.
+Without a terminal, prints the same lines as plain text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Recorded conversations in every way of reading, as tables: a row a way. Does not know: how anything is measured."""
+"""Recorded conversations in every reading mode, as tables, one row per mode."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOVED = ("games", "probability (95%)", "log-odds (95%)", "size of log-odds")
 
 
 def fidelity_sheets(found: FidelityResult) -> Iterator[TextTable]:
-    """A table a set, and one of how much nearer the baseline one column is than another."""
+    """One table per set, and one of how much nearer to the baseline one column is than another."""
     for subject in dict.fromkeys(row.subject for row in found.rows):
         own = [row for row in found.rows if row.subject == subject]
         title = f"{found.model}, {found.dtype}: {subject}, {own[0].games} conversations, {own[0].rows} tokens said"
@@ -29,7 +29,7 @@ def fidelity_sheets(found: FidelityResult) -> Iterator[TextTable]:
 
 
 def decisions_sheets(found: DecisionsResult) -> Iterator[TextTable]:
-    """A table a set and question of each way beside the baseline, and one of what is hidden exchanged."""
+    """One table per set and question of each mode beside the baseline, and one with the hidden text exchanged."""
     for subject, asked in dict.fromkeys((each.subject, each.question) for each in found.effects):
         title = f"{found.model}, {found.dtype}: {subject}, {found.reader}'s {asked} of {found.choice}"
         own = [each for each in found.effects if (each.subject, each.question) == (subject, asked)]
@@ -45,7 +45,7 @@ def decisions_sheets(found: DecisionsResult) -> Iterator[TextTable]:
 
 
 def shown(share: Estimate, digits: int = 4, sign: str = "", unit: float = 1.0) -> str:
-    """A mean and its interval."""
+    """A mean and its interval, as text."""
     told = f"{{:{sign}.{digits}f}}".format
     ends = share.span.shown(lambda value: told(unit * value))
     return f"{told(unit * share.value)} ({ends})"
@@ -57,7 +57,7 @@ def _row(row: Row) -> tuple[str, ...]:
 
 
 def apart(row: Row) -> tuple[str, str, str]:
-    """The divergence, the share of likeliest tokens, nats more."""
+    """The divergence, the share of equal likeliest tokens, and the nats above the baseline."""
     return shown(row.kl), f"{row.same.value:.1%}", shown(row.more, sign="+")
 
 
@@ -67,7 +67,7 @@ def _step(step: NearerBaseline) -> tuple[str, ...]:
 
 
 def effect_cells(effect: Effect) -> tuple[str, ...]:
-    """Conversations, the probability, its change in points, that of the log-odds, and choices turned."""
+    """Conversations, the probability, its change in points, that of the log-odds, and changed choices."""
     changes = shown(effect.change, 2, "+", 100), shown(effect.odds, 3, "+")
     return (f"{effect.games}", f"{effect.mean.value:.1%}", *(*changes, f"{effect.turned}"))
 

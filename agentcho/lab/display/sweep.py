@@ -1,5 +1,6 @@
-"""A sweep in the terminal: what there is to play, the table of its rows, what each option does by itself, and what was
-not played. Does not know: how it was found."""
+"""Shows a sweep in the terminal: the games to play, the table of rows, the effect of each option, and what was not
+played.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +22,16 @@ from agentcho.lab.sweep.plan import Plan, Sweep
 from agentcho.lab.sweep.result import SweepResult
 
 FEW = 20
-"""With fewer pairs a bootstrap says too much."""
+"""With fewer pairs, bootstrap intervals are too narrow."""
 WIDEST = 28
 SHORTEST = 10
 UNCUT = 1_000_000
-"""So many letters a value has at most in a table, and at least where the table is too wide; so many are all."""
+"""The largest width of a value in a table, the smallest if the table is too wide, and a width that cuts nothing."""
 Say = Callable[[float], str]
 
 
 def text(found: SweepResult, width: int | None = None) -> str:
-    """All of it, as aligned text. `width`: of the terminal, for which values are cut short (None: they are whole)."""
+    """The whole sweep as aligned text. `width`: that of the terminal, to which values are cut (None: they are not)."""
     parts = [heading(found), "", _fitting(partial(_rows, found), width)]
     if found.effects:
         parts += ["", _fitting(partial(_effects, found), width)]
@@ -39,18 +40,18 @@ def text(found: SweepResult, width: int | None = None) -> str:
 
 
 def sheets(found: SweepResult) -> tuple[TextTable, ...]:
-    """Its tables, with whole values; the metric of each row stands in the first column."""
+    """The tables with uncut values; the metric of each row is in the first column."""
     made = [_rows(found, UNCUT), *([_effects(found, UNCUT)] if found.effects else [])]
     return tuple(each.sheet("metric") for each in made)
 
 
 def show(found: SweepResult, out: TextIO, width: int | None = None) -> None:
-    """Print it."""
+    """Print the sweep."""
     print(visible(text(found, width)), file=out)
 
 
 def heading(found: SweepResult) -> str:
-    """What was swept, in a line."""
+    """What was swept, in one line."""
     seeds = list(dict.fromkeys(cell.seed for cell in found.cells))
     alike = [f"{name}={value}" for name, value in found.rows[0].values.items() if name not in found.varied]
     cells = f"{many(len(found.cells), 'cell')} of {many(found.games, 'game')}"
@@ -59,7 +60,7 @@ def heading(found: SweepResult) -> str:
 
 
 class Blocks(NamedTuple):
-    """A table whose rows stand in blocks with a name each (empty: it is not said)."""
+    """A table of named blocks of rows (an empty name is not shown)."""
 
     title: str
     heads: tuple[str, ...]
@@ -67,7 +68,7 @@ class Blocks(NamedTuple):
     words: int
 
     def lines(self) -> list[str]:
-        """Aligned lines; the names of blocks stand above their rows, and make no column wider."""
+        """Aligned lines. The names of blocks stand above their rows and widen no column."""
         rows = tuple(row for _, block in self.blocks for row in block)
         _, heads, *body = plain(TextTable("-", self.heads, rows, self.words)).splitlines()
         left = iter(body)
@@ -77,13 +78,13 @@ class Blocks(NamedTuple):
         return found
 
     def sheet(self, head: str) -> TextTable:
-        """As one table, with the names of blocks in a first column of that head."""
+        """A single table with the names of blocks in a first column with this head."""
         rows = [(name if at == 0 else "", *row) for name, block in self.blocks for at, row in enumerate(block)]
         return TextTable(self.title, (head, *self.heads), tuple(rows), self.words + 1)
 
 
 def _fitting(made: Callable[[int], Blocks], width: int | None) -> str:
-    """A sheet whose values are cut as little as it takes to fit into the terminal."""
+    """A table whose values are cut only as much as needed to fit into the terminal."""
     rooms = [WIDEST] if width is None else range(WIDEST, SHORTEST - 1, -1)
     for room in rooms:
         lines = made(room).lines()
@@ -97,7 +98,7 @@ def _values(row: Row, axes: Sequence[str], room: int) -> tuple[str, ...]:
 
 
 def _cut(word: str, room: int) -> str:
-    """A word in so many letters: its beginning and its end, which tell paths and versions apart."""
+    """Shorten a word to `room` characters: keep its beginning and its end, which tell paths and versions apart."""
     if len(word) <= room:
         return word
     head = (room - 1) // 3
@@ -105,7 +106,7 @@ def _cut(word: str, room: int) -> str:
 
 
 def _rows(found: SweepResult, room: int) -> Blocks:
-    """A row a row, in a block a metric. How many games are over stands there where that is not the same in all."""
+    """One line per row, one block per metric. The number of finished games is shown if it differs between rows."""
     axes = found.varied or ("",)
     games = [_games(found, row) for row in found.rows]
     odd = len(set(games)) > 1 or " " in games[0]
@@ -123,7 +124,7 @@ def _titled(metric: Metric) -> str:
 
 
 def _games(found: SweepResult, row: Row) -> str:
-    """How many games of a row are over, and of how many, where that is not all of them."""
+    """The number of finished games of a row, and the total if some are missing."""
     cells = found.of(row)
     over = sum(cell.over for cell in cells)
     of = sum(cell.of for cell in cells)
@@ -149,12 +150,12 @@ def _change(found: Difference | None, say: Say) -> tuple[str, ...]:
 
 
 def _span(span: Interval, say: Say) -> str:
-    """An interval; nothing where there were too few games for one."""
+    """An interval; empty if there were too few games for one."""
     return "" if span.method.endswith("no interval") else f"{say(span.low)} to {say(span.high)}"
 
 
 def _saying(metric: Metric) -> Say:
-    """Percent of games for a metric that is 0 or 1; else with as many digits as its largest mean leaves room for."""
+    """The number format of a metric: percent if it is binary, else with fewer digits the larger its largest mean is."""
     if metric.binary:
         return lambda value: f"{100 * value:.0f}"
     largest = max((abs(mean.value) for mean in metric.means.values() if mean.games), default=0.0)
@@ -172,7 +173,7 @@ def _p(value: float) -> str:
 
 
 def _effects(found: SweepResult, room: int) -> Blocks:
-    """What each option does by itself, in a block a metric."""
+    """The effect of each option alone, one block per metric."""
     blocks = [(_titled(m), [_effect(e, m, room) for e in found.effects if e.metric == m.name]) for m in found.metrics]
     heads = ("option", "value", "less", "games", "change", "95 %", "Holm p")
     return Blocks("each option by itself, over all others", heads, [each for each in blocks if each[1]], 3)
@@ -184,7 +185,7 @@ def _effect(effect: Effect, metric: Metric, room: int) -> tuple[str, ...]:
 
 
 def notes(found: SweepResult) -> tuple[str, ...]:
-    """That nothing is scored; what was not played, failed or has no score, cell by cell."""
+    """Notes: that nothing is scored; what was not played, failed or has no score, by cell."""
     scored = bool(found.metrics) or all(cell.over == cell.without for cell in found.cells)
     told = [] if scored else [UNSCORED]
     told += [f"{cell.name}: {cell.trouble}" for cell in found.cells if cell.trouble]
@@ -207,7 +208,7 @@ def _without(count: int) -> str:
 
 
 def planned(sweep: Sweep, plan: Plan, width: int | None = None) -> str:
-    """What a sweep would play: each cell with its games, those that are over, and those that are left."""
+    """What a sweep would play: each cell with its games, the finished ones, and those to play."""
     names = [axis.name for axis in sweep.axes if len(axis.values) > 1]
     counted = [(len(cell.config.numbers), len(plan.there[cell.key].over), len(plan.left(cell))) for cell in sweep.cells]
 
@@ -220,7 +221,7 @@ def planned(sweep: Sweep, plan: Plan, width: int | None = None) -> str:
 
 
 def counts(sweep: Sweep, plan: Plan) -> list[str]:
-    """How much there is to play, in words, and what is to be loaded for it."""
+    """The amount of games to play, and the models to load for them, as text."""
     games = sum(len(cell.config.numbers) for cell in sweep.cells)
     over = plan.over(sweep.cells)
     loaded = [group[0].config.model for group in sweep.cells_by_network() if any(map(plan.left, group))]
@@ -231,7 +232,7 @@ def counts(sweep: Sweep, plan: Plan) -> list[str]:
 
 
 def changes(plan: Plan) -> list[str]:
-    """How the grid differs from the one that the folder was begun with, in words."""
+    """How the grid differs from the one that the folder was begun with, as text."""
     told = []
     if plan.change.added:
         told.append(f"new in the grid: {_listed(plan.change.added)}")
@@ -241,6 +242,6 @@ def changes(plan: Plan) -> list[str]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """The first of many names, and how many there are."""
+    """The first three names, and the number of others."""
     first = "; ".join(map(inline, names[:3]))
     return first if len(names) <= 3 else f"{first}; and {len(names) - 3} more"

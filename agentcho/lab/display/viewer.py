@@ -1,7 +1,4 @@
-"""What a comparison or a sweep found, as the tables of a page, and what the folders of its games are called there.
-
-Does not know: HTML, how anything was found.
-"""
+"""Converts comparisons and sweeps to tables of a page, and names the folders of their games. Independent of HTML."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ RESULTS = ("compare.json", "sweep.json")
 
 
 def of_folder(folder: Path) -> PageFigures | None:
-    """What the folder of a comparison or of a sweep holds, over or not; None: it is of neither. `RecordBroken`: its
+    """The content of the folder of a comparison or sweep, finished or not; None: it is neither. `RecordBroken`: its
     result is damaged."""
     for file in (folder / name for name in RESULTS):
         if file.is_file():
@@ -37,8 +34,8 @@ def of_folder(folder: Path) -> PageFigures | None:
 
 
 def of_result(file: Path, chosen: PageSelection = EVERYTHING) -> PageContent | None:
-    """A result as a page, with its games where they are in its folder; None: the file is none. `ConfigError`: a game or
-    eyes are asked for, and its games are elsewhere. `RecordBroken`: it is damaged."""
+    """A result as a page, with its games if they are in its folder; None: the file is not a result. `ConfigError`: a
+    game or an agent's view is requested, and the games are elsewhere. `RecordBroken`: it is damaged."""
     figures = of_file(file)
     if figures is None:
         return None
@@ -51,7 +48,7 @@ def of_result(file: Path, chosen: PageSelection = EVERYTHING) -> PageContent | N
 
 
 def of_file(file: Path) -> PageFigures | None:
-    """What the result of a comparison or of a sweep says; None: the file is neither. `RecordBroken`: it is damaged."""
+    """The figures of a comparison or sweep in a file; None: it is neither. `RecordBroken`: it is damaged."""
     told = _format(file)
     if told.startswith("agentcho-comparison/"):
         return _compared(read_comparison(file), file.parent)
@@ -97,7 +94,7 @@ def _cells(asked: SweepRequest, folder: Path) -> Mapping[Path, str]:
 
 
 def _format(file: Path) -> str:
-    """What a file of JSON says that it is; empty: nothing."""
+    """The format that a JSON file declares; empty if none."""
     try:
         whole: Any = json.loads(file.read_bytes())
     except (OSError, ValueError, RecursionError):

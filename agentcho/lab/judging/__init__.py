@@ -1,1 +1,1 @@
-"""Whether who judges what others said picks the same when it reads what is reused."""
+"""Measures whether an agent that judges others' messages picks the same one when encodings are reused."""

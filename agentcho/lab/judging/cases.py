@@ -1,9 +1,9 @@
-"""Choices to be made: four close candidates in shuffled order, before who has to choose one of them.
+"""Draws choices for judges: four close candidates in shuffled order, of which a judge has to pick one.
 
-Candidates are drawn by a seed and by nothing that a model says. As votes over a tree of thoughts: solutions of which
-one is right and three have a slip each, chosen by number (`votes`) or by the answer that is given (`answers`); or all
-four have a slip, chosen by number (`slips`). As a merger reads them: four drafts that use the same words, each with one
-sentence of its own, chosen by which of them is said again (`merges`). Does not know: engines, ways of reading.
+Candidates depend only on a seed, never on a model. As votes over a tree of thoughts: solutions of which one is right
+and three have a slip each, chosen by number (`votes`) or by their answer (`answers`); or all four have a slip, chosen
+by number (`slips`). As merges: four drafts with the same words, each with one sentence of its own, chosen by which of
+them is repeated (`merges`). Independent of engines and reading modes.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ ACTS = (
 OFF = (1, -1, 2, -2)
 """By how much a slip is off."""
 TRIES = 20
-"""After so many slips they are off by more: a short story has too few that are off by little."""
+"""The number of attempts after which slips get larger: a short story allows too few small ones."""
 
 
 class Candidate(NamedTuple):
-    """What one author said, and the words by which it is chosen."""
+    """The message of one author, and the words by which it is chosen."""
 
     author: str
     header: str
@@ -56,9 +56,9 @@ class Candidate(NamedTuple):
 
 
 class Case(NamedTuple):
-    """One choice. `by`: the name of who judges, as in the workflow. `before`: messages that authors read, those that
-    the judge reads too among them (`shown`); `candidates` in the order in which they stand before the judge; `header`:
-    what the judge says before it chooses."""
+    """One choice. `by`: the judge's name in the workflow. `before`: the messages that authors read; the judge reads
+    those in `shown`. `candidates` are in the order in which the judge reads them; `header`: what the judge says before
+    it chooses."""
 
     by: str
     authors: str
@@ -70,8 +70,8 @@ class Case(NamedTuple):
 
 
 class Written(NamedTuple):
-    """Some choices as one workflow. `ballots`: of each choice the decodes that say each candidate's words, in order;
-    `read`: the messages of others that each judge reads, its system prompt left out."""
+    """Some choices as one workflow. `ballots`: for each choice, the decodes that say each candidate's words, in order;
+    `read`: the messages that each judge reads, without its system prompt."""
 
     workflow: Workflow
     ballots: tuple[tuple[str, ...], ...]
@@ -79,22 +79,22 @@ class Written(NamedTuple):
 
 
 def votes(dice: random.Random) -> Case:
-    """Solutions by their number."""
+    """Solutions chosen by number."""
     return _solutions(dice, "I vote for solution ", lambda number, answer: f"{number}.")
 
 
 def slips(dice: random.Random) -> Case:
-    """Solutions by their number, none of which is right."""
+    """Solutions chosen by number, none of which is right."""
     return _solutions(dice, "I vote for solution ", lambda number, answer: f"{number}.", right=False)
 
 
 def answers(dice: random.Random) -> Case:
-    """Solutions by their answer."""
+    """Solutions chosen by answer."""
     return _solutions(dice, "The answer is ", lambda number, answer: f"{answer}.")
 
 
 def merges(dice: random.Random) -> Case:
-    """Drafts by their words."""
+    """Drafts chosen by their text."""
     words = draw_concepts(dice, "words", 8).words
     group = words[:CANDIDATES]
     frames = [dice.sample(THINGS if word in nouns() else ACTS, 2) for word in group]
@@ -122,7 +122,7 @@ TASKS: Mapping[str, Callable[[random.Random], Case]] = {
     "answers": answers,
     "merges": merges,
 }
-"""All tasks by their names."""
+"""All tasks by name."""
 
 
 def _solutions(dice: random.Random, header: str, chosen: Callable[[int, int], str], right: bool = True) -> Case:
@@ -153,8 +153,8 @@ def _solutions(dice: random.Random, header: str, chosen: Callable[[int, int], st
 
 
 def _slip(dice: random.Random, story: Story, times: int) -> tuple[str, int]:
-    """All sums of a story, one of which is wrong by a little, or by so many `times` as much, so that others follow; and
-    what they come to, which may be below 0."""
+    """All sums of a story with one wrong result, off by `times` a small amount, from which the rest follows; and the
+    final result, which may be negative."""
     wrong = dice.randrange(len(story.steps))
     value = story.steps[0].left
     sums = list[str]()
@@ -170,12 +170,12 @@ def _shuffled(dice: random.Random, candidates: Sequence[Candidate]) -> tuple[Can
 
 
 def drawn(task: str, number: int, seed: int) -> Case:
-    """Choice `number` of a task: the same whatever else is asked for."""
+    """Choice `number` of a task, independent of the other options."""
     return TASKS[task](random.Random(f"judge/{seed}/{task}/{number}"))
 
 
 def written(task: str, cases: Sequence[Case], judging: bool) -> Written:
-    """These choices side by side. `judging`: the judges' views say so."""
+    """These choices side by side. `judging`: the judges' views are marked as such, so that the policy repairs them."""
     lines = list[dict[str, Any]]()
     ballots = list[tuple[str, ...]]()
     read = list[tuple[str, ...]]()
@@ -189,7 +189,7 @@ def written(task: str, cases: Sequence[Case], judging: bool) -> Written:
 
 
 def _lines(case: Case, at: str, judging: bool) -> tuple[list[dict[str, Any]], tuple[str, ...], tuple[str, ...]]:
-    """The messages of one choice, their ids behind `at`."""
+    """The messages of one choice; their ids begin with `at`."""
     scenario, known = {"author": None}, [f"{at}authors", *(f"{at}{name}" for name, _ in case.before)]
     lines = [line(f"{at}{name}", case.by, (), text, role="user") | scenario for name, text in case.before]
     for name, text in (("authors", case.authors), ("rules", case.judge)):

@@ -1,8 +1,7 @@
-"""All of it: each task in each way, choice by choice against the baseline; the policy that is chosen on one half of the
-choices, and how it does on the other.
+"""Measures each task in each reading mode, choice by choice against the baseline; selects a policy on one half of the
+choices, and evaluates it on the other.
 
-With a file of the result every block is kept beside it at once, so that a measurement that was stopped goes on. Does
-not know: how choices are made.
+Every block is saved beside the result file at once, so that an interrupted measurement can be resumed.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from agentcho.protocol.progress import ProgressCallback
 
 FOLDERS = ("lab/judging", "provenance", "engine", "reuse", "runner", "protocol")
 TOGETHER = 10
-"""Choices that are played in one workflow."""
+"""The number of choices that are played in one workflow."""
 HARD = 0.80
-"""A task is one that reuse fails where it keeps at most this share of choices."""
+"""Plain reuse fails a task if it keeps at most this share of choices."""
 WAYS = (BASELINE, REUSE, "first-k:16", "ends:0,16", "ends:0,32", "top-k:0.3", "cacheblend:0.3", "full")
-"""What is measured where no way is named."""
+"""The modes that are measured if none is named."""
 
 
 class JudgeOptions(NamedTuple):
-    """What is measured: `n` choices a task."""
+    """What is measured: `n` choices per task."""
 
     tasks: tuple[str, ...]
     ways: tuple[Way, ...]
@@ -42,7 +41,8 @@ class JudgeOptions(NamedTuple):
 
     @classmethod
     def of(cls, tasks: Iterable[str], names: Iterable[str], n: int, seed: int, leakage: Leakage) -> JudgeOptions:
-        """Tasks and ways by their names, baseline and plain reuse among them. `ConfigError`: there is no such one."""
+        """Options from the names of tasks and modes; baseline and plain reuse are added. `ConfigError`: unknown
+        name."""
         named = tuple(dict.fromkeys((BASELINE, REUSE, *names)))
         for task in (wanted := tuple(dict.fromkeys(tasks))):
             if task not in TASKS:
@@ -51,31 +51,31 @@ class JudgeOptions(NamedTuple):
 
     @property
     def settings(self) -> dict[str, str]:
-        """What blocks depend on."""
+        """The settings that blocks depend on."""
         return {"seed": str(self.seed), "leakage": self.ways[0].policy.leakage}
 
 
 class JudgePart(PartialData):
-    """The file: blocks by task, way and number."""
+    """The content of the file: blocks by task, mode and number."""
 
     format: Literal["agentcho-bench-judge-part/1"] = "agentcho-bench-judge-part/1"
     blocks: dict[str, dict[str, dict[int, Block]]] = Field(default_factory=dict)
 
 
 class PartialJudge(PartialResult[JudgePart]):
-    """What was measured so far."""
+    """The partial results."""
 
     data_type = JudgePart
     by = "`agentcho bench judge`"
 
     def lacking(self, task: str, ways: Sequence[Way], block: int, choices: int) -> list[Way]:
-        """The ways in which a block of so many choices was not played yet, or not all of it: fewer were asked for."""
+        """The modes in which a block of this many choices was not played yet, or only with fewer choices."""
         known = self.data.blocks.get(task, {})
         there = {name for name, blocks in known.items() if block in blocks and len(blocks[block].picks) == choices}
         return [each for each in ways if each.name not in there]
 
     def add(self, task: str, block: int, found: dict[str, Block]) -> None:
-        """Keep it."""
+        """Add the blocks of each mode, and save."""
         for name, each in found.items():
             self.data.blocks.setdefault(task, {}).setdefault(name, {})[block] = each
         self.save()
@@ -91,7 +91,7 @@ def _blocks(n: int) -> list[range]:
 
 
 def measure(engine: Any, asked: JudgeOptions, kept: PartialJudge, tell: ProgressCallback) -> None:
-    """Play what is not kept yet. `tell` is told of choices."""
+    """Play what is not saved yet. `tell` receives the progress in choices."""
     of = asked.n * len(asked.tasks)
     for place, task in enumerate(asked.tasks):
         for number, block in enumerate(_blocks(asked.n)):
@@ -103,7 +103,7 @@ def measure(engine: Any, asked: JudgeOptions, kept: PartialJudge, tell: Progress
 
 
 def rows(asked: JudgeOptions, kept: PartialJudge) -> tuple[Row, ...]:
-    """Each way on each task, beside the baseline."""
+    """Each mode on each task, compared with the baseline."""
     return tuple(
         _row(task, each.name, kept.of(task, each.name, asked.n), kept.of(task, BASELINE, asked.n))
         for task in asked.tasks
@@ -130,13 +130,13 @@ def _row(task: str, name: str, blocks: Sequence[Block], baseline: Sequence[Block
 
 
 def agreement(agreed: int, choices: int) -> Agreement:
-    """So many of all choices."""
+    """The share of choices that agree, with its interval."""
     share = agreed / choices if choices else 1.0
     return Agreement(choices=choices, agreed=agreed, share=share, span=clopper_pearson(agreed, choices))
 
 
 def _failing(same: Sequence[bool], margins: Sequence[float]) -> tuple[Failing, ...]:
-    """By quarters of the baseline's margins, the narrowest first."""
+    """Changed picks by quartile of the baseline's margins, the narrowest first."""
     order = sorted(range(len(same)), key=margins.__getitem__)
     cuts = [len(order) * quarter // 4 for quarter in range(5)]
     quarters = [order[low:high] for low, high in pairwise(cuts)]
@@ -151,9 +151,8 @@ def _failing(same: Sequence[bool], margins: Sequence[float]) -> tuple[Failing, .
 
 
 def target(found: Sequence[Row]) -> Target:
-    """The way that encodes the fewest tokens of those that keep enough choices in every task, on the half to choose
-    by, and what it comes to on the other half; beside it the way that keeps most choices of those that encode few
-    enough."""
+    """The cheapest mode (by tokens encoded) of those that keep enough choices in every task on the selection half, and
+    its result on the held-out half; and the mode that keeps most choices of those that are cheap enough."""
     ways: dict[str, list[Row]] = {}
     for row in found:
         ways.setdefault(row.way, []).append(row)
@@ -179,5 +178,5 @@ def _missing(row: Row) -> str:
 
 
 def digest() -> str:
-    """Of the source files of the folders that a measurement runs."""
+    """A digest of the source folders that a measurement runs."""
     return code_digest(FOLDERS)

@@ -1,7 +1,7 @@
-"""Which candidates judges pick in one way of reading: that of the most likely words, every text being forced.
+"""Finds the candidates that judges pick in one reading mode: the one with the most likely words, with every text
+forced.
 
-All ways see the same words. What a way encodes anew is what it feeds beyond plain reuse, whatever it fed it for. Does
-not know: what is compared with what.
+All modes see the same words. The tokens that a mode encodes anew are those it feeds beyond plain reuse, for any reason.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from agentcho.reuse.registry import parsed_repair
 
 BASELINE, REUSE = "baseline", "reuse"
 AT_ONCE = 1 << 20
-"""A stride that no text reaches."""
+"""A stride longer than any text."""
 
 
 class Way(NamedTuple):
-    """One way of reading what is judged; `plain`: nothing of it is encoded anew."""
+    """One mode of reading the judged messages."""
 
     name: str
     policy: ReusePolicy
@@ -38,7 +38,7 @@ class Way(NamedTuple):
 
 
 def way(name: str, leakage: Leakage) -> Way:
-    """`baseline`, `reuse`, or a repair by its name, which the views of judges alone ask for. `ConfigError`: none."""
+    """`baseline`, `reuse`, or a repair by name, used only in judges' views. `ConfigError`: unknown name."""
     reused = ReusePolicy("choreographed", leakage, "never")
     if name == BASELINE:
         return Way(name, ReusePolicy("baseline", leakage))
@@ -51,7 +51,7 @@ def way(name: str, leakage: Leakage) -> Way:
 
 
 def picked(engine: Any, task: str, cases: Sequence[Case], ways: Sequence[Way]) -> dict[str, Block]:
-    """What judges pick in each way, by its name. Plain reuse is played too, for what it costs."""
+    """The picks in each mode, by its name. Plain reuse is always played, as the reference for cost."""
     plain, judging = written(task, cases, judging=False), written(task, cases, judging=True)
     reuse = way(REUSE, ways[0].policy.leakage)
     base = _played(engine, plain, reuse)

@@ -1,7 +1,4 @@
-"""What `agentcho bench judge` found, as a versioned format, `agentcho-bench-judge/1`.
-
-Does not know: how choices are made.
-"""
+"""The result of `agentcho bench judge` in a versioned format, `agentcho-bench-judge/1`."""
 
 from __future__ import annotations
 
@@ -15,13 +12,12 @@ from agentcho.errors import RecordBroken, RecordNotFound
 from agentcho.records.frozen import Frozen
 
 AGREE, ANEW = 0.99, 0.30
-"""What a policy has to reach: the share of choices that stay as they are in baseline, and of tokens encoded anew."""
+"""The targets of a policy: the share of choices equal to the baseline's, and the share of tokens encoded anew."""
 
 
 class Block(Frozen):
-    """Some choices of one task in one way: the place of the candidate that is picked, from 0 in the order before the
-    judge, and by how many nats it is likelier than the next one; tokens that were encoded anew in all of them, and that
-    their judges read of others."""
+    """Some choices of one task in one mode: the index of the picked candidate in the judge's order, and its margin in
+    nats over the next one; the tokens encoded anew in all of them, and those that their judges read of others."""
 
     picks: tuple[int, ...]
     margins: tuple[float, ...]
@@ -30,7 +26,7 @@ class Block(Frozen):
 
 
 class Agreement(Frozen):
-    """How often the same candidate is picked as in baseline mode; the interval is Clopper and Pearson's."""
+    """How often the pick is the baseline's; the interval is Clopper-Pearson."""
 
     choices: int
     agreed: int
@@ -39,9 +35,8 @@ class Agreement(Frozen):
 
 
 class Failing(Frozen):
-    """Choices whose pick changed, by how sure the baseline was: those with a margin of at most `below` nats (None: all
-    that are left), a quarter of all choices each; and `places`: how many that were picked at each place are not any
-    more."""
+    """Changed picks in one quarter of all choices, by the baseline's margin: those with a margin of at most `below`
+    nats (None: all that are left)."""
 
     below: float | None
     choices: int
@@ -49,8 +44,9 @@ class Failing(Frozen):
 
 
 class Row(Frozen):
-    """One way of reading on one task. `chosen` is on the half by which the policy was chosen, `held` on the other,
-    `all` on both; `anew`: the share of what judges read of others that was encoded anew. `failing`: where it fails."""
+    """One reading mode on one task. `chosen` is on the half on which the policy is selected, `held` on the other, `all`
+    on both; `anew`: the share of what judges read of others that was encoded anew; `failing`: where it fails; `places`:
+    for each place of the baseline's pick, the number of choices and of those that changed."""
 
     task: str
     way: str
@@ -63,9 +59,9 @@ class Row(Frozen):
 
 
 class Target(Frozen):
-    """The cheapest `way` that keeps enough choices (None: none does), and whether it reaches all that it has to on
-    choices that it was not chosen by; `misses`: where not. `hard`: tasks of which plain reuse keeps at most 80% of
-    choices. `cheap`: of the ways that encode few enough tokens the one that keeps most choices, and what it keeps."""
+    """The cheapest `way` that keeps enough choices (None: none does), and whether it meets the targets on held-out
+    choices; `misses`: where it does not. `hard`: tasks in which plain reuse keeps at most 80% of choices. `cheap`: of
+    the modes that encode few enough tokens, the one that keeps most choices, and what it keeps."""
 
     way: str | None
     hard: tuple[str, ...]
@@ -76,8 +72,8 @@ class Target(Frozen):
 
 
 class Look(Frozen):
-    """One task with a second look: the share of choices that are looked at `again`, what is `kept`, and the share of
-    tokens that both looks encode anew; all of choices that the margin was not chosen by."""
+    """One task with a second look: the share of choices that are looked at `again`, the share `kept`, and the share of
+    tokens that both looks encode anew; all on choices held out from selecting the margin."""
 
     task: str
     again: float
@@ -86,8 +82,8 @@ class Look(Frozen):
 
 
 class Second(Frozen):
-    """A second look, with everything encoded anew, at choices of which the `first` way is not sure: it prefers its pick
-    by less than `below` nats, the least margin that keeps enough choices of every task (None: none does)."""
+    """A second look, with everything encoded anew, at choices of which the `first` mode is not sure: its margin is
+    below `below` nats, the smallest threshold that keeps enough choices of every task (None: none does)."""
 
     first: str
     below: float | None
@@ -106,7 +102,7 @@ class Second(Frozen):
 
 
 class JudgeResult(Frozen):
-    """The whole: where it was measured, and by which command."""
+    """The whole result, with the machine and the command."""
 
     format: Literal["agentcho-bench-judge/1"] = "agentcho-bench-judge/1"
     model: str
@@ -124,7 +120,7 @@ class JudgeResult(Frozen):
 
 
 def read_judge(file: Path) -> JudgeResult:
-    """`RecordNotFound`: there is no such file; `RecordBroken`: it holds something else."""
+    """Read a result. `RecordNotFound`: there is no such file; `RecordBroken`: it is not a result."""
     if not file.is_file():
         raise RecordNotFound(file.name, file.parent)
     try:

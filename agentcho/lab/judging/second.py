@@ -1,8 +1,8 @@
-"""A second look: who judges reads what is reused in some cheap way first, and encodes everything anew where it is not
-sure of its pick. Counted from picks that were measured in both ways; no view asks for it.
+"""Evaluates a second look: a judge first reads reused encodings in a cheap mode, and reads everything encoded anew if
+it is not sure of its pick. Computed from picks measured in both modes; no view implements it.
 
-How sure is sure enough is one margin for all tasks, chosen on one half of the choices; what it comes to is told of the
-other. Does not know: how choices are made or played.
+The margin that counts as sure is the same for all tasks. It is selected on one half of the choices and evaluated on the
+other.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from agentcho.lab.judging.picked import BASELINE
 from agentcho.lab.judging.result import AGREE, Look, Second
 
 FULL = "full"
-"""The second look."""
+"""The mode of the second look."""
 
 
 class _Both(NamedTuple):
-    """One task: by how much the first look prefers its pick, `[choices]`, in nats; whether that, and whether the pick
-    of the second look, is the baseline's, `[choices]`; and the shares of tokens that either encodes anew."""
+    """One task: the margins of the first look, `[choices]`, in nats; whether its pick, and whether the second look's
+    pick, is the baseline's, `[choices]`; and the shares of tokens that each encodes anew."""
 
     margins: NDArray[np.float64]
     first: NDArray[np.bool_]
@@ -30,12 +30,12 @@ class _Both(NamedTuple):
     anew: tuple[float, float]
 
     def half(self, which: int) -> _Both:
-        """The choices to choose by (0), or those held out (1)."""
+        """The choices to select on (0), or those held out (1)."""
         at = slice(which, None, 2)
         return self._replace(margins=self.margins[at], first=self.first[at], again=self.again[at])
 
     def agreed(self, cuts: NDArray[np.float64]) -> NDArray[np.int64]:
-        """How many picks are the baseline's where those with a margin below each cut are looked at again."""
+        """For each cut, how many picks are the baseline's if those with a margin below it are looked at again."""
         order = self.margins.argsort()
         looked = np.concatenate(([0], self.again[order].cumsum()))
         sure = self.first.sum() - np.concatenate(([0], self.first[order].cumsum()))
@@ -43,12 +43,12 @@ class _Both(NamedTuple):
         return np.asarray(looked[at] + sure[at])
 
     def looked(self, cuts: NDArray[np.float64]) -> NDArray[np.int64]:
-        """How many of them are looked at again."""
+        """For each cut, how many choices are looked at again."""
         return np.sort(self.margins).searchsorted(cuts)
 
 
 def seconds(asked: JudgeOptions, kept: PartialJudge) -> tuple[Second, ...]:
-    """Of each way that is no baseline what a second look keeps and costs; nothing where `full` was not measured."""
+    """What a second look keeps and costs after each mode except the baseline; empty if `full` was not measured."""
     names = [each.name for each in asked.ways]
     if FULL not in names:
         return ()

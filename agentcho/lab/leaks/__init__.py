@@ -1,1 +1,1 @@
-"""What a public sentence gives away of a private prompt: attacks on keys and values, by way of reading."""
+"""Measures what a public sentence reveals of a private prompt: attacks on keys and values, by reading mode."""

@@ -1,8 +1,7 @@
-"""The model itself is asked: Bob, behind the public sentence as he reads it, is to name each symbol of the secret.
+"""Attack by asking the model: Bob, after the public sentence as he reads it, is asked for each symbol of the secret.
 
-The question that serves best is chosen on secrets that are not tested; there it is also learned how likely the model
-finds each answer whatever the secret, which is taken off. Options whose first token is the same count alike. Does not
-know: what the model was trained for.
+The best question is selected on secrets that are not tested; the mean likelihood of each answer, whatever the secret,
+is estimated there and subtracted. Options with the same first token get the same score.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from agentcho.lab.measure.stage import Stage
 
 
 def asked(case: Case) -> Guess:
-    """Ask in all ways on some secrets, and in the best one on those that are tested."""
+    """Ask all questions about some secrets, and the best one about those that are tested."""
     some = case.split.check[: case.effort.asked]
     truth, plays = case.of(some), case.plays(some)
     best: tuple[Sharpened, int, list[Scores]] | None = None

@@ -1,7 +1,7 @@
-"""Collision search: the sentence is encoded with each secret that it could be, and the nearest encoding wins.
+"""Collision search: encodes the sentence with each possible secret; the nearest encoding wins.
 
-The adversary has the model, and knows all of Alice's prompt but the secret; arXiv 2508.09442 searches so token by
-token, this secret by secret. It needs no training. Does not know: what is near by chance.
+The adversary has the model, and knows all of Alice's prompt except the secret. arXiv 2508.09442 searches like this
+token by token; this searches by whole secrets. It needs no training.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from agentcho.lab.leaks.secrets import Symbols, drawn
 from agentcho.lab.leaks.seen import Floats, pooled, vectors
 
 SHARPER = 1000.0
-"""What is searched can be sharper than what is learned: by so much more."""
+"""The factor by which a search can be sharper than a learned attack."""
 
 
 def collision(case: Case) -> Guess | str:
-    """Search among `Effort.candidates` secrets, of which the tested ones are some. A text: why it cannot be done."""
+    """Search among `Effort.candidates` secrets, including the tested ones. Returns a text if it cannot be done."""
     if case.said is not None:
         return "each sentence is another one: it would be encoded once for every secret and sentence"
     asked = np.concatenate([case.split.check, case.split.test])
@@ -55,7 +55,7 @@ def _row(vectors: Floats) -> Floats:
 
 
 def _far(observed: Floats, held: Floats) -> Scores:
-    """Distances `[observed, candidates]`, as shares of the median one; exactly 0 where two are equal."""
+    """Distances `[observed, candidates]`, relative to the median one; exactly 0 between equal encodings."""
     from scipy.spatial.distance import cdist
 
     found: Scores = cdist(observed.astype(np.float64), held.astype(np.float64))
@@ -64,7 +64,7 @@ def _far(observed: Floats, held: Floats) -> Scores:
 
 
 def _nearest(scores: Scores, rng: np.random.Generator) -> Symbols:
-    """The best candidate of each; of several equally good ones any, by these dice."""
+    """The best candidate for each; ties are broken with `rng`."""
     best = scores == scores.max(axis=1, keepdims=True)
     found: Symbols = (best * rng.random(scores.shape)).argmax(axis=1)
     return found

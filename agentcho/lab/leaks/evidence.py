@@ -1,6 +1,5 @@
-"""What guesses of secrets prove: exact tests against chance, bits with intervals, and equivalence with the text alone.
-
-Does not know: attacks, encodings, verdicts.
+"""What guesses of secrets prove: exact tests against chance, bits with intervals, and equivalence to the text alone.
+Independent of attacks, encodings and verdicts.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from agentcho.audit.measurement import Interval
 from agentcho.lab.stats import resampled
 
 MARGIN = 0.03
-"""Two shares that are surely nearer than this count as the same."""
+"""Two shares count as the same if they are shown to be nearer than this."""
 RARE = 10
-"""With fewer samples than this that differ, a t-test is not trusted alone."""
+"""With fewer differing samples than this, a t-test alone is not trusted."""
 
 
 def above_chance(count: int, total: int, chance: float) -> float:
@@ -28,16 +27,16 @@ def above_chance(count: int, total: int, chance: float) -> float:
 
 
 class Bits(NamedTuple):
-    """Bits of a secret that are recovered: the entropy less what it still costs; neither is below 0."""
+    """The recovered bits of a secret: its entropy minus its remaining cost, floored at 0."""
 
     middle: float
     interval: Interval
 
 
 def recovered(logq: Sequence[float], entropy: float, seed: int) -> Bits:
-    """Of secrets of this entropy, from the base-2 logarithm of the probability that each one was given. What is left is
-    the cross-entropy, so that this is at most the mutual information on average (Barber and Agakov, 2003). The interval
-    is bootstrapped over secrets."""
+    """The recovered bits of secrets of this entropy, from the base-2 logarithm of the probability given to each. What
+    is left is the cross-entropy, so that this is at most the mutual information on average (Barber and Agakov, 2003).
+    The interval is bootstrapped over secrets."""
     gains = [entropy + each for each in logq]
     found = resampled(gains, seed).interval
     low, high = (max(0.0, end) for end in (found.low, found.high))
@@ -45,7 +44,7 @@ def recovered(logq: Sequence[float], entropy: float, seed: int) -> Bits:
 
 
 class Equivalence(NamedTuple):
-    """`difference`: the mean of these less those. `p`: of their being `MARGIN` apart or more. `method`: which test."""
+    """`difference`: the mean of these minus those. `p`: that they are `MARGIN` or more apart. `method`: the test."""
 
     difference: float
     p: float
@@ -55,8 +54,8 @@ class Equivalence(NamedTuple):
 def equivalent(these: Sequence[float], those: Sequence[float], margin: float = MARGIN) -> Equivalence:
     """Two one-sided tests (Schuirmann, 1987) on pairs, each value in [0, 1].
 
-    By t-tests. Where fewer than `RARE` pairs differ these know too little of the spread, and p is at least that of an
-    exact bound: were the difference the margin, then a share of the margin of all pairs or more would differ.
+    Uses t-tests. If fewer than `RARE` pairs differ, they underestimate the spread, and p is at least that of an exact
+    bound: if the difference were the margin, at least that share of all pairs would differ.
     """
     apart = np.asarray(these, np.float64) - np.asarray(those, np.float64)
     differing = int((apart != 0).sum())
@@ -79,14 +78,15 @@ def _by_t(apart: NDArray[np.float64], margin: float) -> float:
 
 
 def _exactly(apart: NDArray[np.float64], margin: float) -> float:
-    """A mean of values up to 1 is at most the share of positive ones; so of negative ones."""
+    """The exact bound: a mean of values up to 1 is at most the share of positive ones, and likewise for negative
+    ones."""
     from scipy.stats import binom
 
     return float(max(binom.cdf(int((side > 0).sum()), len(apart), margin) for side in (apart, -apart)))
 
 
 def more(these: Sequence[float], those: Sequence[float]) -> float:
-    """The exact one-sided sign test on pairs: p of these being more than those as often by chance."""
+    """The exact one-sided sign test on pairs: p that `these` exceed `those` this often by chance."""
     apart = np.asarray(these, np.float64) - np.asarray(those, np.float64)
     up, down = int((apart > 0).sum()), int((apart < 0).sum())
     return above_chance(up, up + down, 0.5)

@@ -1,8 +1,7 @@
-"""What an attack makes of each secret that it is tested on, and how scores become probabilities.
+"""The guesses of an attack for each tested secret, and the conversion of scores to probabilities.
 
-Scores are sharpened or flattened by one number that is chosen on secrets that are neither trained on nor tested, down
-to "knows nothing": an attack that is sure and wrong would prove less than it knows. Does not know: where scores come
-from, models.
+Scores are scaled by one number, selected on secrets that are neither trained on nor tested, down to 0 ("knows
+nothing"): an attack that is sure and wrong would prove less than it knows.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from agentcho.lab.measure.play import Ids, Play
 
 Scores = NDArray[np.float64]
 SHARPNESS = (0.0, *np.geomspace(0.01, 1000, 41).tolist())
-"""By what scores are multiplied before they become probabilities; 0 makes all options equally likely."""
+"""The factors by which scores may be scaled before they become probabilities; 0 makes all options equally likely."""
 
 
 class Guess(NamedTuple):
-    """Of each tested secret: the `symbols` `[tests, slots]` that are guessed, and `logq` `[tests]`, the logarithm to
-    base 2 of the probability that the attack gave the secret. `entropy`: of the secret to who knows all but the
-    encoding, in bits. `chance`: of guessing it then. `where`: the layer, template or the like that was chosen."""
+    """The guesses for the tested secrets: `symbols` `[tests, slots]`, and `logq` `[tests]`, the base-2 logarithm of the
+    probability that the attack gave the true secret. `entropy`: of the secret to an adversary who knows all but the
+    encoding, in bits; `chance`: of guessing it then. `where`: the selected layer, template or the like."""
 
     symbols: Symbols
     logq: Scores
@@ -40,8 +39,8 @@ class Guess(NamedTuple):
 
 @dataclass(frozen=True)
 class Effort:
-    """How hard attacks try. `candidates`: for how many secrets a search encodes the sentence. `templates`: how many
-    questions the model is asked, of which the best one on `asked` secrets is kept."""
+    """The effort of attacks. `candidates`: the number of secrets for which a search encodes the sentence. `templates`:
+    the number of questions put to the model, of which the best one on `asked` secrets is kept."""
 
     candidates: int = 2048
     templates: int = 20
@@ -50,8 +49,8 @@ class Effort:
 
 @dataclass(frozen=True)
 class Case:
-    """What one attack is given: the secrets with how they are split, and what is `seen` through one way. `said`: the
-    sentence with each secret, where it is not always the same. `told` hears of single pieces of work."""
+    """The input of one attack: the secrets and their split, and what is `seen` through one reading mode. `said`: the
+    sentence with each secret, if it is not always the same. `told` is called for each piece of work."""
 
     engine: Any
     scene: Scene
@@ -66,7 +65,7 @@ class Case:
 
     @property
     def unseen(self) -> int:
-        """How many secrets it can be, to who knows those that were trained on and chosen by."""
+        """The number of possible secrets to an adversary who knows those that were trained and selected on."""
         return self.scene.kind.size - len(self.split.train) - len(self.split.check)
 
     def of(self, part: NDArray[np.int64]) -> Symbols:
@@ -79,12 +78,12 @@ class Case:
         return self.scene.plays(self.symbols[part], said)
 
     def guess(self, symbols: Symbols, logq: Scores, where: str) -> Guess:
-        """What came of an attack that was trained on other secrets of the kind."""
+        """The guess of an attack that was trained on other secrets of the kind."""
         return Guess(symbols=symbols, logq=logq, entropy=log2(self.unseen), chance=1 / self.unseen, where=where)
 
 
 def log_probabilities(scores: Scores, sharpness: float, doubt: float) -> Scores:
-    """Scores `[rows, options]` as natural logarithms of probabilities, of which a share of `doubt` is spread evenly."""
+    """Scores `[rows, options]` as natural log-probabilities; a share of `doubt` is spread evenly."""
     raised = scores * sharpness
     raised = np.exp(raised - raised.max(axis=1, keepdims=True))
     sure = raised / raised.sum(axis=1, keepdims=True)
@@ -93,12 +92,12 @@ def log_probabilities(scores: Scores, sharpness: float, doubt: float) -> Scores:
 
 
 def doubt(checked: int) -> float:
-    """What an attack that was right on all that were checked may still be wrong by: one in one more of them."""
+    """The assumed error rate of an attack that is right on all checked secrets: one in one more of them."""
     return 1 / (checked + 1)
 
 
 class Sharpened(NamedTuple):
-    """The best sharpness, the doubt that goes with it, and the bits that a secret costs with both."""
+    """The best sharpness, its doubt, and the cost of a secret in bits with both."""
 
     sharpness: float
     doubt: float
@@ -106,7 +105,7 @@ class Sharpened(NamedTuple):
 
 
 def sharpened(scores: Sequence[Scores], truth: Symbols) -> Sharpened:
-    """One sharpness for all slots, chosen by the cross-entropy of these secrets."""
+    """One sharpness for all slots, selected by the cross-entropy of these secrets."""
     rows, left = np.arange(len(truth)), doubt(len(truth))
     costs = [
         -sum(float(log_probabilities(each, s, left)[rows, truth[:, slot]].mean()) for slot, each in enumerate(scores))
@@ -117,7 +116,7 @@ def sharpened(scores: Sequence[Scores], truth: Symbols) -> Sharpened:
 
 
 def answered(case: Case, scores: Sequence[Scores], sharp: Sharpened, where: str) -> Guess:
-    """The guess of scores by slot, `[tests, options]` each, whose symbols are guessed apart."""
+    """The guess from scores by slot, `[tests, options]` each; symbols are guessed independently."""
     truth, logq = case.of(case.split.test), np.zeros(len(case.split.test))
     for slot, each in enumerate(scores):
         told = log_probabilities(each, sharp.sharpness, sharp.doubt)
@@ -126,17 +125,17 @@ def answered(case: Case, scores: Sequence[Scores], sharp: Sharpened, where: str)
 
 
 def one_hot(case: Case, symbols: Symbols) -> Scores:
-    """Of each secret a row, all slots side by side."""
+    """One row per secret, with the one-hot vectors of all slots concatenated."""
     return np.concatenate([np.eye(case.scene.kind.options)[column] for column in symbols.T], axis=1)
 
 
 def by_slot(case: Case, scores: Scores) -> list[Scores]:
-    """Scores of all slots side by side, apart again."""
+    """Split concatenated scores by slot."""
     return list(np.split(scores.astype(np.float64), len(case.scene.kind.slots), axis=1))
 
 
 def layers(case: Case) -> Iterator[tuple[str, list[int]]]:
-    """What a probe looks at: each layer by itself, and all together."""
+    """The layers that probes look at: each one alone, and all together."""
     for place, layer in enumerate(case.seen.layers):
         yield f"layer {layer}", [place]
     yield "all layers", list(range(len(case.seen.layers)))

@@ -1,7 +1,7 @@
-"""Inversion: a small transformer that is trained to write a secret out, symbol by symbol, from keys and values.
+"""Inversion attack: a small transformer that is trained to write out a secret, symbol by symbol, from keys and values.
 
-Every token of every layer that was kept is projected to one vector; the decoder attends to them while it writes. It is
-tested on secrets that it never wrote. Does not know: engines, which way of reading it looks at.
+Each token of each kept layer is projected to one vector; the decoder attends to these while it writes. It is tested on
+secrets that it has never written. Independent of engines.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STEPS = 1200
 
 
 class Writer(nn.Module):
-    """Writes `slots` symbols of `options` each, from keys and values `[batch, layers, tokens, width]`, scaled."""
+    """Writes `slots` symbols of `options` each, from scaled keys and values `[batch, layers, tokens, width]`."""
 
     def __init__(self, layers: int, tokens: int, width: int, slots: int, options: int) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Writer(nn.Module):
         self.slots, self.options = slots, options
 
     def remembered(self, vectors: Tensor) -> Tensor:
-        """What it attends to: `[batch, layers * tokens, WIDTH]`."""
+        """The memory to attend to: `[batch, layers * tokens, WIDTH]`."""
         parts = [project(vectors[:, layer]) + self.token for layer, project in enumerate(self.project)]
         return torch.cat(parts, dim=1)
 
@@ -52,7 +52,7 @@ class Writer(nn.Module):
 
 
 class _Given:
-    """What was seen, scaled by those trained on, and what of it is no token."""
+    """The vectors seen, standardized by those trained on, and a mask of positions without a token."""
 
     def __init__(self, case: Case) -> None:
         known = case.seen.vectors[case.split.train]
@@ -71,7 +71,7 @@ class _Given:
 
 
 def inversion(case: Case) -> Guess:
-    """Train it, teacher forced, until it gets no better on secrets that are checked; then let it write."""
+    """Train with teacher forcing until the checked secrets stop improving, then decode the tested ones."""
     kind, given = case.scene.kind, _Given(case)
     train, check, test = (torch.from_numpy(part) for part in case.split)
     with torch.random.fork_rng(devices=[]):
@@ -95,14 +95,14 @@ def inversion(case: Case) -> Guess:
 
 
 def _forced(net: Writer, given: _Given, rows: Tensor) -> Scores:
-    """Scores `[rows, slots, options]` of each symbol after the right ones before it."""
+    """Scores `[rows, slots, options]` of each symbol, given the right ones before it."""
     parts = [net.written(*given.of(net, some), given.symbols[some, :-1]) for some in torch.split(rows, 256)]
     found: Scores = torch.cat(parts).double().numpy()
     return found
 
 
 def _greedy(net: Writer, given: _Given, rows: Tensor) -> Symbols:
-    """What it writes by itself, `[rows, slots]`."""
+    """The greedily decoded symbols, `[rows, slots]`."""
     found = []
     for some in torch.split(rows, 256):
         memory, unseen = given.of(net, some)
@@ -114,7 +114,7 @@ def _greedy(net: Writer, given: _Given, rows: Tensor) -> Symbols:
 
 
 def _cost(scores: Scores, truth: Symbols, sharpness: float, left: float) -> Scores:
-    """Nats that each whole secret costs."""
+    """The cost of each whole secret, in nats."""
     flat = log_probabilities(scores.reshape(-1, scores.shape[-1]), sharpness, left)
     own = flat[np.arange(truth.size), truth.reshape(-1)].reshape(truth.shape)
     found: Scores = -own.sum(axis=1)

@@ -1,7 +1,7 @@
-"""From outcomes to rows and claims: what leaks, what tells no more than the text, and what cannot be known.
+"""Converts outcomes to rows and claims: what leaks, what reveals no more than the text, and what cannot be known.
 
-An encoding that is not shown to leak is equivalent to the text only by an attack that succeeds on the author's encoding
-in the same run; where none does, it is inconclusive, never clean. Does not know: engines, how outcomes came about.
+An encoding without a shown leak counts as equivalent to the text only by an attack that succeeds on the author's
+encoding in the same run; otherwise it is inconclusive, never clean. Independent of engines.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from agentcho.lab.stats import clopper_pearson, holm
 SHOWN = 0.001
 """A leak is shown by an adjusted p below this."""
 SAME = 0.05
-"""Equivalence is shown by a p below this. It is claimed only where all attacks that can tell show it, so that it needs
-no adjusting (an intersection-union test)."""
+"""Equivalence is shown by a p below this. It is claimed only if all attacks that can tell show it, so it needs no
+adjustment (an intersection-union test)."""
 NOTHING = Interval(low=0.0, high=1.0, method="nothing was tested")
 Key = tuple[str, str, str]
 
@@ -95,7 +95,7 @@ def _unavailable(each: Outcome) -> Row:
 
 
 def _against(tried: dict[Key, Outcome]) -> dict[Key, Against]:
-    """Each outcome beside that of the text alone, by the same attack on the same secrets."""
+    """Each outcome compared with that of the text alone, for the same attack on the same secrets."""
     found: dict[Key, Against] = {}
     pairs = {
         key: (each, tried[each.kind, TEXT, each.attack])
@@ -147,7 +147,7 @@ def _verdict(row: Row, author: Row | None) -> tuple[Verdict, str]:
 
 
 def claims(rows: Sequence[Row]) -> tuple[Claim, ...]:
-    """One claim for each way but the text alone."""
+    """One claim for each reading mode except the text alone."""
     names = dict.fromkeys(row.way for row in rows if row.way != TEXT)
     return tuple(_claim(name, [row for row in rows if row.way == name]) for name in names)
 

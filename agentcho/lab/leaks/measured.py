@@ -1,7 +1,6 @@
-"""All of it: each kind of secret, through each way, by each attack; and what a first token costs in each way.
+"""Attacks each kind of secret through each reading mode by each attack, and times first tokens in each mode.
 
-With a file of the result every outcome is kept beside it at once, so that a run that was stopped goes on. Does not
-know: what outcomes mean.
+Every outcome is saved beside the result file at once, so that an interrupted run can be resumed.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ ATTACKS: Mapping[str, Attack] = {
     "collision": collision,
     "asked": asked,
 }
-"""All attacks by their names."""
+"""All attacks by name."""
 AT_ONCE = 1 << 20
-"""A stride that no text reaches."""
+"""A stride longer than any text."""
 FOLDERS = ("lab/leaks", "lab/measure", "provenance", "engine", "reuse", "runner", "protocol")
 
 
 class AttackOptions(NamedTuple):
-    """What is measured: `kinds` of secrets, `ways` and `attacks` by name, on `n` secrets a kind."""
+    """What is measured: `kinds` of secrets, `ways` and `attacks` by name, on `n` secrets per kind."""
 
     kinds: tuple[str, ...]
     ways: tuple[Way, ...]
@@ -61,7 +60,7 @@ class AttackOptions(NamedTuple):
     effort: Effort
 
     def check(self) -> None:
-        """`ConfigError`: there is no such attack or kind, there are not so many secrets, or a way has nothing to learn
+        """`ConfigError`: unknown attack or kind, too few secrets of a kind, or a reading mode with nothing to learn
         from."""
         for attack in self.attacks:
             if attack not in ATTACKS:
@@ -78,35 +77,35 @@ class AttackOptions(NamedTuple):
 
     @property
     def settings(self) -> dict[str, str]:
-        """What outcomes depend on."""
+        """The settings that outcomes depend on."""
         free = {"kinds", "ways", "attacks", "repeats"}
         return {name: str(value) for name, value in self._asdict().items() if name not in free}
 
 
 class LeaksPart(PartialData):
-    """The file: what each attack found."""
+    """The content of the file: the outcome of each attack."""
 
     format: Literal["agentcho-bench-leaks-part/1"] = "agentcho-bench-leaks-part/1"
     outcomes: list[Outcome] = Field(default_factory=list)
 
 
 class PartialLeaks(PartialResult[LeaksPart]):
-    """What was measured so far."""
+    """The partial results."""
 
     data_type = LeaksPart
     by = "`agentcho bench leaks`"
 
     def known(self, of: str, way: Way, attack: str) -> bool:
-        """Whether this outcome is there."""
+        """Whether this outcome is saved."""
         return any((each.kind, each.way, each.attack) == (of, way.name, attack) for each in self.data.outcomes)
 
     def add(self, outcome: Outcome) -> None:
-        """Keep it."""
+        """Add an outcome, and save."""
         self.data.outcomes.append(outcome)
         self.save()
 
     def outcomes(self, asked: AttackOptions) -> list[Outcome]:
-        """Those that are asked for, in the order of kinds, ways and attacks."""
+        """The requested outcomes, in the order of kinds, modes and attacks."""
         known = {(each.kind, each.way, each.attack): each for each in self.data.outcomes}
         wanted = ((of, way.name, a) for of in asked.kinds for way in asked.ways for a in asked.attacks)
         return [known[key] for key in wanted if key in known]
@@ -122,7 +121,7 @@ class _Drawn(NamedTuple):
 
 
 def measure(engine: Any, asked: AttackOptions, kept: PartialLeaks, tell: ProgressCallback) -> tuple[Secrets, ...]:
-    """Attack whatever is not kept yet. `tell` is told of attacks."""
+    """Run the attacks that are not saved yet. `tell` receives the progress in attacks."""
     asked.check()
     found, place, of = list[Secrets](), 0, len(asked.kinds) * len(asked.ways) * len(asked.attacks)
     for name in asked.kinds:
@@ -146,7 +145,7 @@ def measure(engine: Any, asked: AttackOptions, kept: PartialLeaks, tell: Progres
 
 
 def _telling(tell: ProgressCallback, what: str, place: int, of: int) -> Callable[[str], None]:
-    """Tells of the work on one attack, or on what it needs."""
+    """A callback that reports the work on one attack, or on what it needs."""
     return lambda doing: tell(f"attacks ({what}: {doing})", place, of)
 
 
@@ -208,8 +207,8 @@ def _outcome(case: Case, attack: str) -> Outcome:
 
 
 def costs(engine: Any, asked: AttackOptions, tell: ProgressCallback) -> tuple[Cost, ...]:
-    """Mean seconds to a first token in each way, which take turns, on a game of random words; the text alone stands for
-    reading it in one's own prompt (baseline)."""
+    """Mean seconds to the first token in each reading mode, interleaved, on a game of random words; the text alone
+    stands for reading it in one's own prompt (baseline)."""
     trace = dilemma(asked.seed)
     takes: dict[str, Callable[[Any], Replayed]] = {
         way.name: partial(_timed, engine, way._replace(policy=way.policy._replace(deterministic=False, shadow="auto")))
@@ -229,5 +228,5 @@ def _timed(engine: Any, way: Way, trace: Any) -> Replayed:
 
 
 def digest() -> str:
-    """Of the source files of the folders that a measurement runs."""
+    """A digest of the source folders that a measurement runs."""
     return code_digest(FOLDERS)

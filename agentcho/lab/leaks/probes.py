@@ -1,7 +1,7 @@
-"""Probes: a linear reader and a small network for each layer, trained to tell the symbols of a secret.
+"""Probes: a linear classifier and a small network for each layer, trained to tell the symbols of a secret.
 
-The layer and how strongly a probe is held back are chosen on secrets that are neither trained on nor tested. Does not
-know: engines, which way of reading it looks at.
+The layer and the strength of regularization are selected on secrets that are neither trained on nor tested. Independent
+of engines.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from torch.nn.functional import cross_entropy
 from agentcho.lab.leaks.guesses import Case, Guess, Scores, Sharpened, answered, by_slot, layers, one_hot, sharpened
 
 RIDGES = (0.01, 0.1, 1.0, 10.0)
-"""By how much a linear probe is held back, beside the mean square of what it sees."""
+"""The ridge penalties of a linear probe, relative to the mean square of its features."""
 PARTS = 192
-"""At most so many principal components go into the network."""
+"""The maximum of principal components that the network gets."""
 STEPS, BATCH, RATE = 600, 64, 1e-3
-"""Of a training: at most so many batches of so many samples."""
+"""The maximum of training batches, the samples per batch, and the learning rate."""
 
 
 class Kernel(NamedTuple):
@@ -33,7 +33,7 @@ class Kernel(NamedTuple):
 
 
 def kernel(case: Case, places: Sequence[int]) -> Kernel:
-    """Of what is seen in some layers. Each feature has mean 0 over those trained on; each layer counts alike."""
+    """The kernel of some layers. Features are standardized over those trained on; each layer has equal weight."""
     train = np.zeros((len(case.split.train),) * 2)
     rest = np.concatenate([case.split.check, case.split.test])
     others = np.zeros((len(rest), len(train)))
@@ -41,7 +41,7 @@ def kernel(case: Case, places: Sequence[int]) -> Kernel:
         features = case.seen.features(place).astype(np.float64)
         known, asked = features[case.split.train], features[rest]
         middle, spread = known.mean(axis=0), known.std(axis=0)
-        spread[spread < 1e-9] = np.inf  # what is the same behind every secret tells nothing
+        spread[spread < 1e-9] = np.inf  # a feature that is the same for all secrets says nothing
         known, asked = (known - middle) / spread, (asked - middle) / spread
         size = max(float((known * known).sum(axis=1).mean()), 1e-12)
         train += known @ known.T / size
@@ -50,7 +50,7 @@ def kernel(case: Case, places: Sequence[int]) -> Kernel:
 
 
 def linear(case: Case) -> Guess:
-    """Ridge regression on the symbols, the best layer by secrets that are not tested."""
+    """Ridge regression on the symbols; the best layer is selected on secrets that are not tested."""
     target = one_hot(case, case.of(case.split.train))
     middle, truth = target.mean(axis=0), case.of(case.split.check)
     best: tuple[Sharpened, str, list[Scores]] | None = None
@@ -70,7 +70,8 @@ def linear(case: Case) -> Guess:
 
 
 def mlp(case: Case) -> Guess:
-    """A network of one hidden layer on principal components, the best layer by secrets that are not tested."""
+    """A network of one hidden layer on principal components; the best layer is selected on secrets that are not
+    tested."""
     truth = case.of(case.split.check)
     best: tuple[Sharpened, str, list[Scores]] | None = None
     for name, places in layers(case):
@@ -97,7 +98,7 @@ def _components(found: Kernel) -> tuple[Tensor, Tensor]:
 
 
 def _trained(case: Case, found: Kernel) -> Scores:
-    """The scores of those checked and tested, of the network that was best on those checked."""
+    """The scores of the checked and tested secrets, by the network that was best on the checked ones."""
     slots, options = len(case.scene.kind.slots), case.scene.kind.options
     truth = torch.from_numpy(case.of(case.split.train))
     checked = torch.from_numpy(case.of(case.split.check))
@@ -121,8 +122,8 @@ def fit(
     checked: Callable[[], Tensor],
     steps: int = STEPS,
 ) -> None:
-    """Train a network by the loss of batches of `count` samples, named by their numbers, until it gets no better on
-    what is checked for a fifth of all that it may take; it is left as it was best there."""
+    """Train a network on batches of `count` samples, given by index. Stops early when `checked` has not improved for a
+    fifth of all epochs (at least five); the best state is restored."""
     maker = torch.optim.AdamW(net.parameters(), lr=RATE, weight_decay=0.05)
     epochs = -(-steps // -(-count // BATCH))
     best = float("inf")

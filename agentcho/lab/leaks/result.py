@@ -1,7 +1,4 @@
-"""What `agentcho bench leaks` found, as a versioned format, `agentcho-bench-leaks/1`.
-
-Does not know: how anything is measured or judged.
-"""
+"""The result of `agentcho bench leaks` in a versioned format, `agentcho-bench-leaks/1`."""
 
 from __future__ import annotations
 
@@ -19,9 +16,10 @@ Verdict = Literal["leaks", "no more than the text", "inconclusive"]
 
 
 class Outcome(Frozen):
-    """What one attack made of each tested secret through one way. `right`: how many of its symbols; `logq`: the base-2
-    logarithm of the probability that it was given. `entropy` and `chance` are those of an adversary that knows all but
-    the encoding; `where`: the layer, question or the like that was chosen. `unavailable`: why nothing was tried."""
+    """The outcome of one attack for each tested secret in one reading mode. `right`: the number of correct symbols;
+    `logq`: the base-2 logarithm of the probability given to the secret. `entropy` and `chance` are those of an
+    adversary that knows all but the encoding; `where`: the selected layer, question or the like. `unavailable`: why
+    nothing was tried."""
 
     kind: str
     way: str
@@ -35,10 +33,10 @@ class Outcome(Frozen):
 
 
 class Against(Frozen):
-    """An attack on keys and values beside the same attack on what is encoded from the text alone, on the same secrets.
-    Differences are of the shares of secrets, and of symbols, that are right; `p_same`: of these being 3 points apart or
-    more, the larger of both; `p_more`: of the encoding telling more symbols than the text as often by chance,
-    adjusted."""
+    """An attack on keys and values compared with the same attack on an encoding made from the text alone, on the same
+    secrets. Differences are of the shares of correct secrets, and of correct symbols; `p_same`: the larger p of these
+    being 3 points apart or more; `p_more`: the adjusted p of the encoding giving more symbols than the text by
+    chance."""
 
     secrets: float
     symbols: float
@@ -47,11 +45,11 @@ class Against(Frozen):
 
 
 class Row(Frozen):
-    """One attack through one way on one kind of secret.
+    """One attack in one reading mode on one kind of secret.
 
     `exact`: how many of `tested` secrets were guessed whole, `share` with its Clopper-Pearson interval; `symbols`: how
-    many of `symbols_tested`. p-values are exact and one-sided; `p` is the less of both, adjusted by Holm over all rows
-    and both tests. `bits` of `entropy` with a bootstrap interval.
+    many of `symbols_tested`. p-values are exact and one-sided; `p` is the smaller of both, adjusted by Holm over all
+    rows and both tests. `bits` of `entropy` with a bootstrap interval.
     """
 
     kind: str
@@ -78,7 +76,7 @@ class Row(Frozen):
 
 
 class Cost(Frozen):
-    """Mean seconds to a first token of `workflow`, one figure a repeat."""
+    """Mean seconds to the first token of `workflow`, one figure per repeat."""
 
     way: str
     workflow: str
@@ -87,7 +85,7 @@ class Cost(Frozen):
 
 
 class Claim(Frozen):
-    """What is claimed of one way: of a class of weakness no more than what was shown."""
+    """The claim on one reading mode: no more than what was shown."""
 
     way: str
     verdict: Verdict
@@ -95,8 +93,8 @@ class Claim(Frozen):
 
 
 class Secrets(Frozen):
-    """One kind of secret: how many there are, of which entropy, with how many symbols of how many options; `lengths`:
-    how many different lengths Alice's prompt had in tokens, which a position can tell."""
+    """One kind of secret: their number and entropy, the number of symbols and of options of each; `lengths`: the number
+    of different lengths of Alice's prompt in tokens, which positions can reveal."""
 
     kind: str
     size: int
@@ -108,8 +106,8 @@ class Secrets(Frozen):
 
 
 class LeaksResult(Frozen):
-    """One run. `sentence`: the public words forced, or natural. `n` secrets a kind, of which the last quarter is
-    tested. `digest`: of the source files that it ran."""
+    """One run. `sentence`: whether the public words were forced or natural. `n`: secrets per kind, of which the last
+    quarter is tested. `digest`: of the source files that it ran."""
 
     format: Literal["agentcho-bench-leaks/1"] = "agentcho-bench-leaks/1"
     model: str
@@ -131,7 +129,7 @@ class LeaksResult(Frozen):
 
 
 def read_leaks(file: Path) -> LeaksResult:
-    """A result from its file. `RecordNotFound`, `RecordBroken`."""
+    """Read a result from its file. `RecordNotFound`, `RecordBroken`."""
     if not file.is_file():
         raise RecordNotFound(file.name, file.parent)
     try:

@@ -1,6 +1,6 @@
-"""Secrets of known entropy: a few symbols, each drawn uniformly from a stated list, and how they are split.
+"""Secrets of known entropy: a few symbols, each drawn uniformly from a fixed list, and their split.
 
-A secret is drawn once at most, so that no secret that is tested was ever trained on. Does not know: prompts, encodings,
+A secret is drawn at most once, so that no tested secret was ever trained on. Independent of prompts, encodings and
 attacks.
 """
 
@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 from agentcho.errors import ConfigError
 
 Symbols = NDArray[np.int64]
-"""Which option each slot of each secret has: `[secrets, slots]`."""
+"""The option of each slot of each secret: `[secrets, slots]`."""
 TRAINED, CHECKED = 0.6, 0.15
-"""The shares of secrets that attacks are trained on, and by which they choose layers and the like; all others are
+"""The shares of secrets that attacks are trained on, and on which they select layers and the like; all others are
 tested."""
 FEWEST = 20
-"""Of fewer secrets none of the three parts says anything."""
+"""With fewer secrets, the three parts are too small to say anything."""
 
 
 class Kind(NamedTuple):
-    """A kind of secret. `slots`: the options of each symbol, equally many in every slot. `private`: how Alice is told
-    it, with a place for each symbol. `leads`: how an answer that names each symbol begins."""
+    """A kind of secret. `slots`: the options of each symbol, equally many in every slot. `private`: Alice's prompt,
+    with a placeholder for each symbol. `leads`: how an answer that names each symbol begins."""
 
     name: str
     slots: tuple[tuple[str, ...], ...]
@@ -34,21 +34,21 @@ class Kind(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many secrets there are."""
+        """The number of secrets."""
         return prod(map(len, self.slots))
 
     @property
     def options(self) -> int:
-        """How many options each symbol has."""
+        """The number of options of each symbol."""
         return len(self.slots[0])
 
     @property
     def entropy(self) -> float:
-        """Of a secret that is drawn uniformly, in bits."""
+        """The entropy of a uniformly drawn secret, in bits."""
         return log2(self.size)
 
     def words(self, secret: NDArray[np.int64]) -> str:
-        """What Alice is told."""
+        """Alice's private prompt with this secret."""
         return self.private.format(*(slot[symbol] for slot, symbol in zip(self.slots, secret, strict=True)))
 
 
@@ -108,7 +108,7 @@ KINDS = {
 
 
 def kind(name: str) -> Kind:
-    """A kind by its name. `ConfigError`: there is none."""
+    """A kind by its name. `ConfigError`: unknown kind."""
     if name not in KINDS:
         raise ConfigError(f"unknown kind of secret {name!r}; give one of {', '.join(KINDS)}")
     return KINDS[name]
@@ -116,7 +116,7 @@ def kind(name: str) -> Kind:
 
 def drawn(of: Kind, n: int, seed: int, first: Symbols | None = None) -> Symbols:
     """`n` different secrets, uniformly without replacement, in a seeded order; with `first`, these and then others.
-    `ConfigError`: there are not so many."""
+    `ConfigError`: there are too few."""
     if n > of.size:
         raise ConfigError(
             f"there are only {of.size} secrets of the kind {of.name}, but {n} were requested; ask for fewer"
@@ -133,7 +133,7 @@ def _shape(of: Kind) -> tuple[int, ...]:
 
 
 class Split(NamedTuple):
-    """Which secrets attacks are trained on, which they choose by, and which they are tested on, by their numbers."""
+    """The numbers of the secrets that attacks are trained on, that they select on, and that they are tested on."""
 
     train: NDArray[np.int64]
     check: NDArray[np.int64]
@@ -141,7 +141,7 @@ class Split(NamedTuple):
 
 
 def split(n: int, seed: int) -> Split:
-    """`n` secrets in three parts that have none in common. `ConfigError`: there are fewer than `FEWEST`."""
+    """Split `n` secrets into three disjoint parts. `ConfigError`: there are fewer than `FEWEST`."""
     if n < FEWEST:
         raise ConfigError(f"{n} secrets are too few to train, choose and test; give {FEWEST} or more")
     order = np.random.default_rng((seed, n, 1)).permutation(n)

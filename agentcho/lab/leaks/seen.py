@@ -1,7 +1,7 @@
-"""The keys and values of the public sentence as Bob reads them: what attacks are given.
+"""The keys and values of the public sentence as Bob reads them: the input of attacks.
 
-Keys stand at Bob's positions, except where a way leaves them where they were made. Of a large model a few layers are
-kept, evenly spaced. Does not know: attacks, which secret is behind them.
+Keys are at Bob's positions, except in modes that leave them where they were made. Of a large model a few layers are
+kept, evenly spaced.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from agentcho.lab.measure.stage import Stage
 
 Floats = NDArray[np.float32]
 LAYERS, TOKENS = 8, 48
-"""At most so many layers, and last tokens of the sentence, are kept."""
+"""The maximum of layers, and of last tokens of the sentence, that are kept."""
 
 
 class Seen(NamedTuple):
-    """`vectors` `[samples, layers, tokens, width]`, float32: key and value of all heads side by side; zeros from each
-    sample's `lengths` on. `layers`: which of the model's layers these are."""
+    """`vectors` `[samples, layers, tokens, width]`, float32: key and value of all heads concatenated; zeros beyond each
+    sample's length. `layers`: the indices of these layers in the model."""
 
     vectors: Floats
     lengths: NDArray[np.int64]
@@ -32,17 +32,17 @@ class Seen(NamedTuple):
 
     @property
     def level(self) -> bool:
-        """Whether all samples have as many tokens, so that each token can be compared with the same one of another."""
+        """Whether all samples have the same number of tokens, so that tokens can be compared by position."""
         return bool((self.lengths == self.lengths[0]).all())
 
     def features(self, layer: int) -> Floats:
-        """One row a sample, of one layer: all tokens where samples are level, else the mean, first and last token."""
+        """One row per sample for one layer: all tokens if lengths are equal, else the mean, first and last token."""
         own = self.vectors[:, layer]
         return own.reshape(len(own), -1) if self.level else pooled(own, self.lengths)
 
 
 def pooled(vectors: Floats, lengths: NDArray[np.int64]) -> Floats:
-    """The mean, first and last token of each sample `[samples, tokens, width]`, side by side."""
+    """The mean, first and last token of each sample `[samples, tokens, width]`, concatenated."""
     mean = vectors.sum(axis=1) / lengths[:, None]
     last = vectors[np.arange(len(vectors)), lengths - 1]
     found: Floats = np.concatenate([mean, vectors[:, 0], last], axis=1).astype(np.float32)
@@ -50,19 +50,19 @@ def pooled(vectors: Floats, lengths: NDArray[np.int64]) -> Floats:
 
 
 def chosen(layers: int) -> tuple[int, ...]:
-    """The layers that are kept, the last one among them."""
+    """The layers that are kept, always with the last one."""
     if layers <= LAYERS:
         return tuple(range(layers))
     return tuple(round((number + 1) * layers / LAYERS) - 1 for number in range(LAYERS))
 
 
 def vectors(engine: Any, plays: Sequence[Play], before: Sequence[str], way: Way) -> Iterator[Floats]:
-    """`[layers, tokens, width]` of each play, as Bob reads the sentence behind `before`."""
+    """Yield `[layers, tokens, width]` of each play, as Bob reads the sentence after `before`."""
     kept = chosen(len(engine.proofs))
     for play in plays:
         with Stage(engine, play, way.policy) as stage:
             id = stage.encoding(SAID, BOB, before)
-            turned = way.turned and way.policy.mode != "baseline"  # that encodes it where Bob has it
+            turned = way.turned and way.policy.mode != "baseline"  # baseline encodes it at Bob's positions already
             by = _place(engine, play, before) - engine.receipt(id).start if turned else 0
             pairs = engine.cached(id)
             found = [_layer(engine.proofs[layer].rotation.turn(pairs[layer][0], by), pairs[layer][1]) for layer in kept]
@@ -70,7 +70,7 @@ def vectors(engine: Any, plays: Sequence[Play], before: Sequence[str], way: Way)
 
 
 def seen(engine: Any, plays: Sequence[Play], before: Sequence[str], way: Way, told: Callable[[int], None]) -> Seen:
-    """All samples. `told` hears of each."""
+    """All samples. `told` is called after each."""
     found = []
     for each in vectors(engine, plays, before, way):
         found.append(each)
@@ -89,7 +89,7 @@ def _place(engine: Any, play: Play, before: Sequence[str]) -> int:
 
 
 def _layer(keys: Any, values: Any) -> Floats:
-    """Keys and values `[heads, tokens, dim]` as `[tokens, width]`."""
+    """Convert keys and values `[heads, tokens, dim]` to `[tokens, width]`."""
     parts = (each.transpose(0, 1).flatten(1).numpy() for each in (keys, values))
     found: Floats = np.concatenate([*parts], axis=1)
     return found

@@ -1,7 +1,6 @@
-"""Ways in which Bob reads Alice's public sentence, by their names: what an attack gets to see.
+"""The modes in which Bob reads Alice's public sentence, by name: what an attack gets to see.
 
-A way is a reuse policy: whatever repair policies learn to name is a way here too, as `reuse+REPAIR`. Does not know: how
-anything is encoded, attacks.
+A mode is a reuse policy: every repair that policies support is available here as `reuse+REPAIR`.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ MEANING = {
 }
 REPAIRED = tuple(f"{REUSE}+{repair}" for repair in attacked_repairs())
 USUAL = (AUTHOR, REUSE, *REPAIRED, AUDIENCE, TEXT)
-"""What is measured where no way is named."""
+"""The modes that are measured if none is named."""
 
 
 class Way(NamedTuple):
-    """One way of reading. What is made by its policy is seen at Bob's positions, if it is `turned` there."""
+    """One reading mode. If `turned`, the encodings made by its policy are repositioned to Bob's positions."""
 
     name: str
     policy: ReusePolicy
@@ -49,18 +48,18 @@ class Way(NamedTuple):
 
     @property
     def learns(self) -> bool:
-        """Whether what was read before decides how this is read: without any, all is encoded anew."""
+        """Whether it learns from earlier reads: without any, it encodes everything anew."""
         return isinstance(self.policy.repairs, ByAnchors)
 
     @property
     def meaning(self) -> str:
-        """What it is, in words."""
+        """A description in words."""
         plain, _, repair = self.name.partition("+")
         return f"{MEANING[plain]}, repaired by {repair}" if repair else MEANING[plain]
 
 
 def way(name: str) -> Way:
-    """A way by its name; `reuse+top-k:0.15` and `audience+first-k:16` repair. `ConfigError`: there is none."""
+    """A mode by its name; `reuse+top-k:0.15` and `audience+first-k:16` repair. `ConfigError`: unknown mode."""
     plain, repairs, repair = name.partition("+")
     if plain not in PLAIN or (repairs and plain not in (REUSE, AUDIENCE)):
         raise ConfigError(
@@ -74,10 +73,10 @@ def way(name: str) -> Way:
 
 
 def usual(earlier: int) -> tuple[str, ...]:
-    """What is measured where no way is named, after so many earlier sentences."""
+    """The modes that are measured if none is named, by the number of earlier sentences."""
     return tuple(name for name in USUAL if earlier or not way(name).learns)
 
 
 def ways(names: Sequence[str]) -> list[Way]:
-    """Ways by their names, each once."""
+    """Modes by name, each once."""
     return [way(name) for name in dict.fromkeys(names)]

@@ -1,2 +1,2 @@
-"""Measurements: differential test, probe and ablation over finished games. They need an engine and the libraries of
+"""Measurements over finished games: differential test, probe and ablation. They need an engine and the libraries of
 `agentcho[lab]`; verdicts need neither."""

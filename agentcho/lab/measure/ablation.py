@@ -1,7 +1,5 @@
 """The paper's ablation (its Figure 8) and prediction variant (Table 7): what readers decide when the owner's public
-words could see less.
-
-Does not know: encodings, what a leak is.
+words were encoded over less.
 """
 
 from __future__ import annotations
@@ -23,8 +21,7 @@ HEADERS: dict[Outcome, str] = {"decision": "", "prediction": '"prediction"'}
 
 
 class Answered(NamedTuple):
-    """One game: the reader's answer where the owner's words attended to this much (`seen`). `asked` names the
-    choices."""
+    """One game: the reader's answer when the owner's words attended to `seen`. `asked` names the choices."""
 
     pair: Pair
     outcome: Outcome
@@ -34,9 +31,9 @@ class Answered(NamedTuple):
 
 
 def seeing(play: Play, pair: Pair, seen: Seen) -> Play:
-    """The game with the owner's words encoded over nothing that it hides from the reader, except its private system
-    prompt ("system") or except its private thoughts ("plan"). A plan that is kept is itself encoded without the system
-    prompt, so that no more than the plan comes through it."""
+    """The game with the owner's words encoded without the messages that it hides from the reader, except its private
+    system prompt ("system") or its private thoughts ("plan"). A plan that is kept is itself encoded without the system
+    prompt, so that only the plan comes through it."""
     if seen == "all":
         return play
     hidden = {line.message.id: line for line in play.hidden(pair.owner, pair.reader)}
@@ -60,8 +57,8 @@ def _without(line: Line, gone: set[str], owner: str) -> Line:
 def answered(
     experiment: Experiment, game: int, pair: Pair, before: Original, asked: dict[Outcome, Question]
 ) -> Iterator[Answered]:
-    """The reader's answers in one game, by how much the owner's words attended to. "all" is what was reused, "public"
-    what enforcement reads. Questions without known choices are left out."""
+    """The reader's answers in one game, by what the owner's words attended to. "all" is what was reused, "public" what
+    enforcement reads. Questions without known choices are left out."""
     known = {outcome: one for outcome, one in asked.items() if one.tokens}
     if not known or not experiment.plays[game].hidden(pair.owner, pair.reader):
         return
@@ -97,9 +94,9 @@ def _rows(
 
 
 def ablations(found: Sequence[Sequence[Answered]]) -> tuple[Ablation, ...]:
-    """The rates over all games, of which each item holds one game and pair. Only games that could be encoded in
-    every variant count, so that the pairs of McNemar's test are whole. Holm's correction runs over all variants of
-    one outcome."""
+    """The rates over all games; each item of `found` is one game and pair. Only games that could be encoded in every
+    variant count, so that the pairs of McNemar's test are complete. Holm's correction runs over all variants of one
+    outcome."""
     whole = [game for game in found if game and _is_whole(game)]
     drafts = [draft for outcome in HEADERS for draft in _adjusted(list(_drafts(whole, outcome)))]
     return tuple(drafts)
@@ -124,7 +121,7 @@ def _drafts(games: Sequence[Sequence[Answered]], outcome: Outcome) -> Iterator[A
 
 
 def _choices(answers: Sequence[Answered]) -> tuple[str, ...]:
-    """The choices to report: of two only the first, for the second's rate follows from it."""
+    """The choices to report: only the first of two, because the second's rate follows from it."""
     names = tuple(dict.fromkeys(name for a in answers for name in a.asked.names))
     return names[:1] if len(names) == 2 else names
 
@@ -150,7 +147,7 @@ def _rate(pair: Pair, outcome: Outcome, choice: str, seen: Seen, games: Sequence
 
 
 def _adjusted(drafts: list[Ablation]) -> list[Ablation]:
-    """With Holm's p over all but "all", which is compared with itself."""
+    """Holm's p over all variants except "all", which is compared with itself."""
     places = [place for place, draft in enumerate(drafts) if draft.seen != "all"]
     for place, p in zip(places, holm([drafts[place].mcnemar_p for place in places]), strict=True):
         drafts[place] = drafts[place].model_copy(update={"holm_p": p})

@@ -1,7 +1,4 @@
-"""The five arms of the differential test on one game: rows of a reader's messages, before and after a swap.
-
-Does not know: other games' results, statistics over games.
-"""
+"""The five arms of the differential test on one game: rows of a reader's messages, before and after a swap."""
 
 from __future__ import annotations
 
@@ -35,8 +32,8 @@ class Policies(NamedTuple):
 
 
 def policies(deterministic: bool) -> Policies:
-    """All are in the same profile, but the ceiling is in the fast one: nothing exact is claimed of it. There are no
-    shadows, for every word is known."""
+    """All use the same profile, except the ceiling, which uses the fast one: nothing exact is claimed of it. There are
+    no shadows, because every text is known."""
     reuse = ReusePolicy("choreographed", "audit", "never", deterministic)
     return Policies(reuse, reuse._replace(leakage="enforce"), ReusePolicy("baseline", "audit", "never", False))
 
@@ -55,8 +52,8 @@ class Shift(NamedTuple):
 
 
 class Experiment:
-    """Games, the engine that encodes them, and the policies that are compared. `skipped` counts, by reason, what could
-    not be encoded."""
+    """Games, the engine that encodes them, and the policies that are compared. `skipped` counts what could not be
+    encoded, by reason."""
 
     def __init__(self, engine: MeasuredPort, plays: Sequence[Play], seed: int, deterministic: bool) -> None:
         self.engine = engine
@@ -74,8 +71,8 @@ class Experiment:
     def said(
         self, play: Play, reuse: ReusePolicy, decodes: Sequence[Line], first: Sequence[str] = (), apart: bool = False
     ) -> RowsByMessage | None:
-        """The rows of these decodes, with every encoding made anew; None, and counted in `skipped`: they cannot be
-        encoded."""
+        """The rows of these decodes, with every encoding made anew; None if they cannot be encoded, which is counted in
+        `skipped`."""
         try:
             with Stage(self.engine, play, reuse, apart) as stage:
                 return {line.message.id: stage.rows(line.message.id, first) for line in decodes}
@@ -106,7 +103,7 @@ def original(experiment: Experiment, game: int, readers: Sequence[str]) -> Origi
 def shifts_of(
     experiment: Experiment, game: int, pair: Pair, before: Original, asked: Question | None
 ) -> Iterator[Shift]:
-    """Every arm of one game and pair that could be encoded. Everything the reader may see stays as it was."""
+    """Every arm of one game and pair that could be encoded. Everything that the reader may see is unchanged."""
     play = experiment.plays[game]
     decodes = compared(play, pair)
     plain = experiment.said(play, experiment.policies.plain, decodes, in_sight(play, pair))
@@ -142,8 +139,8 @@ def shifts_of(
 
 
 def in_sight(play: Play, pair: Pair) -> list[str]:
-    """The secrets to be put into the reader's own prompt: those that reach what it reads; where there are none, all
-    that stand before its last message."""
+    """The secrets to put into the reader's own prompt: those that reach what it reads; if there are none, all secrets
+    before its last message."""
     secrets = [line.message.id for line in play.hidden(pair.owner, pair.reader)]
     through, said = through_to(play, pair), play.decodes(pair.reader)
     order = [line.message.id for line in play.lines]

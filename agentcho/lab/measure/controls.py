@@ -1,7 +1,7 @@
 """Checks that the measurements could have detected an effect, and that their noise is below the effects they found.
 
-All are on rows of logits, never on decisions. A control that does not fire makes an audit inconclusive; none of them
-can make it clean. Does not know: engines, verdicts.
+All controls are on rows of logits, never on decisions. A control that does not fire makes an audit inconclusive; none
+can make it clean. Independent of engines and verdicts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agentcho.lab.measure.arms import SWAPS
 
 FEWEST_GAMES = 8
 ROUNDING = 0.01
-"""In the fast profile rounding differs with the batch: enforcement may show this share of what reuse shows."""
+"""In the fast profile rounding differs with the batch: enforcement may show this share of the effect of reuse."""
 
 
 def controls(measurement: Measurement) -> tuple[Control, ...]:

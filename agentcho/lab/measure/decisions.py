@@ -1,7 +1,4 @@
-"""A reader's greedy decision, read from the rows of its constrained messages.
-
-Does not know: encodings, which arm the rows are of.
-"""
+"""A reader's greedy decision, read from the rows of its constrained messages. Independent of encodings."""
 
 from __future__ import annotations
 
@@ -14,13 +11,14 @@ from numpy.typing import NDArray
 from agentcho.lab.measure.play import Ids, Line, Play
 
 Encode = Callable[[str], list[int]]
-"""Text to ids, as content."""
+"""Converts text to content ids."""
 
 
 class Question(NamedTuple):
-    """Where a decision shows: row `row` of message `id`; there, token `tokens[i]` begins choice i's own part.
+    """Where a decision shows: row `row` of message `id`; there, token `tokens[i]` begins the distinguishing part of
+    choice i.
 
-    Without known choices: the first row, and no tokens. `names` are the choices as people say them.
+    Without known choices: the first row, and no tokens. `names` are the choices in readable form.
     """
 
     id: str
@@ -29,7 +27,7 @@ class Question(NamedTuple):
     names: tuple[str, ...] = ()
 
     def answer(self, rows: NDArray[np.float32]) -> int:
-        """The likeliest of its tokens, the first of several."""
+        """The likeliest of its tokens, the first one on ties."""
         row = rows[self.row]
         if not self.tokens:
             return int(row.argmax())
@@ -41,10 +39,10 @@ class Question(NamedTuple):
 
 
 def question(play: Play, reader: str, encode: Encode, closing: int, header: str = "") -> Question | None:
-    """Where the reader's last decision shows, of those whose header holds `header`; None: it said nothing such.
+    """Where the reader's last decision shows, of those whose header contains `header`; None: there is none.
 
-    The last message with choices, at the first place where these differ; where none is known and no `header` is
-    asked for, the first row of the last message.
+    The last message with choices, at the first place where these differ; if none is known and no `header` is given, the
+    first row of the last message.
     """
     said = [line for line in play.decodes(reader) if header in line.message.header]
     for line in reversed(said):
@@ -54,7 +52,7 @@ def question(play: Play, reader: str, encode: Encode, closing: int, header: str 
 
 
 def _asked(line: Line, encode: Encode, closing: int) -> Question | None:
-    """None: the choices do not differ in their first differing place, or what was said is of another beginning."""
+    """None: the choices do not differ anywhere, or what was said before their first difference is something else."""
     choices = [(*encode(choice), closing) for choice in line.choices]
     said = (*line.content[line.headed :], closing)
     for place in range(min(map(len, choices))):

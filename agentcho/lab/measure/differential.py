@@ -1,6 +1,5 @@
-"""From single games to effects: the largest and the mean movement of rows, decisions that flipped, p-values over pairs.
-
-Does not know: engines.
+"""Aggregates games to effects: the largest and the mean movement of rows, decisions that flipped, p-values over pairs.
+Independent of engines.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ ARMS: tuple[Arm, ...] = ("reuse", "floor", "enforce", "plain", "stale")
 
 
 class Flips(NamedTuple):
-    """How many decisions changed. `gained` changed to the reference choice, `lost` away from it."""
+    """The number of decisions that changed. `gained` changed to the reference choice, `lost` away from it."""
 
     decisions: int
     flips: int
@@ -32,7 +31,7 @@ class Flips(NamedTuple):
 
 
 def flips(before: Sequence[int], after: Sequence[int], reference: int | None = None) -> Flips:
-    """Count them. The reference is the given token, or else the most frequent one before."""
+    """Count the flips. The reference is the given token, or else the most frequent one before."""
     if reference is None:
         reference = max(sorted(set(before)), key=Counter(before).__getitem__, default=0)
     turned = [(one, two) for one, two in zip(before, after, strict=True) if one != two]
@@ -41,8 +40,8 @@ def flips(before: Sequence[int], after: Sequence[int], reference: int | None = N
 
 
 def effects(found: Sequence[Shift], pairs: Sequence[Pair], carried: frozenset[Pair], seed: int) -> tuple[Effect, ...]:
-    """One effect a pair, swap and arm that some game shows. Holm's correction runs over the pairs of one swap and
-    one arm. `carried` are the pairs whose owner's secrets are behind what the reader reads."""
+    """One effect per pair, swap and arm that some game has. Holm's correction runs over the pairs of one swap and one
+    arm. `carried` are the pairs in which the owner's secrets are behind what the reader reads."""
     made: list[Effect] = []
     for swap in SWAPS:
         for arm in ARMS:

@@ -1,6 +1,6 @@
-"""A finished game for the measurements: its messages as token ids, with authors, audiences and parents.
+"""A finished game as input of the measurements: its messages as token ids, with authors, audiences and parents.
 
-Read from the entries of a transcript or from a workflow of a trace. Does not know: encodings, how it was played.
+Read from the entries of a transcript or from a workflow of a trace. Independent of encodings.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from agentcho.records.transcript import TranscriptEntry
 
 WORD = re.compile(r"[A-Za-z]+")
 SHORT = 48
-"""A constrained answer of a trace has at most so many characters."""
+"""The maximum length of a constrained answer of a trace, in characters."""
 Ids = tuple[int, ...]
 
 
 class MeasuredPort(EnginePort, Protocol):
-    """The engine as measurements see it: the rows of known words (`Engine.score`), and the keys and values of what is
-    encoded."""
+    """The engine as measurements see it: the rows of known texts (`Engine.score`), and the keys and values of
+    encodings."""
 
     @property
     def framing(self) -> Any: ...
@@ -37,9 +37,9 @@ class MeasuredPort(EnginePort, Protocol):
 
 
 class Line(NamedTuple):
-    """One message. `headed`: how many of its content's ids are its header's. `places` as in `Act`, one a parent and
-    then its own, or empty. `choices` are the texts it could have become, where they are known; `reuse` is that of the
-    view it was said over."""
+    """One message. `headed`: the number of content ids that belong to its header. `places` as in `Act`, one per parent
+    and then its own, or empty. `choices` are the texts it could have become, if known; `reuse` is that of the view it
+    was said over."""
 
     message: Message
     headed: int
@@ -60,13 +60,13 @@ class Line(NamedTuple):
         return ReadSet(caller=self.message.author, reads=reads, new_at=own, direct=(), reuse=self.reuse)
 
     def saying(self, content: Ids) -> Line:
-        """The same message with other words: its framing stays."""
+        """The same message with other content; its framing stays."""
         start, stop = self.message.content
         tokens = (*self.message.tokens[:start], *content, *self.message.tokens[stop:])
         return self._replace(message=self.message.saying(tokens=tokens, content=(start, start + len(content))))
 
     def reading(self, kept: Iterable[str]) -> Line:
-        """The same message over those of its parents that are in `kept`; they close up."""
+        """The same message over only those parents that are in `kept`, without gaps between them."""
         wanted = set(kept)
         reads = [read for read in self.reads.reads if read.id in wanted]
         places = (*(read.at for read in reads), self.reads.new_at) if self.places else ()
@@ -74,7 +74,7 @@ class Line(NamedTuple):
 
 
 class Play(NamedTuple):
-    """One game, in the order it was said. `kind` names what its secrets are like, where that is known."""
+    """One game, in the order it was said. `kind` names the kind of its secrets, if known."""
 
     lines: tuple[Line, ...]
     kind: str | None = None
@@ -94,17 +94,17 @@ class Play(NamedTuple):
         return tuple(line for line in self.lines if line.message.author == author and line.message.kind == "decode")
 
     def hidden(self, owner: str, reader: str) -> tuple[Line, ...]:
-        """What `owner` said that `reader` may not read."""
+        """The messages of `owner` that `reader` may not read."""
         own = (line for line in self.lines if line.message.author == owner)
         return tuple(line for line in own if not line.message.audience.includes(reader))
 
     def saying(self, words: Mapping[str, Ids]) -> Play:
-        """The same game with other words in these messages."""
+        """The same game with other content in these messages."""
         lines = (line.saying(words[line.message.id]) if line.message.id in words else line for line in self.lines)
         return self._replace(lines=tuple(lines))
 
     def behind(self, ids: Iterable[str]) -> frozenset[str]:
-        """These messages and all that reached them: their parents, and theirs, on and on."""
+        """These messages and all their transitive parents."""
         known = self.by_id
         seen = set[str]()
         left = list(ids)
@@ -117,7 +117,7 @@ class Play(NamedTuple):
 
 
 def of_entries(entries: Sequence[TranscriptEntry], kind: str | None = None) -> Play:
-    """A game of a transcript, without incomplete messages: they are in no prompt."""
+    """A game of a transcript, without incomplete messages, which are in no prompt."""
     return Play(tuple(_line(entry) for entry in entries if entry.ended is None), kind)
 
 
@@ -134,7 +134,7 @@ def _line(entry: TranscriptEntry) -> Line:
 
 
 def of_workflow(workflow: Workflow, engine: MeasuredPort, game: int = 0) -> Play:
-    """A game of a trace: its token ids where they are of the engine's tokenizer, else those of its text."""
+    """A game of a trace: with its token ids if they are from the engine's tokenizer, else with those of its text."""
     kind = workflow.meta.get("strategy", None)
     lines = tuple(_traced(message, engine, game) for message in workflow.whole.messages)
     return Play(lines, None if kind is None and "strategy" not in workflow.meta else str(kind))
@@ -150,8 +150,8 @@ def _traced(message: TraceMessage, engine: MeasuredPort, game: int) -> Line:
 
 
 def guess_choices(plays: Sequence[Play]) -> tuple[Play, ...]:
-    """The plays with the choices of those slots where a trace has not noted them, but nearly every game's text is one
-    of a few answers of a single word, however it is spelled: the text with each of these words in turn."""
+    """Infer the choices of slots where a trace does not record them, if the texts of nearly all games are one of a few
+    single-word answers, in any spelling: the text with each of these words in turn."""
     said: dict[Slot, list[str | None]] = {}
     for play in plays:
         for slot, line in slots(play).items():
@@ -167,7 +167,7 @@ def _single(line: Line) -> str | None:
 
 
 def _few(answers: Sequence[str | None]) -> tuple[str, ...]:
-    """Two to four different words, each as it is spelled most often; none where answers are of another form."""
+    """Two to four different words, each in its most frequent spelling; empty if answers have another form."""
     spelled = Counter(word for word in answers if word is not None)
     words = {word.upper(): word for word, _ in sorted(spelled.items(), key=lambda item: (item[1], item[0]))}
     usual = 4 * spelled.total() >= 3 * len(answers)
@@ -183,7 +183,7 @@ def _choosing(play: Play, few: Mapping[Slot, tuple[str, ...]]) -> Iterable[Line]
 
 
 class Slot(NamedTuple):
-    """The place of a message in any game of its kind: the nth of this author, kind, role, audience and header."""
+    """The place of a message in any game of its kind: the nth with this author, kind, role, audience and header."""
 
     author: str | None
     kind: str
@@ -194,7 +194,7 @@ class Slot(NamedTuple):
 
 
 def slots(play: Play) -> dict[Slot, Line]:
-    """The messages of a game by their place, in order."""
+    """The messages of a game by their slot, in order."""
     found: dict[Slot, Line] = {}
     for line in play.lines:
         m = line.message
@@ -213,15 +213,15 @@ class Pair(NamedTuple):
 
 
 def pairs(plays: Sequence[Play]) -> tuple[Pair, ...]:
-    """All pairs where, in some game, the owner wrote a message that the reader may not read, leaking or not."""
+    """All pairs in which, in some game, the owner wrote a message that the reader may not read, leaking or not."""
     agents = sorted({agent for play in plays for agent in play.agents})
     every = (Pair(reader, owner) for reader, owner in permutations(agents, 2))
     return tuple(pair for pair in every if any(play.hidden(pair.owner, pair.reader) for play in plays))
 
 
 def compared(play: Play, pair: Pair) -> tuple[Line, ...]:
-    """The reader's decodes from the first that the owner's messages reached, directly or through others; all of them
-    where none was reached."""
+    """The reader's decodes from the first that the owner's messages reached, directly or through others; all of them if
+    none was reached."""
     known, said = play.by_id, play.decodes(pair.reader)
     reached = [any(known[id].message.author == pair.owner for id in play.behind(d.message.parents)) for d in said]
     return said[reached.index(True) :] if True in reached else said

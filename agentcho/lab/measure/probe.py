@@ -1,12 +1,12 @@
 """The probe: how well a linear classifier tells which kind of secret a public utterance was encoded over.
 
-Kinds are few, each with several wordings: those that the games came with (such as the instruction of a trace), or else
-two by one token, the secrets that hold it and those that do not. The token is chosen by how often it occurs, never by
-what a probe makes of it. The utterance's words are forced and the same behind every secret, and secrets are put at the
-length of the game's own, so that neither words nor positions tell anything. The reader knows the utterance's words, so
-it looks at how their keys and values differ from those that it gets by encoding the words itself behind a secret of a
-game that is put aside. Each game is tested once, by a classifier that was trained on other games and on secrets of
-other games. What it finds is a lower bound on the channel: a better one may find more. Does not know: engines.
+There are few kinds, each with several wordings: those that the games came with (such as the instruction of a trace), or
+else two kinds by one token: secrets with it and secrets without. The token is chosen by its frequency, never by the
+result of a probe. The utterance's words are forced and the same for every secret, and secrets are fitted to the length
+of the game's own, so that neither words nor positions reveal anything. The reader knows the utterance's words, so it
+looks at the difference between their keys and values and those of its own encoding of the words over a secret of a game
+that is set aside. Each game is tested once, by a classifier trained on other games and on secrets of other games. The
+result is a lower bound on the channel: a better classifier may find more. Independent of engines.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ Key = tuple[ProbeSource, int | None]
 FOLDS = 5
 PERMUTATIONS = 20
 FEWEST = 4
-"""The fewest games of a kind."""
+"""The minimum of games per kind."""
 
 
 class Kinds(NamedTuple):
-    """The kind of each game, from 0, or None where the game is left out. `token` tells two kinds apart, if one token
+    """The kind of each game, from 0, or None if the game is left out. `token` tells two kinds apart, if one token
     does."""
 
     labels: tuple[int | None, ...]
@@ -49,21 +49,21 @@ class Kinds(NamedTuple):
     how: str
 
     def fits(self, label: int, words: Mapping[str, Ids]) -> bool:
-        """Whether a secret that was cut to length is still of its kind: the token may have been cut off."""
+        """Whether a secret that was fitted to a length is still of its kind: the token may have been cut off."""
         return self.token is None or any(self.token in ids for ids in words.values()) == bool(label)
 
     def putting_aside(self, game: int) -> Kinds:
-        """The same without one game."""
+        """The same kinds without one game."""
         return self._replace(labels=tuple(None if n == game else label for n, label in enumerate(self.labels)))
 
     @property
     def spare(self) -> int:
-        """The game to put aside: the first of the most frequent kind."""
+        """The game to set aside: the first of the most frequent kind."""
         return max((n for n, label in enumerate(self.labels) if label is not None), key=lambda n: (self._count(n), -n))
 
     @property
     def smallest(self) -> int:
-        """How many games the rarest kind has."""
+        """The number of games of the rarest kind."""
         return min(self.labels.count(label) for label in range(self.classes))
 
     def _count(self, game: int) -> int:
@@ -71,8 +71,8 @@ class Kinds(NamedTuple):
 
 
 def kinds(plays: Sequence[Play], pair: Pair, behind: Sequence[frozenset[str]]) -> Kinds | None:
-    """The kinds of what `pair.owner` hides behind its utterance (`behind`: messages by game); None: there are no two
-    kinds with games enough."""
+    """The kinds of secrets that `pair.owner` hides behind its utterance (`behind`: messages by game); None: there are
+    no two kinds with enough games."""
     given = [play.kind for play in plays]
     if None not in given and len(set(given)) > 1:
         return _enough([str(kind) for kind in given], None, "the kinds that the games came with")
@@ -86,7 +86,7 @@ def kinds(plays: Sequence[Play], pair: Pair, behind: Sequence[frozenset[str]]) -
 
 
 def _tokens(play: Play, pair: Pair, behind: frozenset[str]) -> frozenset[int]:
-    """The tokens of the owner's private thoughts, or of all that it hides where it has none."""
+    """The tokens of the owner's private thoughts, or of everything that it hides if it has none."""
     hidden = [line for line in play.hidden(pair.owner, pair.reader) if line.message.id in behind]
     thought = [line for line in hidden if line.message.kind == "decode"] or hidden
     return frozenset(token for line in thought for token in line.content)
@@ -121,14 +121,14 @@ class Sample(NamedTuple):
 
 
 class Target(NamedTuple):
-    """The utterance of one game that is looked into, and what reached it."""
+    """The probed utterance of one game, and the messages behind it."""
 
     utterance: str
     behind: frozenset[str]
 
 
 def target(play: Play, pair: Pair) -> Target | None:
-    """The owner's last generated message that the reader may read and that secrets are behind."""
+    """The owner's last generated message that the reader may read and that has secrets behind it."""
     secrets = {line.message.id for line in play.hidden(pair.owner, pair.reader)}
     for line in reversed(play.decodes(pair.owner)):
         behind = play.behind(line.message.parents)
@@ -140,7 +140,7 @@ def target(play: Play, pair: Pair) -> Target | None:
 @dataclass(frozen=True)
 class ProbeGames:
     """The games that a probe looks into, and the kinds of their secrets. `dealt` is the fold of each game; `aside` is
-    the game whose secret the reader itself encodes the words over."""
+    the game whose secret the reader's own encoding of the words is made over."""
 
     experiment: Experiment
     pair: Pair
@@ -160,8 +160,8 @@ class ProbeGames:
         return found
 
     def _game(self, game: int, fold: int) -> list[Sample]:
-        """One sample a kind, less the reader's own encoding of the words. The secret is borrowed within the game's own
-        fold."""
+        """One sample per kind, minus the reader's own encoding of the words. The secret is borrowed within the game's
+        own fold."""
         expected = self._seen(game, self._secret(game, [self.aside], None))
         found = []
         for label in range(self.kinds.classes) if expected is not None else ():
@@ -176,7 +176,7 @@ class ProbeGames:
         return [other for other in order if self.dealt[other] == fold and self.kinds.labels[other] == label]
 
     def _secret(self, game: int, donors: Sequence[int], label: int | None) -> Secrets:
-        """The first donor's words, cut or repeated to the length of the game's own; empty where no donor has any."""
+        """The first donor's words, cut or repeated to the length of the game's own; empty if no donor has any."""
         play, behind = self.experiment.plays[game], self.targets[game].behind
         secrets = (line for line in play.hidden(self.pair.owner, self.pair.reader) if line.message.id in behind)
         hidden = {line.message.id: line.content for line in secrets}
@@ -213,13 +213,13 @@ class ProbeGames:
 
 
 def _thoughts(play: Play, words: Secrets) -> Secrets:
-    """What was thought in private, or everything where nothing was."""
+    """What was thought in private, or everything if nothing was."""
     known = play.by_id
     return {id: ids for id, ids in words.items() if known[id].message.kind == "decode"} or words
 
 
 def _pooled(keys: Vector, values: Vector) -> Vector:
-    """`[heads, tokens, dim]` each to one vector: the mean over tokens, and the last one."""
+    """Pool `[heads, tokens, dim]` each into one vector: the mean over tokens, and the last token."""
     parts = (keys.mean(axis=1), keys[:, -1], values.mean(axis=1), values[:, -1])
     return np.concatenate([part.reshape(-1) for part in parts])
 
@@ -243,7 +243,8 @@ def probe(experiment: Experiment, pair: Pair, done: Callable[[], None]) -> tuple
 
 
 def probes(owner: str, samples: Sequence[Sample], classes: int, seed: int) -> Iterator[Probe]:
-    """One probe a source and layer. Each game is asked for one kind, all kinds equally often, in a seeded order."""
+    """Yield one probe per source and layer. Each game is tested with one kind, all kinds equally often, in a seeded
+    order."""
     games = sorted({s.game for s in samples})
     asked = dict(zip(games, np.random.default_rng(seed).permutation(np.arange(len(games)) % classes), strict=True))
     tests = [s for s in samples if s.label == asked[s.game]]
@@ -268,12 +269,12 @@ def probes(owner: str, samples: Sequence[Sample], classes: int, seed: int) -> It
 
 
 def _trained(samples: Sequence[Sample]) -> int:
-    """The fewest samples that a reader was trained on."""
+    """The smallest number of samples that a classifier was trained on."""
     return min(sum(s.fold != fold for s in samples) for fold in {s.fold for s in samples})
 
 
 def _right(samples: Sequence[Sample], tests: Sequence[Sample], key: Key, labels: Sequence[int]) -> int:
-    """How many of the tests are classified right after training with these labels."""
+    """How many of the tests are classified correctly after training with these labels."""
     right = 0
     for fold in sorted({s.fold for s in tests}):
         trained = [(s, label) for s, label in zip(samples, labels, strict=True) if s.fold != fold]
@@ -287,7 +288,7 @@ def _right(samples: Sequence[Sample], tests: Sequence[Sample], key: Key, labels:
 
 
 def _told(reader: Any, rows: NDArray[np.float64]) -> Sequence[int]:
-    """The predicted kind of each row; the first kind where scores differ by rounding alone, as where all samples are
+    """The predicted kind of each row; the first kind if scores differ only by rounding, as when all samples are
     equal."""
     scores = np.round(reader.decision_function(rows), 9)
     places = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
@@ -295,7 +296,7 @@ def _told(reader: Any, rows: NDArray[np.float64]) -> Sequence[int]:
 
 
 def _matrix(vectors: Sequence[Vector]) -> NDArray[np.float64]:
-    """One row each; shorter bags of ids end in zeros."""
+    """One row per vector; shorter bags of ids are padded with zeros."""
     width = max(map(len, vectors))
     return np.stack([np.pad(vector.astype(np.float64), (0, width - len(vector))) for vector in vectors])
 

@@ -1,6 +1,6 @@
-"""Encodes the messages of one game with every word forced, through the resolver that games use, and scores decodes.
+"""Encodes the messages of one game with every text forced, through the resolver that games use, and scores decodes.
 
-All encodings are released at the end, so that no two stages share a cache key. Does not know: what is measured.
+All encodings are released at the end, so that no two stages share a cache key.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agentcho.provenance.resolver import Resolver
 from agentcho.provenance.views import Read, ReadSet
 
 UNENCODABLE = (LeakageError, ContextOverflow, StoreFull)
-"""Why a game, as it is to be read, cannot be encoded."""
+"""The errors by which a game cannot be encoded in a reading mode."""
 
 
 def why_not(error: Exception) -> str:
@@ -33,10 +33,10 @@ def why_not(error: Exception) -> str:
 
 
 class Stage:
-    """One game under one way of reading. A context manager.
+    """One game in one reading mode. A context manager.
 
-    `apart`: each encoding is made in a step of its own, whatever the profile; the noise floor of the fast profile
-    is found so. Raises what the engine says of a call: `LeakageError` where the way refuses, `ContextOverflow`.
+    `apart`: make each encoding in a step of its own, whatever the profile; this gives the noise floor of the fast
+    profile. Raises the engine's errors: `LeakageError` if the mode refuses a call, `ContextOverflow`.
     """
 
     def __init__(self, engine: MeasuredPort, play: Play, reuse: ReusePolicy, apart: bool = False) -> None:
@@ -58,8 +58,9 @@ class Stage:
         self._held.clear()
 
     def rows(self, decode: str, first: Iterable[str] = ()) -> NDArray[np.float32]:
-        """Log-probabilities `[tokens + 1, vocab]` that each token of a decode's text, header aside, and then its first
-        closing token, was chosen from. `first` are messages put in plain sight before all that its author read."""
+        """Log-probabilities `[tokens + 1, vocab]` from which each token of a decode's text, without header, and its
+        first closing token were chosen. `first` are messages put in plain sight before everything that its author
+        read."""
         line = self._lines[decode]
         reads = line.reads._replace(reads=(*(Read(id) for id in first), *line.reads.reads))
         self._refuse_direct(reads)
@@ -72,18 +73,18 @@ class Stage:
         return rows[line.headed :]
 
     def log_probability(self, decode: str) -> float:
-        """That of a decode's text, header aside and without a closing token, in nats."""
+        """The log-probability of a decode's text, without header and closing token, in nats."""
         line, rows = self._lines[decode], self.rows(decode)
         text = line.content[line.headed :]
         return float(rows[range(len(text)), text].astype(np.float64).sum())
 
     def cached(self, message: str, reader: str) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
-        """Keys and values a layer, `[heads, tokens, dim]`, of what `reader` reads a message through."""
+        """Keys and values per layer, `[heads, tokens, dim]`, of the encoding through which `reader` reads a message."""
         return [(keys.numpy(), values.numpy()) for keys, values in self._engine.cached(self.encoding(message, reader))]
 
     def encoding(self, message: str, reader: str, before: Iterable[str] = ()) -> int:
-        """The id of what `reader` reads a message through, behind the messages `before` in its prompt; held until the
-        stage ends."""
+        """The id of the encoding through which `reader` reads a message, after the messages `before` in its prompt;
+        held until the stage ends."""
         reads = tuple(Read(id) for id in (*before, message))
         found = _ids(self._resolve(ReadSet(reader, reads, None, ())))
         if self._reuse.mode != "baseline":
@@ -92,7 +93,7 @@ class Stage:
         return next(id for id, part in zip(found, parts, strict=True) if message in part.messages)
 
     def _refuse_direct(self, reads: ReadSet) -> None:
-        """A game refuses these before it submits; a score has no guard."""
+        """Raise `LeakageError` for direct reads that a game would refuse before it submits; a score has no guard."""
         for read in reads.reads if self._resolver.enforcing else ():
             if not self._lines[read.id].message.audience.includes(reads.caller or ""):
                 raise LeakageError(reads.caller or "", (read.id,))
@@ -135,6 +136,6 @@ def _ids(resolved: ResolvedContext) -> list[int]:
 
 
 def _draft(line: Line, decode: Callable[[Ids], str]) -> Draft:
-    """A message as a game keeps it. Its text is that of its ids, which may be other words than were said."""
+    """A message as a game keeps it. Its text is decoded from its ids, which may differ from what was said."""
     message: Message = line.message.saying(header="", text=decode(line.content))
     return Draft(metadata=message.metadata, text=message.text, name=message.name, reads=line.reads, message=message)

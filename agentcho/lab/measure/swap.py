@@ -1,7 +1,7 @@
 """Other secrets for a game: what their owner said in the same place of another game.
 
-Words that are the same in every game are no secret and stay, unless no other words reach what the reader reads; then
-their ids are shuffled. Does not know: encodings, what a swap does.
+Messages that are the same in every game are no secret and stay, unless nothing else reaches what the reader reads; then
+their ids are shuffled. Independent of encodings.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ Secrets = dict[str, Ids]
 
 
 def fitted(donor: Ids, length: int) -> Ids:
-    """The ids cut, or repeated from their beginning, to `length`; none of nothing is a run of nothing."""
+    """The ids cut, or repeated from their beginning, to `length`; empty if there are none."""
     if not donor:
         return ()
     return (donor * (length // len(donor) + 1))[:length]
 
 
 def lengthened(donor: Ids, length: int) -> Ids:
-    """The ids as they are, or with their first half said twice where they would be just `length` long."""
+    """The ids unchanged, or with their first half repeated if they would be exactly `length` long."""
     return donor if len(donor) != length else (*donor, *donor[: max(1, len(donor) // 2)])
 
 
 def donor_order(game: int, games: int, seed: int) -> list[int]:
-    """The other games in an order of their own for each game."""
+    """The other games, in an order that differs for each game."""
     rng = np.random.default_rng((seed, game))
     return [int(other) for other in rng.permutation(games) if other != game]
 
@@ -45,8 +45,9 @@ def swapped(plays: Sequence[Play], game: int, pair: Pair, swap: Swap, seed: int)
 def reworded(
     plays: Sequence[Play], game: int, hidden: Iterable[Line], through: Collection[str], swap: Swap, seed: int
 ) -> Secrets:
-    """Other words for these messages of a game: those of the first other game, in a seeded order, that differ in one
-    that is in `through`, or, where nothing is, in any. Empty: there are none, or not a word in them."""
+    """Other words for these messages of a game: those of the first other game, in a seeded order, that differ in a
+    message of `through`, or in any if `through` is empty. If there is none, the messages' own ids are shuffled. Empty:
+    nothing to change."""
     play, lines = plays[game], {line.message.id: line for line in hidden}
     said = {id: line.content for id, line in lines.items()}
     told = set(through) or said.keys()
@@ -58,7 +59,7 @@ def reworded(
 
 
 def borrowed(play: Play, donor: Play, hidden: Secrets) -> Secrets:
-    """The donor's words in the places of `hidden`, where it has a message there."""
+    """The donor's content in the slots of `hidden`, where it has a message."""
     theirs = slots(donor)
     places = {line.message.id: slot for slot, line in slots(play).items() if line.message.id in hidden}
     return {id: theirs[slot].content for id, slot in places.items() if slot in theirs}
@@ -72,7 +73,7 @@ def fit(words: Secrets, hidden: Secrets, swap: Swap) -> Secrets:
 
 
 def _shuffled(hidden: Sequence[Line], swap: Swap, rng: np.random.Generator) -> Secrets:
-    """The same ids in another order; a header stays where it is."""
+    """The same ids in another order; headers stay in place."""
     said = {line.message.id: line.content for line in hidden if len(line.content) - line.headed > 1}
     mixed: Secrets = {}
     for id, headed in ((line.message.id, line.headed) for line in hidden if line.message.id in said):

@@ -1,7 +1,7 @@
-"""All measurements of an audit, on an engine: the size of a leak, never whether there is one.
+"""Runs all measurements of an audit on an engine: the size of a leak, never whether there is one.
 
-A verdict comes from receipts alone and is not touched by anything here: a measured zero clears nothing. Does not
-know: verdicts, records on disk.
+A verdict comes from receipts alone and does not depend on anything here: a measured zero clears nothing. Must not know
+verdicts or records on disk.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ def measure(
     kinds: Sequence[str] | None = None,
     tell: ProgressCallback = no_progress,
 ) -> Measurement:
-    """Measure finished games: entries of a transcript, one sequence a game, or workflows of a trace.
+    """Measure finished games: entries of a transcript, one sequence per game, or workflows of a trace.
 
-    `engine` is an `Engine` that nothing else uses meanwhile; every encoding that is made is released. `deterministic`
-    is the profile of the arms. `kinds` name what each game's secrets are like, for the probe. `tell` hears of it after
-    each game and part. What cannot be encoded (refused, too long) is left out and counted in the notes. Raises what the
-    engine raises on its own failure.
+    `engine` is an `Engine` that nothing else uses meanwhile; all encodings made are released. `deterministic` is the
+    profile of the arms. `kinds` name the kind of each game's secrets, for the probe. `tell` is called after each game
+    and part. What cannot be encoded (refused, too long) is left out and counted in the notes. Raises what the engine
+    raises on its own failure.
     """
     port: MeasuredPort = engine
     plays = _plays(games, port, kinds)
@@ -101,7 +101,7 @@ def _play(game: Sequence[TranscriptEntry] | Workflow, engine: MeasuredPort, numb
 
 
 class _Work:
-    """The measurements under way."""
+    """The state of the measurements."""
 
     def __init__(
         self, experiment: Experiment, found: Sequence[Pair], parts: Collection[Part], tell: ProgressCallback

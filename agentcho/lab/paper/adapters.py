@@ -1,5 +1,5 @@
-"""The adapters of the paper's trained rows: traces of baseline games that no row is compared on, what is trained on
-them, and the games by which the best checkpoint is chosen. Does not know: how one trains, tables.
+"""The adapters of the paper's trained rows: traces of baseline games that no row is compared on, the training on them,
+and the games that select the best checkpoint.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from agentcho.records.trace import Workflow, read_traces
 
 
 class Ends(NamedTuple):
-    """The scenario of one step that is to end as other games did, and the file of its traces."""
+    """The scenario of a single step that is to end like other games, and the file of its traces."""
 
     playing: Playing
     file: Path
 
 
 class Choice(NamedTuple):
-    """How the best checkpoint is found: by the mean of `score` over the games of `playing` with these numbers, which
-    are neither compared on nor trained on."""
+    """How the best checkpoint is selected: by the mean of `score` over the games of `playing` with these numbers, which
+    are neither compared nor trained on."""
 
     playing: Playing
     numbers: range
@@ -52,9 +52,9 @@ class Choice(NamedTuple):
 
 
 class Lesson(NamedTuple):
-    """What one adapter is trained on: the games of `playing` with these numbers, in `file`, or what a single step says
-    when it ends as each of them did. `choice`: how its checkpoint is chosen; None: by the loss on the traces that the
-    recipe holds out. `folder` keeps the adapter."""
+    """The training of one adapter: on the games of `playing` with these numbers, in `file`, or on a single step forced
+    to end like each of them. `choice`: how its checkpoint is selected; None: by the loss on the traces that the recipe
+    holds out. `folder` keeps the adapter."""
 
     playing: Playing
     numbers: range
@@ -66,16 +66,16 @@ class Lesson(NamedTuple):
 
     @property
     def done(self) -> bool:
-        """Whether the adapter is there."""
+        """Whether the adapter is trained."""
         return (self.folder / "agentcho.json").is_file() and not (self.folder / "going").exists()
 
     @property
     def adapter(self) -> Adapter:
-        """What was trained."""
+        """The trained adapter."""
         return find_adapter(self.folder)
 
     def sample(self, tell: ProgressCallback) -> None:
-        """Play the games that its traces lack. `Interrupted`: by Ctrl-C; what was over stays."""
+        """Play the games that its traces lack. `Interrupted`: Ctrl-C; finished games are kept."""
         from agentcho.lab.tune.sampling import sample
 
         with write_errors(self.file):
@@ -89,7 +89,7 @@ class Lesson(NamedTuple):
             raise Interrupted
 
     def train(self, here: Callable[[], Any], tell: ProgressCallback) -> None:
-        """Train on the traces, from the last checkpoint where there is one."""
+        """Train on the traces, from the last checkpoint if there is one."""
         from agentcho.lab.tune.lessons import lessons
         from agentcho.lab.tune.training import Progress, Training, Validation
 
@@ -114,7 +114,7 @@ class Lesson(NamedTuple):
         ).train()
 
     def held_out(self, asked: Sequence[str]) -> HeldOut:
-        """How many of the tasks that are compared on, by their words, stand in a trace."""
+        """How many of the tasks that are compared on occur verbatim in a trace."""
         found, trained = read_traces(self.file), self.adapter.trained
         return HeldOut(
             tasks=len(asked),
@@ -128,12 +128,12 @@ class Lesson(NamedTuple):
 
 
 def _first(numbers: range, there: set[int]) -> range:
-    """The numbers up to the first game that has no trace, because it ended without an outcome."""
+    """The numbers up to the first game without a trace, because it ended without an outcome."""
     missing = (number for number in numbers if number not in there)
     return range(numbers.start, next(missing, numbers.stop))
 
 
 def seen(asked: Iterable[str], traces: Iterable[Workflow]) -> int:
-    """How many of these words stand in anything that a game was told, and nobody said."""
+    """How many of these texts occur in a message of the traces that has no author."""
     told = [message.text for trace in traces for message in trace.messages if message.author is None]
     return sum(any(words in text for text in told) for words in asked)

@@ -1,7 +1,5 @@
-"""A result file in the rows of today's tables: what it has stands where the tables have it now, whatever it was called
-when it was measured, and what it lacks is said to be not measured.
-
-Does not know: how anything is shown.
+"""Aligns a result file with the rows of the current tables: figures move to where the tables have them now, whatever
+their old labels, and missing rows are marked as not measured.
 """
 
 from __future__ import annotations
@@ -19,9 +17,9 @@ Shape = tuple[Any, ...]
 
 
 def aligned(found: PaperFound) -> PaperFound:
-    """The same figures in today's rows, with the paper's figures of today's tables. A row that another table of the
-    file has (Figure 8 has some of Table 3's, Table 6 has Table 4's) is there too. p-values are corrected over the
-    table as it is now. It is no longer the file itself: its digest is kept, and fits no more."""
+    """The same figures in the current rows, with the current paper figures. A row that another table of the file has is
+    used too (Figure 8 has some of Table 3's rows, Table 6 has Table 4's). p-values are corrected over the current
+    table. The result is no longer the file itself: its old digest is kept, and no longer matches."""
     names = {table.name for table in found.tables}
     names |= {"6"} if "4" in names else set()
     own = {table.name: table for table in found.tables}
@@ -32,7 +30,7 @@ def aligned(found: PaperFound) -> PaperFound:
 
 
 def _times(found: TimesFound, games: int) -> TimesFound:
-    """Table 5 of an older file timed MADpar with names alone, and did not say so."""
+    """Rename the subject of older files, whose Table 5 timed MADpar with names only, without saying so."""
     subjects = {row.subject for row in found.rows}
     if UNNAMED_SUBJECT not in subjects or NAMED in subjects:
         return found
@@ -60,7 +58,7 @@ def _table(planned: Table, found: TableFound | None, there: Mapping[Shape, RowFo
 
 
 def _gone(planned: Table, found: TableFound) -> Iterator[str]:
-    """The rows of a file that are no longer played, with what they were held against by its name of today."""
+    """Yield a note for each row of a file that is no longer played, with the current label of its reference."""
     labels = {_shape(row, planned): row.label for row in planned.rows}
     shapes = {row.label: _found_shape(row, found) for row in found.rows}
     for row in found.rows:
@@ -103,7 +101,7 @@ def _score(table: Table, row: Row, name: str, score: Score) -> Score:
 
 
 def _shape(row: Row, table: Table) -> Shape:
-    """What makes a row the row that it is: what is played, how, and beside what."""
+    """The identity of a row: what is played, how, and compared with what."""
     against = None if row.against is None else _shape(table.row(row.against), table)
     return (row.scenario, _options(row.options), row.mode, row.adapter, against)
 

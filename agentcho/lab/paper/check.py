@@ -1,7 +1,7 @@
-"""Checks a file that `agentcho paper --export` wrote, or somebody sent: its schema, and that its figures fit together.
+"""Checks a file that was written by `agentcho paper --export`: its schema, and that its figures are consistent.
 
-What can be worked out again is: exact intervals and tests, corrections over a table, its digest. That its games were
-played is for who sends it to vouch for. Does not know: how anything was found.
+Recomputes what can be: exact intervals and tests, corrections over a table, the digest. It cannot check that the games
+were played; the sender has to vouch for that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HEX = frozenset("0123456789abcdef")
 
 
 def faults(text: str) -> tuple[str, ...]:
-    """Each fault as "place: what is wrong"; none where the file is whole."""
+    """Each fault as "place: what is wrong"; empty if the file is valid."""
     try:
         raw = json.loads(text)
     except ValueError as error:
@@ -93,7 +93,7 @@ def _table(place: str, table: TableFound, found: PaperFound) -> Faults:
 
 
 def _other_rows(table: TableFound, labels: Sequence[str], planned: Sequence[str], found: PaperFound) -> str:
-    """What to do about a table whose rows are others than those of this version."""
+    """The fault and remedy for a table with other rows than those of this version."""
     lacks = [label for label in planned if label not in labels]
     more = [label for label in labels if label not in planned]
     told = [f"lack {_quoted(lacks)}"] if lacks else []
@@ -111,7 +111,7 @@ def _quoted(labels: Sequence[str]) -> str:
 
 
 def _as_planned(where: str, row: RowFound, known: Table, planned: Row) -> Faults:
-    """Whether a row is what this version plays under its name, beside the paper's figures."""
+    """Whether a row is what this version plays under its label, with the paper's figures."""
     shape = planned.scenario, dict(planned.options), planned.mode, planned.adapter, planned.against
     if (row.scenario, row.options, row.mode, row.adapter, row.against) != shape:
         yield f"{where}: is another row than this table's {row.label!r}"
@@ -186,7 +186,7 @@ def _difference(place: str, found: Difference, mean: Mean, binary: bool) -> Faul
 
 
 def _corrected(place: str, name: str, table: TableFound) -> Faults:
-    """Holm's correction over all differences of one score."""
+    """Check Holm's correction over all differences of one score."""
     there = [(number, row.scores[name].difference) for number, row in enumerate(table.rows) if name in row.scores]
     tested = [(number, found) for number, found in there if found is not None]
     for (number, found), wanted in zip(tested, holm([found.p for _, found in tested]), strict=True):

@@ -1,7 +1,4 @@
-"""Which of the paper's effects a result shows: reproduced, null, reversed, at floor or at ceiling, by one rule.
-
-Does not know: how anything was measured, how it is shown.
-"""
+"""Judges by one rule which of the paper's effects a result shows: reproduced, null, reversed, at floor or ceiling."""
 
 from __future__ import annotations
 
@@ -27,9 +24,9 @@ SCORES: dict[Name, str] = {
     "7": "bob predicts cooperation",
     "f8": COOPERATES,
 }
-"""The score of each table that is judged."""
+"""The score by which each table is judged."""
 CEILING, FLOOR = 0.95, 0.5
-"""From this mean on a score has no room above; below this share of the paper's baseline it has none below."""
+"""Means from `CEILING` on leave no room above; means below `FLOOR` times the paper's baseline leave none below."""
 RULE = (
     "An effect is the difference of a row from its baseline. It is there where its 95% interval leaves out 0; where "
     "the paper prints no interval, that of two independent shares of its games is taken, or what its text says. "
@@ -42,8 +39,8 @@ RULE = (
 
 
 class Effect(NamedTuple):
-    """One effect: in which table, of which row and score, the paper's and ours (None: not measured), and what follows.
-    Differences are of shares, ratios (of times) are themselves."""
+    """One effect: its table, row and score, the paper's value and ours (None: not measured), and the verdict. Values
+    are differences of shares, or ratios (of times)."""
 
     table: str
     row: str
@@ -55,7 +52,7 @@ class Effect(NamedTuple):
 
 
 def effects(found: PaperFound) -> tuple[Effect, ...]:
-    """All effects of the tables that a result has; the result is aligned with today's tables."""
+    """All effects of the tables in a result that is aligned with the current tables."""
     tables = [each for each in found.tables if each.name in SCORES]
     told = [effect for each in tables for effect in _of_table(table_named(each.name), each)]
     told += [effect for times in found.times for effect in _of_times(times)]
@@ -63,7 +60,7 @@ def effects(found: PaperFound) -> tuple[Effect, ...]:
 
 
 def counted(told: Sequence[Effect]) -> dict[Verdict, dict[Bound, int]]:
-    """How many effects there are of each verdict, and how many of these with each bound."""
+    """The number of effects by verdict and bound."""
     found: dict[Verdict, dict[Bound, int]] = {}
     for name in get_args(Verdict):
         bounds = Counter(effect.bound for effect in told if effect.verdict == name)
@@ -78,26 +75,26 @@ def expected(table: Table, row: Row) -> Sign | None:
 
 
 def verdict(paper: Sign, ours: Sign) -> Verdict:
-    """What follows from the signs of both."""
+    """The verdict from both signs."""
     if paper == 0:
         return "no difference in both" if ours == 0 else "ours alone"
     return "null" if ours == 0 else "reproduced" if ours == paper else "reversed"
 
 
 def bounded(baseline: float, own: float, *, paper: float) -> Bound:
-    """Whether our baseline and our row leave room for an effect, beside the paper's baseline."""
+    """Whether our baseline and our row leave room for an effect, compared with the paper's baseline."""
     if baseline >= CEILING and own >= CEILING:
         return "at ceiling"
     return "at floor" if baseline < FLOOR * paper else ""
 
 
 def sign(low: float, high: float, middle: float = 0.0) -> Sign:
-    """On which side of the middle an interval lies; 0: on both."""
+    """The side of the middle on which an interval lies; 0: on both."""
     return 1 if low > middle else -1 if high < middle else 0
 
 
 def _pair(table: Table, row: Row) -> tuple[Figure, Figure] | None:
-    """The paper's figures of a row and of the one that it is held against."""
+    """The paper's figures of a row's reference and of the row."""
     score = SCORES[table.name]
     before, own = table.paper(row.against or "", score), table.paper(row.label, score)
     return None if before is None or own is None else (before, own)

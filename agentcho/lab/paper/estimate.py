@@ -1,7 +1,6 @@
-"""How long a reproduction takes on the understudy, by what its parts took when they were measured; nothing is played.
+"""Estimates the time of a reproduction on the understudy, from measured times of its parts; nothing is played.
 
-A figure to plan by: machines differ, and what else they do. Of other models nothing is known. Does not know: how it is
-said.
+The figure is rough: machines and their load differ. Other models have no estimate.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ A_GAME: Mapping[str, float] = {
     "debate": 0.35,
     "parallel-debate": 0.6,
 }
-"""Seconds of a game, many at a time, by scenario. All figures are of one core of x86-64."""
+"""Seconds per game, with many at a time, by scenario. All figures are for one core of x86-64."""
 A_TRACE: Mapping[str, float] = {
     "multi-qa": 0.05,
     "branch-solve-merge": 0.25,
@@ -37,7 +36,7 @@ A_TRACE: Mapping[str, float] = {
     "debate": 0.42,
     "parallel-debate": 0.56,
 }
-"""Seconds of training on one trace, an epoch, by scenario."""
+"""Seconds of training per trace and epoch, by scenario."""
 A_TIMED_GAME: Mapping[str, float] = {
     "multi-qa": 0.21,
     "branch-solve-merge": 2.31,
@@ -47,21 +46,21 @@ A_TIMED_GAME: Mapping[str, float] = {
     "parallel-debate": 3.9,
     NAMED: 3.9,
 }
-"""Seconds of a game of Table 5 in all its ways, by scenario."""
+"""Seconds per game of Table 5 in all its arms, by scenario."""
 A_SWEEP = 70.0
-"""Seconds of all points of Figure 4 in all its ways, with texts of their usual lengths."""
+"""Seconds of all points of Figure 4 in all its arms, with texts of their usual lengths."""
 
 
 class Part(NamedTuple):
-    """A part of the work, and the seconds that are left of it."""
+    """A part of the work, and its remaining seconds."""
 
     what: str
     seconds: float
 
 
 def estimated(work: Reproduction) -> tuple[Part, ...]:
-    """What is left to be done; empty where nothing is, or nothing is known of the model. What an earlier command has
-    done counts as done."""
+    """The remaining parts; empty if nothing is left, or the model has no estimate. Work finished by earlier commands is
+    not counted."""
     if work.world.config.model != MODEL:
         return ()
     left = _Left(work)
@@ -70,14 +69,14 @@ def estimated(work: Reproduction) -> tuple[Part, ...]:
 
 
 class _Left:
-    """What is left of one reproduction. Games that two rows share are counted once."""
+    """The remaining work of one reproduction. Games that two rows share are counted once."""
 
     def __init__(self, work: Reproduction) -> None:
         self._work, self._rows = work, work.rows
         self._seen = set[Path]()
 
     def games(self) -> float:
-        """Of rows that need no training, and of what is tried and timed."""
+        """Seconds of the rows that need no training, and of the games for loaders and timing."""
         work = self._work
         whole = sum(self._row(row, None) for table in work.tables for row in table.rows if row.adapter == "none")
         if "5" in work.asked.tables:
@@ -88,7 +87,7 @@ class _Left:
         return whole
 
     def adapters(self) -> float:
-        """Of traces, trainings, and games through what is trained."""
+        """Seconds of traces, trainings, and games with adapters."""
         return 0.0 if self._work.asked.quick else sum(self._adapted(*each) for each in self._trained())
 
     def _trained(self) -> Iterator[tuple[Table, Row]]:
@@ -111,7 +110,7 @@ class _Left:
         return self._work.asked.games * A_GAME[row.scenario]
 
     def _traces(self, lesson: Lesson, source: Row) -> float:
-        """Traces that several rows are trained on are sampled once."""
+        """Seconds of sampling traces; those that several rows are trained on are sampled once."""
         count = len(lesson.numbers)
         again = 0 if lesson.single is None else count * A_GAME[SINGLE]
         if lesson.file in self._seen:
@@ -121,7 +120,7 @@ class _Left:
         return again + max(0, count - there) * A_GAME[source.scenario]
 
     def _row(self, row: Row, adapter: Path | None, games: int | None = None) -> float:
-        """The games that a row lacks."""
+        """Seconds of the games that a row lacks."""
         column = column_of(row, adapter)
         folder = self._rows.folder(row, column, self._rows.playing(row, column, games))
         if folder in self._seen:
@@ -131,7 +130,7 @@ class _Left:
         return (count - (len(over(folder, count)) if folder.is_dir() else 0)) * A_GAME[row.scenario]
 
     def times(self) -> float:
-        """Of Table 5 and Figure 4, as far as this folder has none."""
+        """Seconds of Table 5 and Figure 4, as far as this folder lacks them."""
         asked, effort = self._work.asked, self._work.effort
         there = [file.read_text() for file in (self._work.world.folder / "times").glob("*.json")]
         done = {name for name in ("5", "f4") if any(f'"name": "{name}"' in told for told in there)}
@@ -144,7 +143,7 @@ class _Left:
 
 
 def _training(lesson: Lesson, row: Row) -> float:
-    """Of a training, and of the games that choose its checkpoint: before it, and after each epoch."""
+    """Seconds of a training, and of the games that select its checkpoint: before it, and after each epoch."""
     epochs = lesson.recipe.epochs
     traces = len(lesson.numbers) * (1 - lesson.recipe.dev)
     chosen = 0 if lesson.choice is None else len(lesson.choice.numbers) * (epochs + 1)

@@ -1,7 +1,7 @@
 """The figures that the paper prints, by table, row and score (Bai & Eisner, arXiv 2512.23049v1, of Llama-3.1-8B).
 
-All are from the paper's text, but for those of Figure 8: the paper draws it and prints no number, and the authors'
-repository (github.com/tjbai/choreo, SUMMARY.md) has them. Does not know: how a row is played, what a run found.
+All are from the paper's text, except those of Figure 8: the paper draws it and prints no number, and the authors'
+repository (github.com/tjbai/choreo, SUMMARY.md) has them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 class Figure(NamedTuple):
     """One figure of the paper. `low` and `high` are the ends of the 95% interval of its difference from the baseline,
-    where the paper prints them. `differs` is what the paper's text says where it prints none: whether the difference
-    is more than chance."""
+    if the paper prints them. `differs` is what the paper's text says if it prints none: whether the difference is more
+    than chance."""
 
     value: float
     low: float | None = None
@@ -30,14 +30,14 @@ class Won(NamedTuple):
 
 
 class Sooner(NamedTuple):
-    """Baseline over choreographed: times to a first token and to the end, each with the ends of its 95% interval."""
+    """Baseline over choreographed: times to the first token and to the end, each with the ends of its 95% interval."""
 
     first: tuple[float, float, float]
     end: tuple[float, float, float]
 
 
 Figures = Mapping[str, Mapping[str, Figure]]
-"""By the label of a row, by score."""
+"""Figures by row label and score."""
 
 MULTI_QA: Figures = {
     "baseline, serial": {

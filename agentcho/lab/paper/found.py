@@ -1,7 +1,4 @@
-"""What a reproduction of the paper found, as a versioned format: `agentcho-paper/1`.
-
-Does not know: how it was found, how it is shown.
-"""
+"""The result of a reproduction of the paper in a versioned format: `agentcho-paper/1`."""
 
 from __future__ import annotations
 
@@ -20,8 +17,8 @@ from agentcho.records.frozen import Frozen
 
 
 class Score(Frozen):
-    """One score of one row: its mean over games, the paper's figure where it prints one, and the difference from the
-    row that it is held against, game by game; `holm` is over the differences of this score in this table."""
+    """One score of one row: its mean over games, the paper's figure if it prints one, and the paired difference from
+    the row's reference; `holm` is over the differences of this score in this table."""
 
     mean: Mean
     paper: float | None = None
@@ -29,11 +26,11 @@ class Score(Frozen):
 
 
 class HeldOut(Frozen):
-    """How many tasks a trained row is compared on, how many of them ask in the words of a task of its traces, and how
-    many traces it was trained on, for how many epochs. `chosen`: the score by which its checkpoint was chosen, over
-    `dev` games; None: the loss, over `dev` traces. `step` is the best one: 0 is an adapter that changes nothing.
+    """How many tasks a trained row is compared on, how many of these occur verbatim in its traces, and the number of
+    traces and epochs of its training. `chosen`: the score that selected its checkpoint, over `dev` games; None: the
+    loss, over `dev` traces. `step` is the best one: 0 is an adapter that changes nothing.
 
-    Files from before these were fields say so by `dev` 0: 4 epochs, chosen by the loss on a tenth of `traces`."""
+    Files older than these fields have `dev` 0: 4 epochs, selected by the loss on a tenth of `traces`."""
 
     tasks: int
     seen: int
@@ -45,8 +42,8 @@ class HeldOut(Frozen):
 
 
 class RowFound(Frozen):
-    """One row. `games` are those that were asked for, `without` those that ended without an outcome and are in no
-    score. `digest` is that of its tasks. `left_out`: why it has no scores."""
+    """One row. `games` is the requested number, `without` the number that ended without an outcome and are in no score.
+    `digest` is that of its tasks. `left_out`: why it has no scores."""
 
     label: str
     scenario: str
@@ -65,7 +62,7 @@ class RowFound(Frozen):
 
 
 class TableFound(Frozen):
-    """A table of scores; `binary` are those of its scores that no game has otherwise than 0 or 1."""
+    """A table of scores; `binary` names the scores that are 0 or 1 in every game."""
 
     name: Name
     title: str
@@ -76,9 +73,9 @@ class TableFound(Frozen):
 
 
 class Timed(Frozen):
-    """One way of reading on the same forced words. Seconds to a first token and to the end, and the baseline's over
-    them within each run: medians over `runs`. `waiting` is the share of the time in which some call waits for its first
-    token."""
+    """One reading mode on the same forced texts: seconds to the first token and to the end, and the baseline's ratio to
+    them within each run, as medians over `runs`. `waiting` is the share of the time in which some call waits for its
+    first token."""
 
     subject: str
     arm: str
@@ -101,9 +98,9 @@ class TimesFound(Frozen):
 
 
 class LoadedFound(Frozen):
-    """The first games of a workflow once more, their tasks in the form of a published set and through its `loader`: in
-    how many all that was said is the same, and means of a `score` without the loader and through it (None: no game
-    ended with an outcome). `left_out`: why they were not played."""
+    """The first games of a workflow played again, with their tasks in the form of a published set and through its
+    `loader`: the number of games in which everything said is the same, and the means of a `score` without the loader
+    and through it (None: no game ended with an outcome). `left_out`: why they were not played."""
 
     loader: str
     games: int = 0
@@ -115,8 +112,8 @@ class LoadedFound(Frozen):
 
 
 class SetFound(Frozen):
-    """The tasks of one workflow: where from, what is compared on and trained on, how many one game draws. `loaded`:
-    what came of the paper's loader, where the sets themselves are not what is worked at."""
+    """The tasks of one workflow: their source, those compared on and trained on, and how many one game draws. `loaded`:
+    the result of the paper's loader, if the published sets themselves are not used."""
 
     scenario: str
     compared: str
@@ -127,16 +124,16 @@ class SetFound(Frozen):
 
 
 class Phase(Frozen):
-    """What one part of the work took, in seconds, over all commands that worked at it."""
+    """The seconds that one part of the work took, over all commands that worked on it."""
 
     name: str
     seconds: float
 
 
 class PaperFound(Frozen):
-    """All of it. `top_p` None: what the paper samples with, which differs by table. `model` is the fingerprint of the
-    model, `modules` the digest of the sources that ran. `left` are the phases that a budget left over. `digest` is of
-    everything else, so that a changed figure is noticed."""
+    """The whole result. `top_p` None: the paper's value, which differs by table. `model` is the fingerprint of the
+    model, `modules` the digest of the sources that ran. `left` are the phases that did not fit the budget. `digest`
+    covers everything else, so that a changed figure is noticed."""
 
     format: Literal["agentcho-paper/1"] = "agentcho-paper/1"
     command: str
@@ -164,6 +161,6 @@ class PaperFound(Frozen):
 
 
 def digest_of(found: dict[str, Any]) -> str:
-    """SHA-256 of a result as JSON, its `digest` aside; the same however the file is laid out."""
+    """SHA-256 of a result as JSON without its `digest`; independent of the file's layout."""
     rest = {name: value for name, value in found.items() if name != "digest"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

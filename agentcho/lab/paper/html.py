@@ -1,5 +1,4 @@
-"""A reproduction of the paper as one HTML file that loads nothing and has no scripts. Does not know: how anything was
-found."""
+"""A reproduction of the paper as one HTML file without external resources and scripts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""The generators' tasks in the form of the published sets, so that the loaders of these are played from end to end on
-a model that speaks about these tasks alone: what a game says through a loader has to be what it says without.
-
-Does not know: how games are played.
+"""Writes the generators' tasks in the form of the published sets, to test the sets' loaders end to end on a model that
+only knows these tasks: a game has to say the same with and without a loader.
 """
 
 from __future__ import annotations
@@ -18,14 +16,14 @@ from agentcho.records.files import replace_whole, write_errors
 from agentcho.tasks import Concepts, Problem, Task, TaskSet
 
 SOME, FEW = 20, 5
-"""On so many games of a workflow a loader is tried, and with `--quick`."""
+"""The number of games of a workflow on which a loader is tried, and the number with `--quick`."""
 A_ROW = 5
 """Words of a row in CommonGen's form; rows are joined as those of the set itself are."""
 
 
 def formed(scenario: str, tasks: TaskSet, count: int, folder: Path) -> str:
-    """Write the first `count` tasks of a scenario into `folder`, in the form of the set that the paper has for it.
-    Returns what loads them."""
+    """Write the first `count` tasks of a scenario into `folder`, in the form of the set that the paper uses for it.
+    Returns the task specification that loads them."""
     loader = PUBLISHED[scenario].partition(":")[0]
     file = folder / f"{scenario}-{tasks.digest[:12]}-{count}.{loader}.jsonl"
     rows = (row for number in range(count) for row in _rows(loader, number, tasks[number]))
@@ -52,7 +50,8 @@ def _rows(loader: str, number: int, task: Task) -> Iterator[dict[str, Any]]:
 
 
 def compared(loader: str, score: str, games: int, without: Games, through: Games) -> LoadedFound:
-    """Both ways of the same games: in how many everything that was said is the same, and means of a score."""
+    """Compare the same games without and through a loader: how many are the same in every text, and means of a
+    score."""
     numbers = range(games)
     same = sum(_said(without, number) == _said(through, number) for number in numbers)
     means = [_mean(each, score, numbers) for each in (without, through)]
@@ -64,7 +63,7 @@ def _said(games: Games, number: int) -> Sequence[str]:
 
 
 def _mean(games: Games, score: str, numbers: range) -> float | None:
-    """None: no game ended with an outcome."""
+    """The mean of a score; None: no game ended with an outcome."""
     scores: list[Mapping[str, float]] = [games.finished[number].score for number in numbers]
     values = [each[score] for each in scores if score in each]
     return sum(values) / len(values) if values else None

@@ -1,6 +1,4 @@
-"""One digest of all sources that a reproduction ran: the package, the scenarios that it plays, their agents. Does not
-know: what they do.
-"""
+"""One digest of all sources that a reproduction ran: the package, the scenarios that it plays, and their agents."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The phases of a reproduction: what each took, over all commands that worked at it, and which no longer began because
-a budget was used up. Does not know: what is done in one.
+"""The phases of a reproduction: the time of each, over all commands that worked on it, and those that were not begun
+because a budget was used up.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Spent(Exception):
 
 
 def parsed_budget(text: str) -> float:
-    """`90s`, `20m` or `1.5h` in seconds. `ConfigError`: it is none."""
+    """Parse `90s`, `20m` or `1.5h` to seconds. `ConfigError`: it is not a time."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
     if found is None or float(found[1]) <= 0:
         raise ConfigError(
@@ -32,7 +32,7 @@ def parsed_budget(text: str) -> float:
 
 
 class Phases:
-    """All phases of one folder. `budget`: seconds after which none begins; one that has begun is finished."""
+    """All phases of one folder. `budget`: seconds after which none is begun; a running one is finished."""
 
     def __init__(self, file: Path, budget: float | None) -> None:
         self._file = file
@@ -42,7 +42,7 @@ class Phases:
 
     @contextmanager
     def begin(self, name: str) -> Iterator[None]:
-        """A phase that has something to do. `Spent`: it is left over. Its time is kept however it ends."""
+        """Run a phase. `Spent`: the budget is used up. Its time is recorded however it ends."""
         if self._budget is not None and perf_counter() - self._began >= self._budget:
             self.left.append(name)
             raise Spent(name)
@@ -54,7 +54,7 @@ class Phases:
                 lines.append({"phase": name, "seconds": round(perf_counter() - began, 3)})
 
     def found(self) -> tuple[Phase, ...]:
-        """What each took, in the order in which they were begun first."""
+        """The time of each phase, in the order in which they were first begun."""
         taken: dict[str, float] = {}
         for _, line in read_lines(self._file) if self._file.exists() else ():
             taken[line["phase"]] = taken.get(line["phase"], 0.0) + line["seconds"]

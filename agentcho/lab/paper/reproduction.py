@@ -1,7 +1,7 @@
-"""The paper's tables from the request to the result: rows are played, adapters trained, workflows timed, phase by
-phase; what an earlier command did is not done again.
+"""Runs a reproduction of the paper's tables from its request to its result: rows are played, adapters trained, and
+workflows timed, phase by phase. Work of earlier commands is not repeated.
 
-`ExtraMissing` where the libraries of `agentcho[lab]` are not installed. Does not know: the command line, the terminal.
+`ExtraMissing` if the libraries of `agentcho[lab]` are not installed. Independent of the command line and the terminal.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ TIMED: Mapping[str, tuple[Name, str]] = {
     "parallel-debate": ("4", "MADpar, baseline"),
     NAMED: ("4", "MADpar with names, baseline"),
 }
-"""On the words of which row's games a workflow is timed."""
+"""The row whose games provide the texts on which a workflow is timed."""
 
 
 class PaperRequest(NamedTuple):
-    """What is asked for: tables by name, games a row, `quick` without what is trained, tasks. `command` repeats it."""
+    """The request: tables by name, games per row, `quick`: without training, tasks. `command` repeats it."""
 
     tables: tuple[Name, ...]
     games: int
@@ -67,7 +67,7 @@ class PaperRequest(NamedTuple):
 
 @dataclass
 class Reproduction:
-    """One reproduction under way."""
+    """The state of one reproduction."""
 
     world: World
     asked: PaperRequest
@@ -79,16 +79,16 @@ class Reproduction:
 
     @property
     def rows(self) -> Rows:
-        """All rows of it."""
+        """All rows."""
         return Rows(self.world, self.asked.games, self.asked.data, self.asked.sets)
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The tables of scores that are asked for."""
+        """The requested tables of scores."""
         return tuple(table for table in TABLES if table.name in self.asked.tables)
 
     def check(self) -> None:
-        """`TaskError`, `ExtraMissing`: tasks cannot be had, or are too few. Plays nothing."""
+        """`TaskError`, `ExtraMissing`: tasks cannot be obtained, or are too few. Plays nothing."""
         asked = [row for table in self.tables for row in table.rows]
         timed = [table_named(name).row(label) for name, label in TIMED.values()] if "5" in self.asked.tables else []
         for row in (*asked, *timed):
@@ -97,8 +97,8 @@ class Reproduction:
                 require("to train adapters", "tune", "lab")
 
     def run(self) -> PaperFound:
-        """Do all that is left to be done, until the budget is used up, and say what is known. `Interrupted`: by
-        Ctrl-C; what was over stays."""
+        """Do all remaining work until the budget is used up, and return what is known. `Interrupted`: Ctrl-C; finished
+        work is kept."""
         for table in self.tables:
             for row in table.rows:
                 if row.adapter == "none":
@@ -153,7 +153,7 @@ class Reproduction:
         self._why[table.name, row.label] = LEFT
 
     def _reference(self, table: Table, row: Row) -> tuple[Name, str] | None:
-        """The row that it is held against, once that is played."""
+        """The reference of the row, once that is played."""
         key = (table.name, row.against or "")
         return key if key in self._played else None
 
@@ -171,7 +171,7 @@ class Reproduction:
             return completed(playing, folder, forced, counting)
 
     def _keep(self, table: Table, row: Row, playing: Playing, found: Games) -> None:
-        """Of the games of a row what is needed later: scores, words to time on, words to force, texts to judge."""
+        """Keep what is needed later of a row's games: scores, texts for timing, texts to force, texts to judge."""
         count = playing.config.games
         scenario = playing.scenario
         key = (table.name, row.label)
@@ -195,7 +195,7 @@ class Reproduction:
             teach_recorded_words(playing.engine, (entry for said in found.said.values() for entry in said))
 
     def _trained(self, table: Table, row: Row) -> None:
-        """Train what a row needs, and play it."""
+        """Train the adapter of a row, and play the row."""
         key = (table.name, row.label)
         if self.asked.quick or self.world.fake:
             self._why[key] = QUICK if self.asked.quick else FAKE
@@ -235,7 +235,7 @@ class Reproduction:
         return tabulated(table=table, played=played, why=why, preferred=preferred, seed=self.world.config.seed)
 
     def _preferred(self, table: Table, played: Mapping[str, Played]) -> dict[str, Preference]:
-        """What the judge says of each row's texts beside those of the row it is held against, in both orders."""
+        """The judge's preferences between each row's texts and its reference's, asked in both orders."""
         found: dict[str, Preference] = {}
         for row in table.rows if self.judge is not None else ():
             if row.label not in played or row.against is None or row.against not in played:
@@ -256,8 +256,8 @@ class Reproduction:
         )
 
     def _once(self, kind: str, asked: Mapping[str, Any], what: type[F], phase: str, make: Callable[[], F]) -> F | None:
-        """What a phase makes of what is asked for; read where an earlier command has made it, None where the budget
-        is used up."""
+        """The result of a phase: read from a file if an earlier command made it, else made now; None if the budget is
+        used up."""
         file = self.world.folder / kind / f"{digest(asked)}.json"
         if file.exists():
             try:
@@ -294,11 +294,11 @@ class Reproduction:
 
     @property
     def tried(self) -> int:
-        """On how many games of a workflow a loader is tried."""
+        """The number of games of a workflow on which a loader is tried."""
         return min(self.asked.games, loaders.FEW if self.asked.quick else loaders.SOME)
 
     def _loaded(self, table: Table, row: Row, tasks: TaskSet) -> LoadedFound:
-        """The first games of a row, and the same through the loader of the set that the paper has for it."""
+        """The first games of a row, compared with the same through the loader of the paper's set for it."""
         games = self.tried
         spec = loaders.formed(row.scenario, tasks, games * self.rows.scenario(row).draws(), self.world.folder / "tasks")
         loader = PUBLISHED[row.scenario].partition(":")[0]
@@ -326,11 +326,11 @@ class Reproduction:
 
     @property
     def effort(self) -> times.Effort:
-        """How much is timed."""
+        """The amount of timing."""
         return times.QUICK if self.asked.quick else times.Effort()
 
     def _times(self) -> list[TimesFound]:
-        """Table 5 and Figure 4, where they are asked for."""
+        """Table 5 and Figure 4, if requested."""
         effort = self.effort
         seed = self.world.config.seed
         found = list[TimesFound]()
@@ -359,7 +359,7 @@ class Reproduction:
         return made or TimesFound(name=name, title=title, left_out=LEFT)
 
     def _words(self) -> dict[str, Sequence[Workflow]]:
-        """The words of played games, by workflow; those that no other table has played are played now. Those that a
+        """The texts of played games, by workflow. Games that no other table has played are played now; those that the
         budget left over are missing."""
         for name, label in TIMED.values():
             if (name, label) not in self._played:
@@ -369,5 +369,5 @@ class Reproduction:
 
 
 def _called(table: Table) -> str:
-    """ "table 1" or "figure 8"."""
+    """The table's name in lower case, such as "table 1" or "figure 8"."""
     return table.title.partition(":")[0].lower()

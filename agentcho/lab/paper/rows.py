@@ -1,6 +1,5 @@
-"""From a row of a table to its games: what is played, where its records are, what is trained for it.
-
-Does not know: phases, tables as a whole, what comes of the games.
+"""Maps a row of a table to its games: what is played, where its records are, and what is trained for it. Independent of
+phases, whole tables and the results of games.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from agentcho.scenario import Scenario
 
 SINGLE = "direct"
 Open = Callable[[Scenario, RunConfig], Playing]
-"""How games of a scenario are played: here, or by workers."""
+"""How games of a scenario are played: in this process, or by workers."""
 
 
 class World(NamedTuple):
-    """Where rows are played. `config`: what all rows share; `here`: an engine of this process, to train and to time on;
-    `folder` keeps everything. `fake`: the engine is one without a model, which can be neither trained nor timed.
-    `top_p`: what all rows are sampled with; None: each with what the paper samples it with. `traces`: train on at most
-    so many a row; None: on as many as the paper. `recipe`: fields of recipes that differ from ours."""
+    """Where rows are played. `config`: what all rows share; `here`: an engine of this process, for training and timing;
+    `folder` keeps everything. `fake`: the engine has no model, and can be neither trained nor timed. `top_p`: the value
+    for all rows; None: each row's value in the paper. `traces`: the maximum of training traces per row; None: as many
+    as in the paper. `recipe`: fields of recipes that differ from ours."""
 
     config: RunConfig
     open: Open
@@ -47,8 +46,8 @@ class World(NamedTuple):
 
 
 class Taught(NamedTuple):
-    """The numbers of the baseline games that an adapter is trained on, and of those by which it is chosen. `held` of
-    the former are held out, for the loss."""
+    """The numbers of the baseline games that an adapter is trained on, and of those that select its checkpoint. `held`
+    of the former are held out, for the loss."""
 
     traces: range
     held: int
@@ -56,7 +55,7 @@ class Taught(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """All rows: how many `games` each has, and what they work at."""
+    """All rows: the number of `games` of each, and their tasks."""
 
     world: World
     games: int
@@ -68,7 +67,7 @@ class Rows(NamedTuple):
         return library.scenario(row.scenario)(**row.options)
 
     def config(self, row: Row, games: int | None = None, tasks: str | None = None) -> RunConfig:
-        """The options of its games, its adapter aside; `tasks` in the place of its own."""
+        """The options of a row's games, without its adapter; `tasks` replaces its own."""
         own = self.sets[row.scenario].compared if row.scenario in self.sets else None
         given = {
             "games": games or self.games,
@@ -84,12 +83,12 @@ class Rows(NamedTuple):
         return self.world.open(self.scenario(row), column.config(self.config(row, games, tasks)))
 
     def folder(self, row: Row, column: Column, playing: Playing) -> Path:
-        """Where its records are: of two rows that are the same games, in one place."""
+        """The folder of its records; rows with the same games share one."""
         key = digest({"games": playing.asked, "column": column.name, "adapter": column.digest})
         return self.world.folder / "games" / f"{row.scenario}-{row.mode}-{key}"
 
     def lesson(self, table: Table, row: Row) -> Lesson:
-        """What a trained row is trained on. `TaskError`: there are no tasks left for it."""
+        """The training of a tuned row. `TaskError`: there are no tasks left for it."""
         source = table.row(row.of) if row.of is not None else row
         if row.taught is not None:
             source = source._replace(options=row.taught)
@@ -123,8 +122,8 @@ class Rows(NamedTuple):
         )
 
     def taught(self, table: Table, row: Row) -> Taught:
-        """The baseline games that adapters of a row are trained on: as many as the paper has, or, of a published set
-        that has fewer behind those that are compared, as many as there are. `TaskError`: there are too few."""
+        """The baseline games that adapters of a row are trained on: as many as in the paper, or fewer if a published
+        set has fewer tasks after those that are compared on. `TaskError`: there are too few."""
         teaching, held = TEACHING[table.name], MOST_DEV
         count = min(teaching.traces, self.world.traces or teaching.traces)
         traces, dev = count + held, teaching.dev * count // teaching.traces
@@ -140,19 +139,19 @@ class Rows(NamedTuple):
         return Taught(range(first, first + traces), held, range(first + traces, first + traces + dev))
 
     def _generated(self, row: Row) -> bool:
-        """Whether there are as many tasks as anybody wants: of a generator, or where a scenario has none."""
+        """Whether tasks are unlimited: they are generated, or the scenario has none."""
         return self.data == "generators" or row.scenario not in self.sets
 
     def _choice(self, row: Row, config: RunConfig, taught: Taught, score: str) -> Choice:
-        """How a checkpoint is chosen: by games of the row's own kind on tasks that are held out."""
+        """How a checkpoint is selected: by games of the row's own kind on held-out tasks."""
         sampled = self.config(row).model_dump(include={"temperature", "top_p"})
         given = {"games": taught.dev.stop, "mode": row.mode, "leakage": "audit"} | sampled
         playing = self.world.open(self.scenario(row), RunConfig.model_validate(config.model_dump() | given))
         return Choice(playing, taught.dev, score)
 
     def _training(self, row: Row, taught: Taught) -> RunConfig:
-        """Baseline games that no row is compared on: of a generator those of another seed, of a published set those
-        behind the ones that are compared."""
+        """The config of baseline games that no row is compared on: with another seed for a generator, with the tasks
+        after the compared ones for a published set."""
         base = self.world.config
         given: dict[str, Any] = {
             "games": taught.traces.stop,
@@ -167,7 +166,7 @@ class Rows(NamedTuple):
 
 
 def column_of(row: Row, adapter: Path | None) -> Column:
-    """The way of reading of a row."""
+    """The column of a row."""
     if adapter is None:
         return Column(mode=row.mode)
     from agentcho.engine.lora_adapter import find_adapter
@@ -176,5 +175,5 @@ def column_of(row: Row, adapter: Path | None) -> Column:
 
 
 def digest(asked: Mapping[str, Any]) -> str:
-    """Some digits that stand for these values."""
+    """A short hash of these values."""
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]

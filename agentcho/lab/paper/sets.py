@@ -1,7 +1,7 @@
-"""What the paper's workflows work at: generators for the understudy, the published sets for other models.
+"""The tasks of the paper's workflows: generators for the understudy, the published sets for other models.
 
-What is compared and what is trained on have no task in common: of a generator another seed, and of the facts another
-half; of a published set the tasks behind those that are compared. Does not know: how games are played.
+Compared and trained tasks are disjoint: a generator uses another seed, the facts another half; a published set uses the
+tasks after the compared ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agentcho.tasks import Concepts, Problem, Task, TaskSet, task_set
 
 Data = Literal["generators", "published"]
 WORDS = 30
-"""Words of a task of Branch-Solve-Merge."""
+"""Words per task of Branch-Solve-Merge."""
 
 
 class Sets(NamedTuple):
@@ -37,13 +37,12 @@ PUBLISHED = {
     "branch-solve-merge": "commongen:@train",
     **dict.fromkeys(("direct", "tree-of-thoughts", "debate", "parallel-debate"), "math"),
 }
-"""CommonGen's sets of words are joined until they are `WORDS`; its training split alone has enough of them."""
+"""CommonGen's word sets are joined up to `WORDS`; only its training split has enough of them."""
 
 
 def sets(data: Data, folder: Path, given: Mapping[str, str], named: Collection[str]) -> dict[str, Sets]:
-    """By workflow, of those that are `named`. `given` are other specifications for some, by workflow: files of a
-    published set, for a machine without a network. `TaskError`: a set cannot be had. Joined words are written into
-    `folder`."""
+    """The task specifications of the `named` workflows. `given` overrides some, by workflow: files of a published set,
+    for a machine without a network. `TaskError`: a set cannot be obtained. Joined words are written into `folder`."""
     if data == "generators":
         known = {name: two for name, two in GENERATORS.items() if name in named}
         return {name: Sets(given[name], given[name]) if name in given else two for name, two in known.items()}
@@ -55,7 +54,7 @@ def sets(data: Data, folder: Path, given: Mapping[str, str], named: Collection[s
 
 
 def _joined(spec: str, folder: Path) -> str:
-    """The words of a set, so many a task, as a file of our own."""
+    """Join the words of a set into tasks of `WORDS` words, written as a file of our own."""
     tasks = task_set(spec, Concepts)
     found = list[tuple[str, ...]]()
     words = dict[str, None]()
@@ -77,7 +76,7 @@ def _joined(spec: str, folder: Path) -> str:
 
 
 def texts(tasks: TaskSet, count: int) -> list[str]:
-    """What the first `count` tasks ask, in the words in which games are told them."""
+    """The texts of the first `count` tasks, as games are told them."""
     return [_asked(tasks[number]) for number in range(count)]
 
 

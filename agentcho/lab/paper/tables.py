@@ -1,7 +1,4 @@
-"""The paper's tables of scores as data: rows, columns, and the paper's figures beside them.
-
-Does not know: how a row is played.
-"""
+"""The paper's tables of scores as data: rows, columns, and the paper's figures."""
 
 from __future__ import annotations
 
@@ -23,15 +20,15 @@ from agentcho.lab.paper.figures import (
 )
 
 Adapted = Literal["none", "tuned", "own", "distilled"]
-"""Through which adapter a row is played: none; one tuned for its way of reading on baseline games; one of the baseline
-tuned on its own games; one of the single step, tuned on what a workflow ended on."""
+"""The adapter that a row is played with: none; one tuned for its reading mode on baseline games; one of the baseline
+tuned on its own games; one of the single step, tuned on the final messages of a workflow."""
 Name = Literal["1", "2", "3", "4", "5", "6", "7", "f4", "f8", "tasks"]
 
 
 class Row(NamedTuple):
-    """One row. `against`: the label of the row that it is held against, game by game; None: it is held against none.
-    `of`: the row whose games a distilled one was tuned on the ends of. `taught`: the options of the games that its
-    adapter was tuned on, where they are not its own. `top_p`: what the paper samples with."""
+    """One row. `against`: the label of its reference row, paired by game; None: it has none. `of`: the row whose games'
+    final messages a distilled row was tuned on. `taught`: the options of the games that its adapter was tuned on, if
+    they are not its own. `top_p`: the paper's sampling."""
 
     label: str
     scenario: str
@@ -45,8 +42,8 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table: `scores` are its columns, by the names that the scenarios give them. `figures` are the paper's, by the
-    model that they are of. `games`: how many the paper plays a row. `shares`: the scores that a game has as 0 or 1."""
+    """A table: `scores` are its columns, named as by the scenarios. `figures` are the paper's, by model. `games`: the
+    paper's number per row. `shares`: the scores that are 0 or 1 in each game."""
 
     name: Name
     title: str
@@ -58,7 +55,7 @@ class Table(NamedTuple):
     notes: tuple[str, ...] = ()
 
     def row(self, label: str) -> Row:
-        """The row of a label."""
+        """The row with a label."""
         return next(row for row in self.rows if row.label == label)
 
     @property
@@ -67,14 +64,14 @@ class Table(NamedTuple):
         return next(iter(self.figures.values()))
 
     def paper(self, label: str, score: str) -> Figure | None:
-        """The paper's figure of a row, of the first model; None: the paper has none."""
+        """The paper's figure of a row, for the first model; None: the paper has none."""
         return self.figured.get(label, {}).get(score)
 
 
 class Teaching(NamedTuple):
-    """How the adapters of a table are trained: on so many traces, for so many epochs. The checkpoint is chosen by the
-    mean of `score` over `dev` games that are neither compared on nor trained on, or, where `score` is None, by the loss
-    on traces that are held out."""
+    """The training of a table's adapters: the number of traces and epochs. The checkpoint is selected by the mean of
+    `score` over `dev` games that are neither compared on nor trained on, or, if `score` is None, by the loss on
+    held-out traces."""
 
     traces: int
     epochs: int
@@ -91,15 +88,15 @@ TEACHING: dict[Name, Teaching] = {
     "7": Teaching(traces=400, epochs=4),
 }
 """The paper's numbers of traces and epochs, by table. It prints no epochs for the dilemma (ours: 4), and no games to
-choose MultiQA's checkpoint by (ours: 100). The dilemma and Branch-Solve-Merge have no accuracy: theirs are chosen by
-loss."""
+select MultiQA's checkpoint by (ours: 100). The dilemma and Branch-Solve-Merge have no accuracy: their checkpoints are
+selected by the loss."""
 
 LLAMA = "Llama-3.1-8B"
 SERIAL, PARALLEL = {"layout": "serial"}, {"layout": "parallel"}
 
 
 def _layouts(scenario: str) -> tuple[Row, ...]:
-    """The four layouts, both tuned, and the baseline tuned on its own games: all beside the serial baseline."""
+    """The four layouts, both tuned ones, and the baseline tuned on its own games: all against the serial baseline."""
     first = "baseline, serial"
     reused: Mode = "choreographed"
     return (
@@ -114,7 +111,7 @@ def _layouts(scenario: str) -> tuple[Row, ...]:
 
 
 def _both(label: str, scenario: str, options: Mapping[str, Any], top_p: float = 1.0) -> tuple[Row, Row]:
-    """A workflow by the baseline, and choreographed beside it."""
+    """A workflow in the baseline, and choreographed against it."""
     first = f"{label}, baseline"
     reused = f"{label}, choreographed"
     return (
@@ -130,7 +127,7 @@ def _tuned(
     taught: Mapping[str, Any] | None = None,
     top_p: float = 1.0,
 ) -> Row:
-    """A choreographed workflow through the adapter that is to make it the baseline again."""
+    """A choreographed workflow with the adapter that is to restore the baseline's behavior."""
     return Row(
         f"{label}, choreographed, tuned",
         scenario,
@@ -144,9 +141,9 @@ def _tuned(
 
 
 MATH_TOP_P = 0.95
-"""The paper's Appendix E prints it for the workflows of its section 4; its section 3 prints a temperature alone."""
+"""The paper's Appendix E prints it for the workflows of its section 4; its section 3 prints only a temperature."""
 NAMED = "parallel-debate, named"
-"""What times call MADpar whose solvers are told their names."""
+"""The name in tables of times of MADpar with solvers that are told their names."""
 UNNAMED = {"names": False}
 """MADpar's agents are identical in the paper: one system prompt for all."""
 
@@ -165,7 +162,7 @@ DIRECT = Row("Direct", "direct", top_p=MATH_TOP_P)
 
 
 def _questions() -> tuple[Row, ...]:
-    """Table 4."""
+    """The rows of Table 4."""
     return (
         DIRECT,
         *_workflow("MADiter", "debate", {}),
@@ -177,7 +174,7 @@ def _questions() -> tuple[Row, ...]:
 
 
 def _qwen() -> tuple[Row, ...]:
-    """Table 6: those of Table 4 that the paper plays with Qwen3."""
+    """The rows of Table 6: those of Table 4 that the paper plays with Qwen3."""
     return tuple(row for row in _questions() if row.label in QWEN_8B)
 
 
@@ -187,7 +184,7 @@ COOPERATES = "bob cooperates"
 
 
 def _settings() -> tuple[Row, ...]:
-    """Table 3."""
+    """The rows of Table 3."""
     asked = [(label, {"strategy": strategy}) for label, strategy in SETTINGS.items()]
     return tuple(
         row
@@ -197,7 +194,8 @@ def _settings() -> tuple[Row, ...]:
 
 
 def _guesses() -> tuple[Row, ...]:
-    """Table 7, through the adapters of Table 3: they are tuned on games in which nobody is asked for a guess."""
+    """The rows of Table 7, with the adapters of Table 3, which are tuned on games in which nobody is asked for a
+    guess."""
     asked = [(label, {"strategy": strategy}) for label, strategy in SETTINGS.items()]
     return tuple(
         row
@@ -213,7 +211,7 @@ OVER = {
     "plan alone": {"behind": "plan"},
     "talk alone": {"behind": "public"},
 }
-"""Figure 8: what Alice's words are encoded over for Bob. The paper has all but the last."""
+"""Figure 8: what Alice's words are encoded over for Bob. The paper has all except the last."""
 
 
 def _behind(label: str, strategy: str) -> tuple[Row, ...]:
@@ -315,7 +313,7 @@ TABLES: tuple[Table, ...] = (
 
 
 def table_named(name: Name) -> Table:
-    """The table of scores of this name."""
+    """The table of scores with this name."""
     return next(table for table in TABLES if table.name == name)
 
 

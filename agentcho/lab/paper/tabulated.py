@@ -1,4 +1,6 @@
-"""From the scores of rows to a table: means, differences game by game, their tests. Does not know: games, models."""
+"""Computes a table from the scores of rows: means, paired differences, and their tests. Independent of games and
+models.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ from agentcho.scenario import Judged
 
 
 class Played(NamedTuple):
-    """What is kept of a row's games: scores by game, how many were asked for and how many ended without an outcome, its
-    tasks and their digest, words to be timed on, texts to be judged, and what its adapter was trained on."""
+    """What is kept of a row's games: scores by game, the requested number of games and the number without an outcome,
+    its tasks and their digest, texts for timing, texts to be judged, and what its adapter was trained on."""
 
     scores: Mapping[int, Mapping[str, float]]
     games: int
@@ -34,7 +36,8 @@ def tabulated(
     preferred: Mapping[str, Preference],
     seed: int,
 ) -> TableFound:
-    """The table of what was played; of a row that was not, `why` says so. Seeded: the same scores, the same figures."""
+    """The table of the played rows; `why` has the reason for each other row. Seeded: equal scores give equal
+    figures."""
     there = {label: each for label, each in played.items() if each is not None}
     references = {row.label: row.against for row in table.rows if row.label in there and row.against in there}
     found = metrics({label: each.scores for label, each in there.items()}, seed, references) if there else ()

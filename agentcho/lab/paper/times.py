@@ -1,7 +1,5 @@
-"""Times of the paper's workflows on forced words, arms in turns: its Table 5 on games that were played, its Figure 4 on
+"""Times the paper's workflows on forced texts, with interleaved arms: its Table 5 on played games, its Figure 4 on
 trees of thoughts of random words.
-
-Does not know: what is said, how times are shown.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ ARMS = (BASELINE, AUDIT, ENFORCE)
 
 
 class Effort(NamedTuple):
-    """On how many games of a workflow it is timed, how often each point of the sweep, and how long its texts are."""
+    """The number of timed games per workflow, the repeats of each point of the sweep, and the scale of its texts."""
 
     problems: int = 30
     repeats: int = 3
@@ -37,7 +35,7 @@ QUICK = Effort(problems=4, repeats=1, scale=0.1)
 def by_workflow(
     here: Callable[[], Any], played: Mapping[str, Sequence[Workflow]], tell: ProgressCallback
 ) -> TimesFound:
-    """Table 5: each workflow on its own games' words, once a game, after one to warm up."""
+    """Table 5: each workflow on the texts of its own games, each game once, after one to warm up."""
     rows: list[Timed] = []
     engine = here()
     for name, found in ((name, each) for name, each in played.items() if each):
@@ -62,7 +60,7 @@ def sweep(here: Callable[[], Any], effort: Effort, seed: int, tell: ProgressCall
 
 
 def reached(rows: Sequence[Timed]) -> tuple[str, ...]:
-    """For each way of ours where it is `GAIN` times sooner to the end than the baseline, where not, and why."""
+    """A note for each arm of ours: where it is `GAIN` times faster end to end than the baseline, where not, and why."""
     baseline = {row.subject: row for row in rows if row.arm == BASELINE}
     found = []
     for arm in dict.fromkeys(row.arm for row in rows if row.arm != BASELINE):
@@ -81,7 +79,8 @@ def _points(rows: Iterable[Timed]) -> str:
 
 
 def _why(baseline: Timed, best: Timed) -> str:
-    """What bounds the gain where it is largest: what the baseline spends while no call waits for its first token."""
+    """Explain the bound of the largest gain: the time that the baseline spends while no call waits for its first
+    token."""
     decoding = 1 - baseline.waiting.middle
     most = "without bound" if decoding <= 0 else f"{1 / decoding:.2f} times"
     return (
@@ -92,7 +91,7 @@ def _why(baseline: Timed, best: Timed) -> str:
 
 
 def _timed(engine: Any, subject: str, runs: Sequence[Workflow], seed: int, told: Any) -> list[Timed]:
-    """All arms on these workflows in turns; the first is to warm up."""
+    """Time all arms on these workflows, interleaved; the first workflow is the warm-up."""
     takes = {name: partial(_take, engine, name) for name in ARMS}
     taken = in_turns(takes, runs, told)
     first = taken[BASELINE]

@@ -1,4 +1,4 @@
-"""A reproduction of the paper in words: tables of text that a terminal and a page show. Does not know: either."""
+"""Words a reproduction of the paper: text tables for the terminal and for a page. Independent of both."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EFFECTS = "which of the paper's effects are here"
 
 
 class Grid(NamedTuple):
-    """A title, heads of columns, rows of as many words, and notes; columns after the first `words` ones are numbers."""
+    """A title, heads of columns, rows of equal length, and notes; columns after the first `words` ones are numbers."""
 
     title: str
     heads: tuple[str, ...]
@@ -46,7 +46,7 @@ class Grid(NamedTuple):
 
 
 def grids(found: PaperFound) -> tuple[Grid, ...]:
-    """All of them, in the paper's order, which of the paper's effects they show, and the phases."""
+    """All tables in the paper's order, then the effects that they show, and the phases."""
     found = aligned(found)
     named = [(table.name, grid) for table in found.tables for grid in _table(table, found)]
     named += [(times.name, _times(times)) for times in found.times]
@@ -59,7 +59,7 @@ def grids(found: PaperFound) -> tuple[Grid, ...]:
 
 
 def summary(told: Sequence[Effect]) -> str:
-    """How many of the paper's effects are here, in a line."""
+    """The counts of the paper's effects by verdict, in one line."""
     parts = []
     for name, bounds in counted(told).items():
         within = ", ".join(f"{count} of them {bound}" for bound, count in bounds.items() if bound)
@@ -68,7 +68,7 @@ def summary(told: Sequence[Effect]) -> str:
 
 
 def sampled(found: PaperFound) -> str:
-    """What games were sampled with, in a line."""
+    """The sampling of games, in one line."""
     if found.top_p is None:
         return f"temperature {found.temperature:g}, top-p {MATH_TOP_P:g} in Tables 4 to 6 and none in the others"
     return f"temperature {found.temperature:g}, top-p {found.top_p:g} in all tables"
@@ -96,14 +96,14 @@ def _change(effect: Effect, value: float) -> str:
 
 
 def heading(found: PaperFound) -> str:
-    """What was played, in a line."""
+    """What was played, in one line."""
     model = found.model.get("name") or found.model.get("model") or "?"
     quick = " · quick: few games, nothing trained" if found.quick else ""
     return f"arXiv 2512.23049 · {model} · {many(found.games, 'game')} a row · seed {found.seed} · {found.data}{quick}"
 
 
 def planned(parts: Sequence[tuple[str, float]]) -> str:
-    """How long what is left will take, before it begins: seconds by part."""
+    """The estimated time of the remaining work, from seconds by part."""
     told = ", ".join(f"{what} {_lasting(seconds)}" for what, seconds in parts)
     whole = _lasting(sum(seconds for _, seconds in parts))
     return f"about {whole} to go on one core, as it was measured of the understudy: {told}; --budget does it in pieces"
@@ -116,7 +116,7 @@ def _lasting(seconds: float) -> str:
 
 
 def notes(found: PaperFound) -> tuple[str, ...]:
-    """What is to be known of all tables."""
+    """Notes on all tables."""
     told = [UNPRINTED, OTHER_MODEL] if found.tables else []
     if found.judge:
         told.append(f"judged by {found.judge.get('model', 'a model')}, in both orders")
@@ -191,8 +191,8 @@ def _said(share: bool, sign: str, value: float) -> str:
 
 
 def _tested(planned: Table, table: TableFound, row: RowFound, name: str) -> Iterator[tuple[str, ...]]:
-    """The difference of a row from the one that it is held against, beside the paper's. What was not measured stands
-    there where the paper has it."""
+    """The difference of a row from its reference, beside the paper's. If the paper has one that was not measured, the
+    row says so."""
     score = row.scores.get(name)
     found: Difference | None = None if score is None else score.difference
     say = _sayer(table, name, "+")
@@ -205,12 +205,12 @@ def _tested(planned: Table, table: TableFound, row: RowFound, name: str) -> Iter
 
 
 def _lacking(row: RowFound, name: str) -> bool:
-    """Whether a score is one that a file of another version does not have."""
+    """Whether a file of another version lacks this score."""
     return name not in row.scores and (row.left_out == NOT_MEASURED or (row.left_out is None and bool(row.scores)))
 
 
 def _paper_change(figures: Figures, row: RowFound, name: str, say: Callable[[float], str]) -> str:
-    """The paper's difference of a row from its baseline, with the interval where it prints one."""
+    """The paper's difference of a row from its baseline, with the interval if it prints one."""
     before, own = (figures.get(label, {}).get(name) for label in (row.against or "", row.label))
     if before is None or own is None:
         return UNKNOWN
@@ -221,14 +221,14 @@ def _paper_change(figures: Figures, row: RowFound, name: str, say: Callable[[flo
 
 
 def _end(say: Callable[[float], str], value: float) -> str:
-    """The end of an interval; one that only rounds to 0 keeps what tells it from 0."""
+    """The end of an interval; one that only rounds to 0 gets one more digit."""
     told = say(value)
     return f"{100 * value:+.2f}%" if value and float(told.rstrip("%")) == 0 else told
 
 
 def _brought_back(table: TableFound) -> Iterator[tuple[str, ...]]:
-    """For each tuned row, by the first score: the baseline, the same way of reading before tuning, after it, and the
-    share of the loss that is made good; none where the interval of the loss has no loss in it too."""
+    """For each tuned row, by the first score: the baseline, the same mode before and after tuning, and the recovered
+    share of the loss; no share if the interval of the loss includes 0."""
     name = next(iter(table.scores), "")
     say, scored = _sayer(table, name), {row.label: row.scores[name] for row in table.rows if name in row.scores}
     there = {label: score for label, score in scored.items() if score.mean.games}
@@ -243,7 +243,7 @@ def _brought_back(table: TableFound) -> Iterator[tuple[str, ...]]:
 
 
 def _alike(one: RowFound, other: RowFound) -> bool:
-    """Whether they are of the same games, read in the same way."""
+    """Whether they have the same games, read in the same mode."""
     return (one.scenario, one.options, one.mode) == (other.scenario, other.options, other.mode)
 
 
@@ -290,7 +290,7 @@ def _held_out(table: TableFound) -> Iterator[str]:
 
 
 def _trained(held: HeldOut) -> str:
-    """What an adapter was trained on, and how its checkpoint was chosen."""
+    """What an adapter was trained on, and how its checkpoint was selected."""
     if not held.dev:
         return f"{held.traces} traces, {held.epochs} epochs, the checkpoint chosen by the loss on some of them"
     by = f"{held.chosen} in {held.dev} games" if held.chosen else f"the loss on {held.dev} other traces"
@@ -328,12 +328,12 @@ def _times(found: TimesFound) -> Grid:
 
 
 def _not_timed(subject: str, first: tuple[float, float, float], end: tuple[float, float, float]) -> tuple[str, ...]:
-    """The row of a workflow that the paper has timed, and the file has not."""
+    """The row of a workflow that the paper timed and the file did not."""
     return (subject, AUDIT, "", NOT_MEASURED, "", _ratio(*first), NOT_MEASURED, "", _ratio(*end), "")
 
 
 def _notes(found: TimesFound) -> Iterator[str]:
-    """What is to be known of times. What files from before say of the paper is left out."""
+    """Notes on times. Notes of older files about the paper are left out."""
     if found.rows:
         yield OF_THE_PAPER if found.name == "5" else END_TO_END
     yield from (each for each in found.notes if not each.startswith(("the paper: ", "of which workflow each figure")))
@@ -351,7 +351,7 @@ def _sets(found: PaperFound) -> Grid:
 
 
 def _loaded(found: LoadedFound) -> str:
-    """What came of a published set's loader."""
+    """The result of a published set's loader."""
     if found.left_out is not None:
         return f"was not played through the loader of {found.loader}: {found.left_out}"
     means = [UNKNOWN if mean is None else f"{mean:.3f}" for mean in (found.without, found.through)]

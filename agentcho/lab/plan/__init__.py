@@ -1,1 +1,1 @@
-"""Predicted speed and memory of a workflow on hardware that is not there: the real engine core on a virtual clock."""
+"""Predicts speed and memory of a workflow on absent hardware, with the real engine core on a virtual clock."""

@@ -1,8 +1,8 @@
-"""An engine that computes nothing and keeps a virtual clock: the core, the scheduler and the choreographer are the real
+"""An engine that computes nothing and keeps a virtual clock; the core, the scheduler and the choreographer are the real
 ones.
 
-A forward costs the larger of FLOPs over peak and bytes over bandwidth, plus its launches and the host's time. Does not
-know: workflows, what a user asks.
+A forward costs the larger of FLOPs / peak and bytes / bandwidth, plus its launches and the host's time. Independent of
+workflows.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from agentcho.lab.plan.shape import CostShape
 from agentcho.protocol.call import DEFAULT_PRIORITY, Call, EncodingId, SchedulingPriority, StepResult
 
 PACKED = 4096
-"""Tokens of one forward at most, as an engine with a model has it."""
+"""Maximum of tokens in one forward, as in an engine with a model."""
 LETTERS = 4
-"""A word of a trace is a token for each so many letters."""
+"""Letters per token of a word in a trace."""
 
 
 def forward_seconds(machine: Hardware, model: CostShape, segments: Sequence[Segment]) -> float:
@@ -50,13 +50,13 @@ def forward_seconds(machine: Hardware, model: CostShape, segments: Sequence[Segm
 
 
 def _begins(segment: Segment) -> bool:
-    """Whether this is the first that its slot is fed."""
+    """Whether the segment is the first one fed to its slot."""
     slot = virtual(segment)
     return slot is not None and slot.value is None
 
 
 def _depth(segment: Segment) -> int:
-    """How many tokens a segment attends to that are not its own. A slot counts what it was fed in `value`."""
+    """The number of tokens that a segment attends to besides its own. A slot counts what it was fed in `value`."""
     slot = virtual(segment)
     if slot is None:
         pieces: Iterable[ContextPiece] = segment.pieces
@@ -65,7 +65,7 @@ def _depth(segment: Segment) -> int:
 
 
 class ClockRunner(VirtualRunner):
-    """Advances `seconds` by what each forward costs."""
+    """Advances `seconds` by the cost of each forward."""
 
     origin = "clock"
 
@@ -89,7 +89,7 @@ class ClockRunner(VirtualRunner):
             slot.value = int(slot.value or 0) + len(segment.ids)
 
     def keep_fed(self, slot: VirtualSlot, entry: KVEntry) -> None:
-        """Nothing is in it."""
+        """Do nothing: a slot has no content."""
 
 
 class ClockEngine(EngineCore):
@@ -105,7 +105,7 @@ class ClockEngine(EngineCore):
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """What a run record says of it."""
+        """The engine's identity in a run record."""
         return {"model": "clock", "model_type": "clock", "tokenizer": "words", "dtype": "none", "device": "none"}
 
     @property
@@ -115,7 +115,7 @@ class ClockEngine(EngineCore):
 
     @property
     def highest(self) -> int:
-        """The most tokens whose keys and values were stored, or promised room, at once."""
+        """The maximum of tokens in the KV cache at once, stored or reserved."""
         return self._runner.highest
 
     def submit(self, calls: Sequence[Call], turn: SchedulingPriority = DEFAULT_PRIORITY) -> tuple[EncodingId, ...]:

@@ -1,7 +1,7 @@
-"""Machines as named numbers: peaks, memory, and how much of the peaks is reached.
+"""Machines as named numbers: peaks, memory, and the share of the peaks that is reached.
 
-`hardware.toml` beside this file has the known ones, each with its source; a file of one's own has the same form. Does
-not know: models, what a step feeds.
+`hardware.toml` beside this file has the known ones, each with its source; a user's own file has the same format.
+Independent of models.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ KNOWN = Path(__file__).with_name("hardware.toml")
 
 
 class Hardware(BaseModel):
-    """One machine. `flops` and `bandwidth` are peaks a second and `memory` is in bytes. A forward costs
-    `step_seconds` of the host, `row_seconds` for each row, and `begin_seconds` where a row begins in it. `beside`:
-    tokens of prefills that go beside running decodes in one step."""
+    """One machine. `flops` and `bandwidth` are peaks per second and `memory` is in bytes. A forward costs
+    `step_seconds` of the host, `row_seconds` for each row, and `begin_seconds` if a row begins in it. `beside`: prefill
+    tokens that run beside running decodes in one step."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,7 +42,7 @@ class Hardware(BaseModel):
 def hardware(name: str) -> Hardware:
     """A known machine by its name, or the only table of a TOML file.
 
-    Raises `ConfigError` where there is no such machine, or where the file does not describe one.
+    Raises `ConfigError` if there is no such machine, or the file does not describe one.
     """
     known = _tables(KNOWN)
     if name in known:

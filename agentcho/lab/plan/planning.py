@@ -1,7 +1,5 @@
-"""What a workflow would take on a machine that is not there: first tokens, end to end, tokens a second, memory, and how
-many agents fit, by mode.
-
-Every figure is predicted. Does not know: how tables and pictures look.
+"""Predicts what a workflow takes on absent hardware, by mode: first tokens, end to end, tokens a second, memory, and
+how many agents fit.
 """
 
 from __future__ import annotations
@@ -22,14 +20,14 @@ from agentcho.records.trace import Workflow
 
 MODES: Mapping[str, str] = {"baseline": BASELINE, "audit": AUDIT, "enforce": ENFORCE}
 KEPT_FREE = 0.1
-"""The share of a machine's memory that is left to activations and everything else."""
+"""The share of a machine's memory that is left for activations and everything else."""
 
 
 class Prediction(BaseModel):
     """One workflow in one mode on one of `gpus` machines, each of which plays workflows of its own.
 
-    `ttft`: mean seconds from when a call could be made to its first token. `rate`: tokens said a second, on all
-    machines. `weights` and `keys`: bytes on one machine. `fit`: agents whose keys and values fit on all machines.
+    `ttft`: mean seconds from the submission of a call to its first token. `rate`: tokens a second, on all machines.
+    `weights` and `keys`: bytes on one machine. `fit`: agents whose KV caches fit on all machines.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,7 +66,7 @@ class Plan(BaseModel):
 
 
 def mode_of(name: str) -> Mapping[str, Any]:
-    """The options of a replay in this mode. Raises `ConfigError` where there is no such mode."""
+    """The options of a replay in this mode. Raises `ConfigError` for an unknown mode."""
     if name not in MODES:
         raise ConfigError(f"unknown mode {name!r}; give one or more of {', '.join(MODES)}")
     return OURS[MODES[name]]
@@ -83,7 +81,7 @@ def predict(
     gpus: int = 1,
     stride: int = 1,
 ) -> Prediction:
-    """Play one workflow on a virtual clock. Raises `ConfigError` where the weights do not fit, and what `replay`
+    """Play one workflow on a virtual clock. Raises `ConfigError` if the weights do not fit, and what `replay`
     raises."""
     weights = model.stored * model.bytes
     room = machine.memory * (1 - KEPT_FREE) - weights

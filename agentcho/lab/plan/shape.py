@@ -1,4 +1,4 @@
-"""A model as the numbers that decide what a step costs. Does not know: machines, weights."""
+"""A model as the numbers that determine the cost of a step. Independent of machines."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ UNDERSTUDY = "understudy"
 
 
 class CostShape(NamedTuple):
-    """`layer_weights`: parameters that every token of a step goes through; `head_weights`: those of the projection to
-    words, which only tokens whose logits are wanted go through. `stored`: all parameters. `bytes`: of one number."""
+    """`layer_weights`: parameters that every token of a step goes through; `head_weights`: those of the LM head, which
+    only tokens with requested logits go through. `stored`: all parameters. `bytes`: per number."""
 
     name: str
     layers: int
@@ -32,7 +32,7 @@ class CostShape(NamedTuple):
 
 
 def shape(name: str) -> CostShape:
-    """A known shape by its name. Raises `ConfigError` where there is none."""
+    """A known shape by its name. Raises `ConfigError` for an unknown one."""
     plain = name.removeprefix(PREFIX)
     if plain == UNDERSTUDY:
         sizes: dict[str, Any] = json.loads((weights_path() / "config.json").read_bytes())

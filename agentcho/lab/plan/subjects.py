@@ -1,6 +1,5 @@
-"""What a plan is made for: the paper's workflows, these with other numbers of agents, trace files, games side by side.
-
-Does not know: machines, models.
+"""The subjects of a plan: the paper's workflows, the same with other numbers of agents, trace files, and several games
+side by side. Independent of machines and models.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from agentcho.lab.bench.recorded import KINDS, WORDS_A_TOKEN, recorded
 from agentcho.records.trace import Workflow, read_traces, workflow
 
 COUNTED = {"parallel-debate": "agents", "tree-of-thoughts": "branches"}
-"""Workflows with a number of agents to choose, by the option that has it."""
+"""Workflows with a variable number of agents, with the option that sets it."""
 PANELS = "readers"
-"""The name of the sweep of readers by documents, which `agentcho bench workflows --sweep` has too."""
+"""The name of the sweep of readers by documents, as in `agentcho bench workflows --sweep`."""
 
 
 class Subject(NamedTuple):
-    """A workflow by the name that its row has."""
+    """A workflow and the name of its row."""
 
     name: str
     workflow: Workflow
@@ -29,10 +28,9 @@ class Subject(NamedTuple):
 
 def subjects(asked: str, counts: Sequence[int] = (), games: int = 1, seed: int = 1, limit: int = 1) -> list[Subject]:
     """One of the paper's workflows at the paper's lengths, for each number of agents, or panels that read documents, or
-    the first `limit` workflows of a trace file. `games` of each are played beside each other.
+    the first `limit` workflows of a trace file. `games` of each are played side by side.
 
-    Raises `ConfigError` where there is no such workflow, or its number of agents is fixed, and what `read_traces`
-    raises.
+    Raises `ConfigError` if there is no such workflow, or its number of agents is fixed, and what `read_traces` raises.
     """
     file = Path(asked)
     if asked not in KINDS and asked != PANELS and not file.exists():
@@ -61,7 +59,7 @@ def _recorded(name: str, seed: int, **options: Any) -> Workflow:
 
 
 def beside(games: Sequence[Workflow]) -> Workflow:
-    """One workflow that has all these, none of which reads anything of another."""
+    """One workflow with all of these, none of which reads anything of another."""
     if len(games) == 1:
         return games[0]
     lines: list[dict[str, Any]] = []

@@ -1,7 +1,7 @@
-"""A black-box check of a chat server: is what one caller made it compute reused for another?
+"""A black-box check of a chat server: does it reuse for one caller what it computed for another?
 
-Source: arXiv 2502.07776, which tells hits from misses of a prompt cache by the time to the first token. Does not know:
-how any server works inside.
+Source: arXiv 2502.07776, which distinguishes hits from misses of a prompt cache by the time to the first token. Assumes
+nothing about a server's internals.
 """
 
 from agentcho.lab.probe.findings import ProbeReport

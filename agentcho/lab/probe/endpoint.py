@@ -1,7 +1,6 @@
-"""A chat server as a stranger sees it: requests within bounds, the time of each first token, what the server counts.
+"""A chat server as an outsider sees it: bounded requests, the time of each first token, the token counts it reports.
 
-The client is that of the package `openai`, without its own retries, which would be timed as one answer. Does not know:
-what is asked, or why.
+Uses the client of the package `openai` without its retries, which would be timed as one answer.
 """
 
 from __future__ import annotations
@@ -23,24 +22,24 @@ from agentcho.errors import AgentchoError, ConfigError
 BUSY = frozenset({429, 503})
 TOO_LONG = frozenset({400, 413, 422})
 LONGEST = 60.0
-"""Seconds without a byte after which an answer is given up; or a tenth of all that there are, if these are more."""
+"""Seconds without a byte after which an answer is given up; or a tenth of the whole time bound, if that is longer."""
 SHORT = 200
 LOOK = 0.1
-"""Seconds from one look at an answer that is coming to the next."""
+"""Seconds between two checks of an answer in progress."""
 LEAST = 1.0
-"""Seconds that an answer has at least, however little is left."""
+"""The minimum of seconds granted to an answer, however little time is left."""
 LIMIT = 86400.0
-"""Seconds that a probe takes at most."""
+"""The maximum of seconds for a probe."""
 MOST_BYTES = 16 << 20
-"""An answer of a few tokens that is longer is given up."""
+"""An answer of a few tokens that is longer than this is given up."""
 MOST_TOKENS = 1 << 40
-"""A server that counts more counts nothing."""
+"""Larger token counts are not believed."""
 T = TypeVar("T")
 
 
 class ServerRefused(AgentchoError):
-    """A request that the server refuses or does not answer. `status` is HTTP's (None: there was no answer), `wait` the
-    seconds after which it may be asked again."""
+    """The server refused a request or did not answer. `status` is the HTTP status (None: there was no answer), `wait`
+    the seconds to wait before asking again."""
 
     def __init__(self, what: str, status: int | None = None, wait: float = 1.0) -> None:
         super().__init__(what)
@@ -48,8 +47,8 @@ class ServerRefused(AgentchoError):
 
 
 class ServerSlow(ServerRefused):
-    """An answer took longer than it may, which says nothing of what the server is. `took`: seconds until it was given
-    up; `bound`: those of the whole probe."""
+    """An answer took too long, which says nothing about what the server is. `took`: seconds until it was given up;
+    `bound`: those of the whole probe."""
 
     def __init__(self, url: str, took: float, bound: float, otherwise: str = "") -> None:
         told = f"{url} is too slow for --seconds {bound:g}: an answer took longer than {took:.3g} s"
@@ -57,19 +56,19 @@ class ServerSlow(ServerRefused):
 
 
 class _Late(Exception):
-    """The time of an answer is over."""
+    """The time for an answer is over."""
 
 
 class Identity(NamedTuple):
-    """Who asks: the number of the key, and the `cache_salt`, if any."""
+    """Who asks: the index of the key, and the `cache_salt`, if any."""
 
     key: int = 0
     salt: str | None = None
 
 
 class Heard(NamedTuple):
-    """What came of a request. `seconds` to the first token; `prompt` and `cached` are tokens as the server counts them
-    (None: it does not say)."""
+    """The answer to a request. `seconds` is the time to the first token; `prompt` and `cached` are token counts of the
+    server (None: not reported)."""
 
     seconds: float
     text: str
@@ -78,14 +77,14 @@ class Heard(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """How much a server may be asked for in all."""
+    """The bounds on all requests to a server."""
 
     requests: int
     seconds: float
 
 
 class Asking(Protocol):
-    """What a probe needs of a server."""
+    """What a probe needs from a server."""
 
     url: str
     model: str
@@ -94,20 +93,20 @@ class Asking(Protocol):
 
     @property
     def elapsed(self) -> float:
-        """Seconds since it was first asked."""
+        """Seconds since the first request."""
 
     @property
     def left(self) -> float:
-        """Seconds until it may be asked no more."""
+        """Seconds until the time bound."""
 
     def allows(self, requests: int, share: float = 1.0) -> bool:
-        """Whether so many more requests are within this share of the bounds."""
+        """Whether this many more requests are within this share of the bounds."""
 
     def rest(self, seconds: float) -> None:
-        """Ask nothing for so long, or as long as the bounds allow."""
+        """Pause for this long, or as long as the bounds allow."""
 
     def ask(self, messages: Sequence[Mapping[str, str]], who: Identity, most: int = 1) -> Heard:
-        """Ask for at most `most` tokens, greedily. `ServerRefused`."""
+        """Ask greedily for at most `most` tokens. `ServerRefused`."""
 
 
 class Endpoint:
@@ -131,20 +130,20 @@ class Endpoint:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since it was first asked."""
+        """Seconds since the first request."""
         return monotonic() - self._began
 
     def allows(self, requests: int, share: float = 1.0) -> bool:
-        """Whether so many more requests are within this share of the bounds."""
+        """Whether this many more requests are within this share of the bounds."""
         within = self.requests + requests <= self._bounds.requests * share
         return within and self.elapsed < self._bounds.seconds * share
 
     def rest(self, seconds: float) -> None:
-        """Ask nothing for so long, or as long as the bounds allow."""
+        """Pause for this long, or as long as the bounds allow."""
         sleep(max(0.0, min(seconds, self.left)))
 
     def ask(self, messages: Sequence[Mapping[str, str]], who: Identity, most: int = 1) -> Heard:
-        """Ask for at most `most` tokens, greedily, as a stream, and hear it to its end. `ServerRefused`."""
+        """Ask greedily for at most `most` tokens as a stream, and read it to its end. `ServerRefused`."""
         salt = {} if who.salt is None else {"extra_body": {"cache_salt": who.salt}}
         self.requests += 1
         began = self.elapsed
@@ -176,18 +175,18 @@ class Endpoint:
 
     @property
     def _timeout(self) -> float:
-        """Seconds without a byte after which an answer that is asked for now is given up."""
+        """Seconds without a byte after which a request sent now is given up."""
         return max(LEAST, min(patience(self._bounds.seconds), self.left))
 
     def _begun(self, response: Any) -> None:
-        """An answer begins."""
+        """Hook: an answer begins."""
         if response.headers.get("content-encoding", "identity") != "identity":
             raise ServerRefused("the server compresses its answers although it was asked not to")
         self._response = response
 
     def _in_time(self, work: Callable[[], T]) -> T:
-        """What comes of `work`, in a thread that is left alone where that takes too long, or is too long: whoever sends
-        a byte now and then keeps a client reading for as long as it likes. `ServerRefused`."""
+        """The result of `work`, run in a thread that is abandoned if it takes too long or the answer is too long: a
+        server that sends a byte now and then could keep a client reading forever. `ServerRefused`."""
         future, self._response = Future[T](), None
 
         def run() -> None:
@@ -206,7 +205,7 @@ class Endpoint:
         return future.result()
 
     def _until_the_end(self, stream: Any) -> Iterator[Any]:
-        """The chunks of a stream; however slowly they come, the bounds end it."""
+        """The chunks of a stream until its end or the time bound, however slowly they come."""
         with stream:
             for chunk in stream:
                 if self.left < 0:
@@ -227,13 +226,13 @@ class Endpoint:
         plain = [name for name in found if not set(name) & set("@#")]
         if len(plain) != 1:
             raise ConfigError(f"{self.url} lists {len(plain)} models; choose one with --model")
-        if self._without_keys(plain[0]) != plain[0]:  # it would be in every report
+        if self._without_keys(plain[0]) != plain[0]:  # the name would be in every report
             raise ServerRefused(f"{self.url} lists a model whose name is too long or contains a key; give --model")
         return str(plain[0])
 
     def _refused(self, error: Exception, took: float) -> ServerRefused:
-        """An error without keys, and without what a server repeats of a key that it refuses. `took`: seconds since it
-        was asked."""
+        """Convert an error to one without keys, even if the server repeats a key that it refuses. `took`: seconds since
+        the request."""
         match error:
             case ServerRefused():
                 return error
@@ -260,8 +259,8 @@ class Endpoint:
 
 
 def checked_url(url: str, allowed: bool) -> str:
-    """The base of a server's API, with `/v1` where no path is given. `ConfigError`: it is none, it holds a password,
-    or it is on another machine than this one and nobody says that it may be tested."""
+    """The base URL of a server's API, with `/v1` if no path is given. `ConfigError`: it is not a URL, it has a
+    password, or it is on another machine and the user has not confirmed permission to test it."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -281,15 +280,15 @@ def checked_url(url: str, allowed: bool) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, by its name or address; no other name is looked up."""
+    """Whether a host is this machine, by its name or address; other names are not resolved."""
     with suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     return host.lower() == "localhost"
 
 
 def _client(url: str, key: str | None, begun: Callable[[Any], None]) -> Any:
-    """A client that follows no redirection: it would lead to another server than the one that may be tested. What
-    comes is counted, and so it may not be compressed."""
+    """A client that follows no redirects, which could lead to a server that may not be tested. Received bytes are
+    counted, so answers may not be compressed."""
     loopback = is_loopback(urlsplit(url).hostname or "")
     http = openai.DefaultHttpxClient(
         follow_redirects=False,
@@ -301,7 +300,7 @@ def _client(url: str, key: str | None, begun: Callable[[Any], None]) -> Any:
 
 
 def patience(seconds: float) -> float:
-    """Seconds without a byte after which an answer is given up, where a probe may take so many in all."""
+    """Seconds without a byte after which an answer is given up, by the seconds for the whole probe."""
     return max(LONGEST, seconds / 10)
 
 
@@ -322,7 +321,7 @@ def _heard(began: float, chunks: Iterator[Any]) -> Heard:
 
 
 def _cached(usage: Any) -> int | None:
-    """All tokens of a prompt that a server says it reused; ours counts those of reused messages apart."""
+    """All prompt tokens that a server reports as reused; our server counts those of reused messages separately."""
     details = getattr(usage, "prompt_tokens_details", None)
     found = [_count(details, "cached_tokens"), _count(details, "message_reused_tokens")]
     known = [count for count in found if count is not None]

@@ -1,6 +1,6 @@
-"""What a probe found: frozen values and their JSON of a versioned schema. Every output is made from it.
+"""The result of a probe: frozen values, and their JSON in a versioned schema. Every output is made from it.
 
-Does not know: how anything was asked. Keys, and words of prompts and answers, are never in it.
+Must not contain keys, or words of prompts and answers.
 """
 
 from __future__ import annotations
@@ -12,24 +12,26 @@ from agentcho.lab.stats import Spread
 from agentcho.records.frozen import Frozen
 
 Question = Literal["control", "keys", "salts", "beyond"]
-"""Between whom reuse is looked for. "control": a caller repeats its own prompt; "keys": another key repeats it;
-"salts": another `cache_salt` does; "beyond": the same caller sends its message again behind another system prompt."""
+"""The callers between which reuse is looked for. "control": a caller repeats its own prompt; "keys": another key
+repeats it; "salts": another `cache_salt` does; "beyond": the same caller sends its message again after another system
+prompt."""
 Verdict = Literal["shared", "seen", "not seen", "inconclusive"]
 """Reuse between callers is "shared"; any other that is found is "seen"."""
 Conclusion = Literal["shared", "not seen", "inconclusive"]
 BOUNDARIES: tuple[Question, ...] = ("keys", "salts")
-"""What nothing may be reused across."""
+"""The boundaries across which nothing may be reused."""
 EXIT: dict[Conclusion, int] = {"not seen": 0, "shared": 1, "inconclusive": 3}
 
 
 class Comparison(Frozen):
-    """First tokens of prompts that the server may have (hits) and of fresh ones as long (misses), in seconds.
+    """First-token times of prompts that the server may have cached (hits) and of fresh ones of equal length (misses),
+    in seconds.
 
-    `ks_p`, `mann_whitney_p`: one-sided, of "hits are not sooner"; `adjusted_p` is the smaller after Holm's correction
-    over all tests of all questions but the control's. `reported`: in so many of the trials the server itself says that
-    it reused more than of any miss. `power`: how often these tests would have found hits as fast as the control's; of
-    the control itself, how often they would find it again. `least`: the smallest gain in seconds that they would have
-    found 9 times of 10. None: it could not be computed.
+    `ks_p`, `mann_whitney_p`: one-sided, of "hits are not sooner"; `adjusted_p` is the smaller one after Holm's
+    correction over all tests of all questions except the control's. `reported`: the number of trials in which the
+    server itself reports more reuse than for any miss. `power`: how often these tests would have found hits as fast as
+    the control's; for the control itself, how often they would find it again. `least`: the smallest gain in seconds
+    that they would have found 9 times of 10. None: it could not be computed.
     """
 
     question: Question
@@ -47,9 +49,9 @@ class Comparison(Frozen):
 
 
 class Words(Frozen):
-    """Greedy answers to a fresh prompt, and to the same twice more. `changed`: the second is another than the first
-    (miss, then hit); `unsteady`: the third is another than the second (two hits). `p`: McNemar's, exact; `interval` is
-    that of the share that changed."""
+    """Greedy answers to a fresh prompt, and to the same twice more. `changed`: the second differs from the first (miss,
+    then hit); `unsteady`: the third differs from the second (two hits). `p`: exact McNemar; `interval` is that of the
+    share that changed."""
 
     verdict: Verdict
     reason: str
@@ -61,7 +63,7 @@ class Words(Frozen):
 
 
 class Spent(Frozen):
-    """What the server was asked for. `discarded`: trials that it was too busy for."""
+    """The resources that the probe used. `discarded`: trials for which the server was too busy."""
 
     requests: int
     seconds: float
@@ -70,8 +72,8 @@ class Spent(Frozen):
 
 
 class ProbeReport(Frozen):
-    """A whole probe. `words` of a prompt were drawn at random for each, of about `prompt_tokens` tokens as the server
-    counts. `alpha`: an adjusted p below it is a finding. `ended`: why it ended before all trials were done."""
+    """A whole probe. Each prompt has `prompt_words` random words, about `prompt_tokens` tokens by the server's count.
+    `alpha`: an adjusted p below it is a finding. `ended`: why it ended before all trials were done."""
 
     format: Literal["agentcho-probe/1"] = "agentcho-probe/1"
     version: str
@@ -87,7 +89,8 @@ class ProbeReport(Frozen):
 
     @property
     def conclusion(self) -> Conclusion:
-        """Shared where one boundary is; not seen where every one that was asked about is so, and at least one was."""
+        """Shared if any boundary is; not seen if at least one boundary was tested and none was shared or
+        inconclusive."""
         found = [one.verdict for one in self.comparisons if one.question in BOUNDARIES]
         if "shared" in found:
             return "shared"

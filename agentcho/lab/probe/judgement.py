@@ -1,7 +1,5 @@
-"""Verdicts of what was heard. Nothing is clean that could not have been found: where hits could not have been told from
-misses, and where too little was asked, a verdict is inconclusive.
-
-Does not know: how anything was asked.
+"""Verdicts on the answers of a server. Absence is only claimed of what would have been found: if hits could not be told
+from misses, or too little was asked, a verdict is inconclusive.
 """
 
 from __future__ import annotations
@@ -20,18 +18,18 @@ from agentcho.lab.stats import Sooner, clopper_pearson, holm, mcnemar, power, so
 
 ALPHA = 0.001
 ENOUGH = 0.9
-"""The least power with which something not seen counts as absent."""
+"""The minimum power at which reuse that was not seen counts as absent."""
 SHARE = 0.1
-"""A count of reused tokens is evidence where it exceeds that of every miss by so much of the prompt."""
+"""A count of reused tokens is evidence if it exceeds that of every miss by this share of the prompt."""
 STEADY = 0.05
-"""A p-value of greedy words below it says that hits, and not the server's own noise, changed them."""
+"""If the p-value of greedy words is below this, hits changed them, not the server's own noise."""
 SEED = 0
 STEPS = 40
 
 
 class Control(NamedTuple):
-    """What a caller's own hits look like. `level`: the p-value that is asked of every test. `found`: they were told
-    from misses by time. `power`: how often they would be, by as many trials; None: there are too few to say."""
+    """A caller's own hits. `level`: the p-value required of every test. `found`: they were told from misses by time.
+    `power`: how often as many trials would find them; None: there are too few to say."""
 
     pairs: Sequence[Pair]
     level: float
@@ -45,7 +43,7 @@ class Control(NamedTuple):
 
     @property
     def gain(self) -> float:
-        """Seconds by which a hit comes sooner, in the middle."""
+        """The median seconds by which a hit comes sooner."""
         return median(_misses(self.pairs)) - median(_hits(self.pairs))
 
 
@@ -143,13 +141,13 @@ def _compared(question: Question, pairs: Sequence[Pair], test: Sooner | None, ad
 
 
 def _reported(pairs: Sequence[Pair]) -> int:
-    """In how many trials the server itself says that it reused much more than of any miss."""
+    """The number of trials in which the server itself reports much more reuse than for any miss."""
     ground = max((pair.miss.cached or 0 for pair in pairs), default=0)
     return sum((pair.hit.cached or 0) - ground > SHARE * (pair.hit.prompt or 0) for pair in pairs if pair.hit.cached)
 
 
 def _decided(one: Comparison, pairs: Sequence[Pair], control: Control, refused: str | None, alpha: float) -> Comparison:
-    """The verdict of one question, and why: what was found first, then what stands against saying that it is absent."""
+    """The verdict on one question, with its reason: findings first, then what prevents a claim of absence."""
     found: Verdict = "shared" if one.question in BOUNDARIES else "seen"
     if one.reported:
         told = f"the server itself reports the reuse in {one.reported} of {many(one.trials, 'trial')}"
@@ -168,7 +166,7 @@ def _decided(one: Comparison, pairs: Sequence[Pair], control: Control, refused: 
 
 
 def _absent(one: Comparison, pairs: Sequence[Pair], control: Control) -> Comparison:
-    """Not seen, where the tests would have found hits like the control's among this question's own misses."""
+    """Not seen, if the tests would have found hits like the control's among this question's own misses."""
     misses = _misses(pairs)
     moved = median(misses) - median(_misses(control.pairs))
     strength = power([hit + moved for hit in _hits(control.pairs)], misses, control.level, SEED)

@@ -1,7 +1,4 @@
-"""A probe as SARIF 2.1.0: a result for each question, a failure where callers share.
-
-Does not know: how anything was asked, how a log is written.
-"""
+"""A probe as SARIF 2.1.0: one result per question, a failure if callers share."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ QUESTIONS = {
         level="warning",
     ),
 }
-"""What each question is about; its level is that of what it finds."""
+"""The SARIF rule of each question; its level is that of a finding."""
 KINDS: dict[Verdict, str] = {"shared": "fail", "seen": "fail", "not seen": "pass", "inconclusive": "open"}
 
 
@@ -64,7 +61,7 @@ def sarif(report: ProbeReport) -> str:
 
 
 def _result(report: ProbeReport, name: str, found: Comparison | Words) -> SarifObject:
-    """One question. The control is no failure where it is seen: it is what has to be."""
+    """The result of one question. A control that is seen is not a failure: it has to be seen."""
     kind = "informational" if name == "control" and found.verdict == "seen" else KINDS[found.verdict]
     asked = ASKED[found.question] if isinstance(found, Comparison) else QUESTIONS[name].title
     return {

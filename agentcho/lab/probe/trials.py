@@ -1,8 +1,8 @@
-"""The experiment: how long prompts must be, then trials of all questions in turns, in an order that is drawn.
+"""The experiment: finds a prompt length, then runs interleaved trials of all questions, in random order.
 
-Each trial draws two fresh prompts as long as each other. A coin says which of them is sent first by the one caller;
-then the other caller sends both, in an order that a coin says too. So where nothing is reused, the two answers differ
-by chance alone, whatever the server is, and however its load drifts. Does not know: HTTP, statistics of verdicts.
+Each trial draws two fresh prompts of equal length. A coin decides which of them the first caller sends; then the second
+caller sends both, in random order. So without reuse the two answers differ only by chance, whatever the server is, and
+however its load drifts. Independent of HTTP and of the statistics of verdicts.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from agentcho.lab.probe.findings import Question
 from agentcho.protocol.progress import ProgressCallback, no_progress
 
 LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
-"""Words of a prompt. The first length at which a caller's own hits stand apart from misses is taken."""
+"""Prompt lengths in words. The first one at which a caller's own hits are separate from misses is used."""
 TRIED = 4
-"""Trials of each length."""
+"""Trials per length."""
 CALIBRATING = 1 / 3
 """The share of the bounds that finding a length may take."""
 RATIO = 1.1
-"""So much longer the quickest miss must take than the slowest hit."""
+"""The minimum ratio of the fastest miss to the slowest hit."""
 BRIEF, GREEDY = 8, 24
 """Words of a system prompt, and tokens of a greedy answer."""
 FEWEST = 8
-"""With fewer trials nothing is said to be absent."""
+"""With fewer trials, nothing is said to be absent."""
 PATIENCE = 10
-"""Trials in a row that a server may be too busy for."""
+"""The maximum of successive trials for which a server may be too busy."""
 SYLLABLES = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
 Trial = Callable[[], None]
 Found = TypeVar("Found")
 
 
 class Plan(NamedTuple):
-    """What is asked: `questions` beside the control, `trials` of each, `prompts` whose greedy words are compared.
-    `lengths` of prompts are tried in turn, the shortest first."""
+    """What is asked: `questions` besides the control, `trials` of each, `prompts` for comparing greedy words. `lengths`
+    of prompts are tried in turn, the shortest first."""
 
     questions: tuple[Question, ...]
     trials: int = 24
@@ -47,7 +47,7 @@ class Plan(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A prompt that the server may have, and one that nobody ever sent."""
+    """A prompt that the server may have cached, and one that was never sent before."""
 
     hit: Heard
     miss: Heard
@@ -55,8 +55,8 @@ class Pair(NamedTuple):
 
 @dataclass
 class Measured:
-    """What was heard. `refused`: questions that the server does not let one ask, and why. `ended`: why it ended before
-    all trials were done."""
+    """The answers. `refused`: questions that the server does not allow, and why. `ended`: why it ended before all
+    trials were done."""
 
     words: int
     pairs: dict[Question, list[Pair]] = field(default_factory=dict)
@@ -69,9 +69,9 @@ class Measured:
 def measure(
     server: Asking, plan: Plan, dice: random.Random | None = None, tell: ProgressCallback = no_progress
 ) -> Measured:
-    """Do the trials that the bounds of the server allow. `dice`: for the order alone; words are never drawn from a
-    seed, for a second probe would find those of the first. `ServerRefused`: the very first requests fail, and not for
-    being slow."""
+    """Run the trials that the bounds of the server allow. `dice`: only for the order; words are never drawn from a
+    seed, because a second probe would hit those of the first. `ServerRefused`: the very first requests fail, other than
+    by being slow."""
     found = _Experiment(server, plan, dice or random.SystemRandom(), tell)
     found.run()
     return found.measured
@@ -95,11 +95,11 @@ class _Experiment:
         try:
             self._calibrate()
             self._rounds()
-        except ServerRefused as error:  # what was heard until then is judged
+        except ServerRefused as error:  # answers up to here are judged
             self.measured.ended = str(error)
 
     def _begin(self) -> None:
-        """One request of each caller, which is not timed: it opens connections, and says whether they may ask."""
+        """One untimed request of each caller: opens connections, and tests whether it may ask."""
         asked: Sequence[Question] = ("control", *self._plan.questions)
         for question in asked:
             if not self._server.allows(1):
@@ -113,8 +113,8 @@ class _Experiment:
                 self.measured.refused[question] = "the server does not accept cache_salt"
 
     def _calibrate(self) -> None:
-        """Find the first length of a prompt at which hits can be told from misses; else the longest that fits
-        the context and the bounds, and of which the time that is left allows enough trials."""
+        """Find the first prompt length at which hits can be told from misses; else the longest that fits the context
+        and the bounds, and leaves time for enough trials."""
         took = dict[int, float]()
         for words in self._plan.lengths:
             began = self._server.elapsed
@@ -169,7 +169,7 @@ class _Experiment:
             self.measured.said.append((said[0], said[1], said[2]))
 
     def _whole(self, trial: Callable[[], Found]) -> Found | None:
-        """A trial of three requests; one that the server was too busy for is discarded as a whole."""
+        """A trial of three requests; discarded as a whole if the server was too busy for one."""
         if not self._server.allows(3):
             self.measured.ended = "the bounds on requests and seconds were reached (--requests, --seconds)"
             return None
@@ -197,7 +197,7 @@ class _Experiment:
 
 
 def callers(question: Question) -> tuple[Identity, Identity]:
-    """Who sends a prompt first, and who asks then."""
+    """The caller that sends a prompt first, and the caller that is timed."""
     if question == "salts":
         return Identity(0, secrets.token_hex(16)), Identity(0, secrets.token_hex(16))
     return Identity(), Identity(1 if question == "keys" else 0)
@@ -210,12 +210,12 @@ def prompt(question: Question, text: str) -> list[dict[str, str]]:
 
 
 def drawn(words: int) -> str:
-    """So many made-up words that nobody ever sent."""
+    """Made-up words that were never sent before."""
     parts = random.Random(secrets.randbits(256)).choices(SYLLABLES, k=3 * words)
     return " ".join("".join(parts[at : at + 3]) for at in range(0, len(parts), 3))
 
 
 def apart(pairs: Sequence[Pair]) -> bool:
-    """Whether every hit came sooner than every miss, with room between."""
+    """Whether every hit came clearly sooner than every miss."""
     hits, misses = [pair.hit.seconds for pair in pairs], [pair.miss.seconds for pair in pairs]
     return RATIO * max(hits) < min(misses)

@@ -1,4 +1,4 @@
-"""What a probe found, in the words that a terminal and SARIF share. Does not know: how either looks."""
+"""Words the result of a probe for the terminal and for SARIF. Independent of both formats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ASKED: dict[Question, str] = {
 
 
 class Row(NamedTuple):
-    """A line of the table: what was asked, the verdict, and the numbers."""
+    """A line of the table: the question, the verdict, and the numbers."""
 
     asked: str
     verdict: Verdict
@@ -43,7 +43,7 @@ def headline(report: ProbeReport) -> tuple[str, str]:
 
 
 def spent(report: ProbeReport) -> str:
-    """What was asked of whom, and what it took."""
+    """The server, the model, and the resources used."""
     took = report.spent
     size = "" if report.prompt_tokens is None else f" of {report.prompt_tokens:,} tokens"
     parts = [report.url, report.model, f"prompts of {report.prompt_words:,} random words{size}"]
@@ -62,7 +62,7 @@ def rows(report: ProbeReport) -> Iterator[Row]:
 
 
 def ended(report: ProbeReport) -> str:
-    """Why it ended early, and what was left out; nothing where neither is so."""
+    """Why it ended early, and what was left out; empty if neither applies."""
     said = [] if report.ended is None else [f"the probe ended before all trials were done: {report.ended}"]
     if report.spent.discarded:
         said.append(f"{many(report.spent.discarded, 'trial')} discarded because the server was too busy")
@@ -70,7 +70,7 @@ def ended(report: ProbeReport) -> str:
 
 
 def p(value: float | None) -> str:
-    """A p-value in words; nothing where there is none."""
+    """A p-value as text; empty if there is none."""
     return "" if value is None else f"{value:.1e}" if value < 0.001 else f"{value:.3f}"
 
 

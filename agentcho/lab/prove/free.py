@@ -1,8 +1,7 @@
-"""Games played again with a schedule of their own: does a reader see anything else where others' secrets are longer?
+"""Plays games again without a forced schedule: does a reader observe anything else if others' secrets are longer?
 
-Every word but the reader's own is forced, in the deterministic profile; nothing is forced of who speaks when. The plays
-of one pair differ in how long the owner's private messages are, and in nothing else. Does not know: logits, why an
-observation changed.
+Every text except the reader's own is forced, in the deterministic profile; who speaks when is not. The plays of one
+pair differ only in the lengths of the owner's private messages. Independent of logits.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ FAILED = "the game did not finish with messages of other lengths"
 
 
 class Freed(NamedTuple):
-    """What came of plays with a free schedule: what was compared, and what could not be."""
+    """The results of plays with a free schedule: what was compared, and what could not be."""
 
     plays: tuple[FreePlay, ...]
     skipped: tuple[Skipped, ...]
@@ -44,9 +43,9 @@ def free(
     of: str | None = None,
     tell: ProgressCallback = no_progress,
 ) -> Freed:
-    """Play recorded games of a scenario again, for each owner (or `of` alone) and each reader from whom it kept what it
+    """Play recorded games of a scenario again, for each owner (or only `of`) and each reader from whom it kept what it
     said: with the owner's private messages as long as they were, half as long, and twice as long. `config` is that of
-    the recorded run; `engine` is used by nothing else meanwhile."""
+    the recorded run; nothing else uses `engine` meanwhile."""
     config = config.model_copy(
         update={
             "mode": "choreographed",
@@ -66,7 +65,7 @@ def free(
 
 
 class _FreePlays:
-    """Plays under way."""
+    """The state of the plays."""
 
     def __init__(self, scenario: Scenario, config: RunConfig, engine: EnginePort) -> None:
         self._scenario, self._config, self._engine = scenario, config, engine
@@ -74,7 +73,7 @@ class _FreePlays:
         self.skipped: list[Skipped] = []
 
     def one(self, game: int, entries: Sequence[TranscriptEntry], of: str | None) -> None:
-        """One game: each owner, from everyone else who spoke."""
+        """Run one game: each owner against everyone else who spoke."""
         agents = sorted({e.message.author for e in entries if e.message.author and e.message.kind == "decode"})
         for reader in agents:
             said = {entry.message.id: _sampled(entry) for entry in entries if _forced(entry, reader)}
@@ -110,8 +109,8 @@ class _FreePlays:
         )
 
     def _other(self, secret: Sequence[TranscriptEntry], longer: bool) -> Words:
-        """The private messages at other lengths: half or twice their words; of a choice, the shortest or longest of the
-        others."""
+        """The private messages at other lengths: half or twice their ids; for a choice, the shortest or longest
+        choice."""
         found: Words = {}
         for entry in secret:
             ids = _sampled(entry)
@@ -126,7 +125,7 @@ class _FreePlays:
         return found
 
     def _seen(self, game: int, reader: str, words: Words) -> list[object] | None:
-        """What a reader could observe of a play; None: it came to no end."""
+        """What a reader could observe of a play; None: it did not finish."""
         events, out = list[Event](), list[Metadata]()
         selection = GameSelection((game,), lambda number: words)
         over = play(
@@ -145,8 +144,8 @@ class _FreePlays:
 
 
 def observation(reader: str, out: Sequence[Metadata], messages: Mapping[str, Message]) -> list[object]:
-    """What a reader could observe: of each message that it may read, in the order in which they came out, who said it,
-    in which words, and, of its own, over which of the others."""
+    """What a reader could observe: for each message that it may read, in the order in which they came out, its author,
+    its tokens, and, for the reader's own, which of the others it was said over."""
     read = [data for data in out if data.audience.includes(reader)]
     places = {data.id: place for place, data in enumerate(read)}
     return [
@@ -166,22 +165,22 @@ def _over(data: Metadata, places: Mapping[str, int]) -> tuple[int | None, ...]:
 
 
 def _forced(entry: TranscriptEntry, reader: str) -> bool:
-    """Whether the words of a message are forced: it was sampled, and not by the reader. A thought is left out: what was
-    said after it is said without it."""
+    """Whether the text of a message is forced: it was sampled, and not by the reader. A message with a thought is left
+    out."""
     if entry.message.words.thought is not None:
         return False
     return entry.message.kind == "decode" and entry.message.author != reader and bool(_sampled(entry))
 
 
 def _sampled(entry: TranscriptEntry) -> tuple[int, ...]:
-    """The ids that were sampled, without what closes the message."""
+    """The sampled ids, without the closing of the message."""
     message = entry.message
     start, stop = message.sampled or (0, 0)
     return message.tokens[start : min(stop, message.content[1])]
 
 
 def _watched(scenario: Scenario, out: list[Metadata]) -> Scenario:
-    """The scenario, such that `out` has all messages in the order in which they came out when a game of it is over."""
+    """The scenario, wrapped so that `out` has all messages in the order in which they came out once a game is over."""
     cls: Any = type(scenario)
 
     async def watch(self: Any, game: Game) -> Any:

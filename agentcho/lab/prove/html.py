@@ -1,5 +1,5 @@
-"""A demonstration as one HTML file that loads nothing and has no scripts. Each digest is drawn as a strip of 32
-colours, one a byte, so that equal digests look equal. Does not know: how anything was played.
+"""A proof as one HTML file without external resources and scripts. Each digest is drawn as a strip of 32 colours, one
+per byte, so that equal digests look equal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PAGES = Path(__file__).parent / "page"
 
 
 def html(proof: Proof) -> str:
-    """The demonstration as a page."""
+    """The proof as a page."""
     values = {
         "proof": proof,
         "headline": wording.headline(proof),

@@ -1,7 +1,7 @@
 """The secrets of one agent from another in a workflow, and the workflow with these swapped or left out.
 
 An agent's secrets from a reader are the messages that it wrote, or that the scenario addressed to it, and that the
-reader may not read. Does not know: encodings, what a swap moves.
+reader may not read. Independent of encodings.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ def _told(line: Line, owner: str) -> bool:
 
 
 def secrets(play: Play, owner: str, readers: Sequence[str]) -> tuple[list[Secret], dict[str, str]]:
-    """What `owner` keeps, with readers grouped from whom it keeps the same; and why the other readers cannot be
-    compared."""
+    """The secrets of `owner`, with readers grouped by equal secrets; and why the other readers cannot be compared."""
     found: dict[frozenset[str], list[tuple[str, frozenset[str]]]] = {}
     why: dict[str, str] = {}
     for reader in readers:
@@ -61,7 +60,7 @@ def secrets(play: Play, owner: str, readers: Sequence[str]) -> tuple[list[Secret
 def changed(
     workflow: Workflow, plays: Sequence[Play], game: int, secret: Secret, swap: Swapped, seed: int, tokenizer: str
 ) -> tuple[Workflow, frozenset[str]]:
-    """The workflow with the secrets swapped, and the ids of the messages that changed; none: no other words were
+    """The workflow with the secrets swapped, and the ids of the messages that changed; empty: no other words were
     found."""
     if swap == "absent":
         return without(workflow, secret.messages), secret.messages
@@ -85,7 +84,7 @@ def saying(workflow: Workflow, play: Play, words: Secrets, tokenizer: str) -> Wo
 
 
 def without(workflow: Workflow, gone: Collection[str]) -> Workflow:
-    """The workflow without these messages; parents after them move up."""
+    """The workflow without these messages, which are also removed from the parents of others."""
     return _with(workflow, [_closed_up(message, gone) for message in workflow.messages if message.id not in gone])
 
 

@@ -1,7 +1,4 @@
-"""Plays one workflow with every word forced, in the deterministic profile, and hashes each agent's logits.
-
-Does not know: what was swapped, what two plays have to do with each other.
-"""
+"""Plays one workflow with every text forced, in the deterministic profile, and hashes each agent's logits."""
 
 from __future__ import annotations
 
@@ -21,14 +18,14 @@ FLOAT = np.dtype("<f4")
 
 
 class Hashed(NamedTuple):
-    """The digest of one agent's logits, and how many rows it is of."""
+    """The digest of one agent's logits, and their number of rows."""
 
     digest: str
     rows: int
 
 
 class Played(NamedTuple):
-    """One play: each agent's digest, and the seconds to the first token of all `decodes` together."""
+    """One play: each agent's digest, and the seconds to the first token summed over all `decodes`."""
 
     agents: dict[str, Hashed]
     waited: float
@@ -36,13 +33,13 @@ class Played(NamedTuple):
 
 
 class Unplayable(Exception):
-    """A workflow cannot be played in this way. Never raised out of this package."""
+    """A workflow cannot be played in this mode. Never raised out of this package."""
 
 
 def played(
     workflow: Workflow, engine: EnginePort, stride: int, leakage: Leakage, mode: Mode = "choreographed"
 ) -> Played:
-    """Play the workflow. `Unplayable`, whose text says why: this workflow cannot be; other errors pass."""
+    """Play the workflow. `Unplayable`: this workflow cannot be played; its text says why. Other errors pass."""
     try:
         replayed = replay(workflow, engine, mode=mode, leakage=leakage, deterministic=True, stride=stride)
     except UNENCODABLE as error:
@@ -56,7 +53,7 @@ def played(
 
 
 def hashed(replayed: Replayed, decodes: Iterable[str]) -> Hashed:
-    """SHA-256 over the logits of these messages, one after another."""
+    """SHA-256 over the logits of these messages, in order."""
     digest, rows = hashlib.sha256(), 0
     for id in decodes:
         logits = np.ascontiguousarray(np.asarray(replayed[id].logits, dtype=FLOAT))

@@ -1,6 +1,6 @@
-"""The result of a demonstration: frozen values and their JSON of a versioned schema. Every output is made from it.
+"""The result of a proof: frozen values, and their JSON in a versioned schema. Every output is made from it.
 
-Does not know: how anything was played. Words of messages are never in it.
+Must not contain words of messages.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ EXIT: dict[Conclusion, int] = {"holds": 0, "broken": 1, "inconclusive": 3}
 
 
 class Digests(Frozen):
-    """SHA-256 over all logits of one reader, float32, little-endian, message by message and row by row: as the
-    workflow is, and with the secrets swapped."""
+    """SHA-256 over all logits of one reader, float32, little-endian, message by message and row by row: of the
+    unchanged workflow, and with the secrets swapped."""
 
     before: str
     after: str
 
     @property
     def same(self) -> bool:
-        """Whether not one bit moved."""
+        """Whether no bit changed."""
         return self.before == self.after
 
 
 class Compared(Frozen):
-    """One reader of one workflow, after the messages `swapped` of one owner's were. `rows` of logits were hashed."""
+    """One reader of one workflow, after one owner's messages `swapped` were replaced. `rows` of logits were hashed."""
 
     workflow: str
     owner: str
@@ -43,14 +43,14 @@ class Compared(Frozen):
 
     @property
     def conclusion(self) -> Conclusion:
-        """Equal digests under enforce show something only where the same swap changes the digest under audit."""
+        """Equal digests under enforce only show something if the same swap changes the digest under audit."""
         if not self.enforce.same:
             return "broken"
         return "inconclusive" if self.audit.same else "holds"
 
 
 class Skipped(Frozen):
-    """What could not be compared, and why. `reader` None: no reader could be; `owner` None: nothing of the workflow
+    """What could not be compared, and why. `reader` None: no reader could be; `owner` None: nothing in the workflow
     could."""
 
     workflow: str
@@ -60,8 +60,8 @@ class Skipped(Frozen):
 
 
 class FreePlay(Frozen):
-    """One game played again with a schedule of its own, after private messages of one owner were `swapped` for others
-    of another length: in how many of the `plays` the reader could observe something else (`changed`). An observation
+    """One game played again with a free schedule, after private messages of one owner were `swapped` for others of
+    another length: the number of `plays` in which the reader could observe something else (`changed`). An observation
     is the messages that the reader may read, in the order in which they came out, with the words that it sampled
     itself."""
 
@@ -74,7 +74,7 @@ class FreePlay(Frozen):
 
 
 class Waits(Frozen):
-    """Seconds to the first token, summed over all `decodes` of one unchanged workflow, by way of reading."""
+    """Seconds to the first token, summed over all `decodes` of one unchanged workflow, by reading mode."""
 
     workflow: str
     decodes: int
@@ -84,8 +84,8 @@ class Waits(Frozen):
 
 
 class PairSummary(NamedTuple):
-    """One owner and one reader over all workflows: how many were compared, in how many what was read under audit
-    moved, and in how many it did under enforce."""
+    """One owner and one reader over all workflows: the number compared, and the numbers in which the reader's logits
+    moved under audit and under enforce."""
 
     owner: str
     reader: str
@@ -95,9 +95,9 @@ class PairSummary(NamedTuple):
 
 
 class Proof(Frozen):
-    """A whole demonstration. `stride`: so many forced words are fed a step, after the first. `unfinished` are those of
-    the workflows that did not come to their end: they are played as far as they went. `free` are plays with a free
-    schedule (None: the schedule was frozen in all)."""
+    """A whole proof. `stride`: the number of forced tokens fed per step, after the first. `unfinished` are the
+    workflows that did not finish: they are played as far as they went. `free` are plays with a free schedule (None: the
+    schedule was fixed in all)."""
 
     format: Literal["agentcho-prove/1"] = "agentcho-prove/1"
     source: str
@@ -115,18 +115,18 @@ class Proof(Frozen):
 
     @property
     def conclusion(self) -> Conclusion:
-        """Broken where one comparison is; otherwise it holds where one comparison could have shown a difference."""
+        """Broken if any comparison is; otherwise it holds if any comparison could have shown a difference."""
         found = {one.conclusion for one in self.compared}
         return next((word for word in ("broken", "holds") if word in found), "inconclusive")
 
     @property
     def exit_code(self) -> int:
-        """0, 1 or 3. What a free schedule tells is 1 too, whatever the encodings do."""
+        """0, 1 or 3. It is also 1 if a free schedule reveals something, whatever the encodings do."""
         return 1 if self.told else EXIT[self.conclusion]
 
     @property
     def told(self) -> int:
-        """In how many comparisons with a free schedule a reader observed something else."""
+        """The number of comparisons with a free schedule in which a reader observed something else."""
         return sum(one.changed > 0 for one in self.free or ())
 
     @property
@@ -141,7 +141,7 @@ class Proof(Frozen):
 
     @property
     def reasons(self) -> dict[tuple[str, str, str], int]:
-        """What could not be compared by owner, reader and reason: how often."""
+        """The count of skipped comparisons by owner, reader and reason."""
         return dict(Counter((one.owner or "", one.reader or "", one.why) for one in self.skipped))
 
     def speedup(self, arm: Arm) -> float | None:

@@ -1,6 +1,5 @@
-"""The whole demonstration: every workflow unchanged and with one agent's secrets swapped, under audit and enforce.
-
-Does not know: files, the terminal, how a digest is computed.
+"""Runs the whole proof: every workflow unchanged and with one agent's secrets swapped, under audit and enforce.
+Independent of files and the terminal.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ def prove(
     """Play each workflow under audit and under enforce, unchanged and with the secrets of `of`, or of each agent in
     turn, swapped; hash the logits of every other agent.
 
-    `engine` is an `Engine` that nothing else uses meanwhile; every encoding that is made is released. Words for a swap
-    are those of another of the workflows. `tell` hears of workflows. `AudienceError` where no workflow has an agent
-    `of`.
+    `engine` is an `Engine` that nothing else uses meanwhile; all encodings made are released. Words for a swap come
+    from another of the workflows. `tell` receives the progress in workflows. `AudienceError` if no workflow has an
+    agent `of`.
     """
     if of is not None and not any(of in workflow.agents for workflow in workflows):
         raise AudienceError(f"there is no agent {of}", {name for one in workflows for name in one.agents})
@@ -65,7 +64,7 @@ def prove(
 
 
 class _Proving:
-    """A demonstration under way."""
+    """The state of a proof."""
 
     def __init__(self, workflows: Sequence[Workflow], engine: Any, swap: Swapped, stride: int, seed: int) -> None:
         self._workflows = workflows
@@ -79,7 +78,7 @@ class _Proving:
         self.waits: list[Waits] = []
 
     def one(self, game: int, of: str | None) -> None:
-        """One workflow: each owner's secrets, from everyone else."""
+        """Run one workflow: each owner's secrets, from everyone else."""
         workflow, play = self._workflows[game], self._plays[game]
         if of is not None and of not in workflow.agents:
             self.skipped.append(Skipped(workflow=workflow.id, owner=of, reader=None, why=NOT_IN_IT))

@@ -1,7 +1,4 @@
-"""The sentences about a demonstration: its headline, and what its figures mean. Shared by all formats.
-
-Does not know: the terminal, HTML.
-"""
+"""Words a proof: its headline, and what its figures mean. Shared by all formats. Independent of terminal and HTML."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ NOTES = (
 
 
 def headline(proof: Proof) -> Headline:
-    """The conclusion as one word and one sentence; that a schedule tells is said in it, whatever the word is."""
+    """The conclusion as one word and one sentence; the sentence also says if a schedule reveals lengths."""
     found = _headline(proof)
     return found._replace(sentence=f"{found.sentence}; the schedule reveals hidden lengths") if proof.told else found
 
@@ -58,7 +55,7 @@ FROZEN = (
 
 
 def schedule(proof: Proof) -> str:
-    """One sentence about who spoke when."""
+    """One sentence about the schedule."""
     if proof.free is None:
         return FROZEN
     if not proof.free:
@@ -78,12 +75,12 @@ def played(proof: Proof) -> str:
 
 
 def missing(proof: Proof) -> str:
-    """Which of the workflows are incomplete; empty where none is."""
+    """The incomplete workflows; empty if there are none."""
     return cut_short(proof.unfinished, proof.workflows)
 
 
 def first_tokens(proof: Proof) -> list[str]:
-    """How much sooner first tokens came than the baseline's in this demonstration; empty where nothing was played."""
+    """The speedup of first tokens over the baseline in this proof; empty if nothing was played."""
     enforce, audit = proof.speedup("enforce"), proof.speedup("audit")
     if enforce is None or audit is None:
         return []
@@ -97,7 +94,7 @@ def first_tokens(proof: Proof) -> list[str]:
 
 
 class Reason(NamedTuple):
-    """What could not be compared: how often, between whom ("" for nobody in particular), and why."""
+    """Comparisons that could not be made: their number, the agents ("" if none in particular), and the reason."""
 
     often: str
     who: str

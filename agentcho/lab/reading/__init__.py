@@ -1,1 +1,1 @@
-"""Recorded conversations read in other ways than they were: how far each way is from the baseline, and what moves."""
+"""Measures recorded conversations in other reading modes: their divergence from the baseline, and changed decisions."""

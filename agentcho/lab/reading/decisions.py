@@ -1,7 +1,7 @@
-"""How one agent's private messages change another agent's decision while all public words stay the same.
+"""Measures how one agent's private messages change another agent's decision while all public words stay the same.
 
 Each conversation is read with its own private messages and with those of conversations in which the owner had another
-strategy. With a result file, answers are kept after each conversation. Does not know: command lines, tables.
+strategy. With a result file, answers are saved after each conversation. Independent of command lines and tables.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from agentcho.records.trace import TraceMessage, Workflow
 from agentcho.records.trace import workflow as traced
 
 TOLD = "baseline, told"
-"""The positive control: the owner's hidden thoughts stand in the reader's own prompt, before the owner's first words in
-the open."""
+"""The positive control: the owner's hidden thoughts are in the reader's own prompt, before the owner's first public
+message."""
 FEW, MOST = range(2, 5), 0.9
 FREE = "none"
-"""What an owner was told of whom nothing is noted."""
+"""The strategy of an owner for whom none is recorded."""
 Behind = Literal["system", "plan"]
 BEHIND: Mapping[Behind, str] = {"system": "system prompt alone", "plan": "plan alone"}
-"""The paper's Figure 8: what the owner's words are encoded over for the reader, beside the talk."""
+"""The paper's Figure 8: what the owner's words are encoded over for the reader, besides the talk."""
 DECISION, GUESS = "decision", "prediction"
-"""The questions: what the reader decides, and what it thinks that the owner will."""
+"""The questions: the reader's own decision, and its prediction of the owner's."""
 QUESTION = "Before you decide: what do you think {owner} will decide, {choices}?"
 
 
@@ -52,13 +52,13 @@ class Way(NamedTuple):
 
     @property
     def exchanged(self) -> bool:
-        """Whether private messages of other conversations are tried. The baseline's prompt holds none to exchange."""
+        """Whether private messages of other conversations are tried. The baseline's prompt has none to exchange."""
         return self.behind is None and (self.policy.mode != BASELINE or self.told)
 
 
 def ways(columns: Mapping[str, tuple[ReusePolicy, MeasuredPort]], behind: bool) -> dict[str, Way]:
-    """The ways of named columns, the first of which is the baseline, with the control behind it; `behind`: the first
-    choreographed one over less, too."""
+    """The modes of named columns, with the control after the baseline; `behind`: also the first choreographed one with
+    the owner's words encoded over less."""
     found = dict[str, Way]()
     for name, (policy, engine) in columns.items():
         found[name] = Way(policy._replace(shadow="never"), engine)
@@ -71,7 +71,7 @@ def ways(columns: Mapping[str, tuple[ReusePolicy, MeasuredPort]], behind: bool) 
 
 
 class DecisionsPart(PartialData):
-    """The file: the answers in each conversation, and what could not be read."""
+    """The content of the file: the answers in each conversation, and what could not be read."""
 
     format: Literal["agentcho-bench-decisions-part/1"] = "agentcho-bench-decisions-part/1"
     answers: dict[str, list[Answer]] = Field(default_factory=dict)
@@ -79,13 +79,13 @@ class DecisionsPart(PartialData):
 
 
 class PartialDecisions(PartialResult[DecisionsPart]):
-    """What was answered so far."""
+    """The partial results."""
 
     data_type = DecisionsPart
     by = "`agentcho bench decisions`"
 
     def add(self, name: str, answers: Sequence[Answer], left_out: Counter[str]) -> None:
-        """Keep the answers of one conversation."""
+        """Save the answers of one conversation."""
         self.data.answers[name] = list(answers)
         self.data.left_out.update(left_out)
         self.save()
@@ -102,13 +102,13 @@ class Game(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its set and its name there."""
+        """Its set, and its name in the set."""
         return f"{self.conversation.subject}/{self.conversation.id}"
 
 
 def said_choices(conversations: Sequence[Conversation], reader: str) -> tuple[str, ...]:
-    """The words of which the reader's last answers are each one, in alphabetical order. `ConfigError`: it does not end
-    on such answers."""
+    """The words that the reader's last answers consist of, in alphabetical order. `ConfigError`: the conversations do
+    not end with such answers."""
     said = [_last(each.workflow, reader) for each in conversations]
     words = [WORD.findall(each.text) for each in said if each is not None]
     found = sorted({each[0].upper() for each in words if len(each) == 1})
@@ -121,7 +121,7 @@ def said_choices(conversations: Sequence[Conversation], reader: str) -> tuple[st
 
 
 def games(conversations: Sequence[Conversation], engine: MeasuredPort, pair: Pair, words: Sequence[str]) -> list[Game]:
-    """The conversations that end on the reader's choice between these words. `ConfigError`: there are none, or the
+    """The conversations that end with the reader's choice between these words. `ConfigError`: there are none, or the
     owner hides nothing in them."""
     found = list[Game]()
     for number, each in enumerate(conversations):
@@ -142,7 +142,7 @@ def _last(workflow: Workflow, reader: str) -> TraceMessage | None:
 
 
 def _told(workflow: Workflow) -> str:
-    """What the owner was told, by the option or note of that name."""
+    """What the owner was told, by the option or metadata named `strategy`."""
     options = workflow.meta.get("options")
     kind = workflow.meta.get("strategy", options.get("strategy") if isinstance(options, Mapping) else None)
     return FREE if kind is None else str(kind).replace("_", "-")
@@ -151,8 +151,8 @@ def _told(workflow: Workflow) -> str:
 def _asking(
     workflow: Workflow, last: TraceMessage, pair: Pair, words: Sequence[str]
 ) -> tuple[Workflow, dict[str, tuple[str, ...]]]:
-    """The conversation with each choice said in the place of the last answer; where that answers the question for a
-    decision, in one form in all conversations, and so to the question for a guess."""
+    """The conversation with each choice said in place of the last answer. If that answers the question for a decision,
+    it has one form in all conversations, and the question for a prediction is added."""
     messages = [each.to_json() for each in workflow.messages]
     own = {each.id: each for each in workflow.messages}
     asks = [own[id] for id in last.parents[-1:] if own[id].kind == "prefill" and own[id].author == pair.reader]
@@ -177,7 +177,7 @@ def _question(owner: str, words: Sequence[str]) -> str:
 
 
 def _fresh(message: TraceMessage, **changes: Any) -> dict[str, Any]:
-    """A message with other words, without what belongs to its old ones."""
+    """A message with other words, without the fields that belong to its old ones."""
     old = {"offsets", "new_offset", "tokens", "tokenizer", "content"}
     return {key: value for key, value in message.to_json().items() if key not in old} | changes
 
@@ -189,9 +189,9 @@ def measure(
     kept: PartialDecisions,
     tell: Callable[[int], None],
 ) -> tuple[Answer, ...]:
-    """The reader's answers in every conversation and way; what is kept is not asked again.
+    """The reader's answers in every conversation and mode; saved ones are not asked again.
 
-    `tell` gets the number of finished conversations, after each answer, too; an exception that it raises ends the
+    `tell` receives the number of finished conversations, also after each answer; an exception that it raises ends the
     measurement."""
     kinds = list(dict.fromkeys(game.told for game in found))
     for number, game in enumerate(found):
@@ -209,14 +209,14 @@ def measure(
 
 
 def _donor(found: Sequence[Game], number: int, kind: str, pair: Pair) -> Game | None:
-    """The next conversation whose owner was told something of this kind, and hides as many messages."""
+    """The next conversation whose owner was told something of this kind, and hides messages in the same slots."""
     hidden = _hidden(found[number].play, pair).keys()
     after = (each for each in (*found[number + 1 :], *found[:number]) if each.told == kind)
     return next((each for each in after if _hidden(each.play, pair).keys() == hidden), None)
 
 
 def _hidden(play: Play, pair: Pair) -> dict[Slot, Line]:
-    """What the owner hides from the reader, by its place in a conversation."""
+    """What the owner hides from the reader, by its slot in a conversation."""
     ids = {line.message.id for line in play.hidden(pair.owner, pair.reader)}
     return {slot: line for slot, line in slots(play).items() if line.message.id in ids}
 
@@ -268,7 +268,7 @@ def _as_read(play: Play, way: Way, pair: Pair) -> Play:
 
 
 def _telling(play: Play, pair: Pair) -> Play:
-    """The owner's hidden thoughts, said before its first words in the open wherever the reader reads these."""
+    """Insert the owner's hidden thoughts before its first public message wherever the reader reads that."""
     order = [line.message.id for line in play.lines]
     first = next((line.message.id for line in play.lines if _open(line, pair)), None)
     if first is None:
@@ -292,11 +292,11 @@ def _reading_also(line: Line, first: str, told: Sequence[str]) -> Line:
     return line._replace(message=replace(line.message, parents=read), places=())
 
 
-# -- what follows
+# -- results
 
 
 def effects(answers: Sequence[Answer], seed: int) -> tuple[Effect, ...]:
-    """Each way beside the baseline, by what the owner was really told; intervals draw conversations."""
+    """Each mode compared with the baseline, by what the owner was really told; intervals resample conversations."""
     own = [each for each in answers if each.own]
     before = {_place(each): each for each in own if each.way == BASELINE}
     found = list[Effect]()
@@ -320,7 +320,7 @@ def effects(answers: Sequence[Answer], seed: int) -> tuple[Effect, ...]:
 
 
 def moved(answers: Sequence[Answer], seed: int) -> tuple[Exchange, ...]:
-    """What is exchanged behind the same words in the open, two kinds at a time, in each way that was tried so."""
+    """The effect of exchanging private messages behind the same public words, for each pair of kinds and each mode."""
     by = {(_place(each), each.way, each.told): each for each in answers}
     found = list[Exchange]()
     for subject, asked, way in dict.fromkeys((a.subject, a.question, a.way) for a in answers if not a.own):

@@ -1,6 +1,7 @@
-"""How far each way of reading recorded conversations is from the baseline: every recorded text is forced, once per way.
+"""Measures the divergence of each reading mode from the baseline on recorded conversations: every recorded text is
+forced, once per mode.
 
-With a result file, scores are kept after each conversation. Does not know: command lines, tables.
+With a result file, scores are saved after each conversation. Independent of command lines and tables.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from agentcho.records.trace import Workflow
 
 BASELINE = "baseline"
 FOLDERS = ("lab/reading", "lab/measure", "provenance", "engine", "reuse", "runner", "protocol")
-"""Whose code decides what is measured."""
+"""The folders whose code determines what is measured."""
 AT_ONCE = 1 << 20
-"""A stride that no text reaches: each text is fed at once after its first token."""
+"""A stride longer than any text: each text is fed at once after its first token."""
 
 
 class Conversation(NamedTuple):
-    """One recorded conversation: of which set, by which name in it, and what was said."""
+    """One recorded conversation: its set, its name in the set, and what was said."""
 
     subject: str
     id: str
@@ -39,8 +40,8 @@ class Conversation(NamedTuple):
 
 
 def named_apart(subject: str, workflows: Iterable[Workflow]) -> list[Conversation]:
-    """The conversations of a set. Where several have one id, as in a file that was put together of others, all but the
-    first have a number behind it."""
+    """The conversations of a set. If several have the same id, as in a concatenated file, all but the first get a
+    numeric suffix."""
     seen, found = Counter[str](), list[Conversation]()
     for each in workflows:
         seen[each.id] += 1
@@ -50,25 +51,25 @@ def named_apart(subject: str, workflows: Iterable[Workflow]) -> list[Conversatio
 
 
 class FidelityPart(PartialData):
-    """The file: how each conversation was read."""
+    """The content of the file: the score of each conversation in each column."""
 
     format: Literal["agentcho-bench-fidelity-part/1"] = "agentcho-bench-fidelity-part/1"
     reads: list[ConversationScore] = Field(default_factory=list)
 
 
 class PartialFidelity(PartialResult[FidelityPart]):
-    """What was read so far."""
+    """The partial results."""
 
     data_type = FidelityPart
     by = "`agentcho bench fidelity`"
 
     def known(self, conversation: Conversation) -> dict[str, ConversationScore]:
-        """How a conversation was read, by column."""
+        """The saved scores of a conversation, by column."""
         own = (each for each in self.data.reads if (each.subject, each.id) == conversation[:2])
         return {each.column: each for each in own}
 
     def add(self, reads: Iterable[ConversationScore]) -> None:
-        """Keep them."""
+        """Add scores, and save."""
         self.data.reads += reads
         self.save()
 
@@ -76,10 +77,10 @@ class PartialFidelity(PartialResult[FidelityPart]):
 def measure(
     conversations: Sequence[Conversation], arms: Mapping[str, Arm], kept: PartialFidelity, tell: Callable[[int], None]
 ) -> tuple[ConversationScore, ...]:
-    """Score every conversation in every arm, of which the first is the baseline; what is kept is not scored again.
+    """Score every conversation in every arm, of which the first is the baseline; saved ones are not scored again.
 
-    `tell` gets the number of finished conversations, before each arm; an exception that it raises ends the measurement.
-    Raises what `replay` raises."""
+    `tell` receives the number of finished conversations, before each arm; an exception that it raises ends the
+    measurement. Raises what `replay` raises."""
     found = list[ConversationScore]()
     for number, each in enumerate(conversations):
         tell(number)
@@ -147,7 +148,7 @@ def _summed(
 
 
 def log_probabilities(logits: Any) -> torch.Tensor:
-    """Those of rows of logits, `[rows, vocab]`, float32, in nats."""
+    """Log-probabilities of logits, `[rows, vocab]`, float32, in nats."""
     return torch.log_softmax(torch.as_tensor(logits).float(), dim=1)
 
 
@@ -156,11 +157,12 @@ def divergence(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.kl_div(after, before, log_target=True, reduction="none").sum(dim=1)
 
 
-# -- what follows
+# -- results
 
 
 def rows(reads: Sequence[ConversationScore], seed: int) -> tuple[Row, ...]:
-    """One a set and column, and one a set and partition of the baseline's cache. Intervals draw whole conversations."""
+    """One row per set and column, and one per set and partition of the baseline's cache. Intervals resample whole
+    conversations."""
     before = {(each.subject, each.id): each for each in reads if each.column == BASELINE}
     kinds = dict.fromkeys((each.subject, each.column) for each in reads)
     own = {kind: [each for each in reads if (each.subject, each.column) == kind] for kind in kinds}
@@ -211,7 +213,7 @@ def _row(
 def steps(
     reads: Sequence[ConversationScore], pairs: Sequence[tuple[str, str]], seed: int
 ) -> tuple[NearerBaseline, ...]:
-    """How much nearer the baseline the second column of each pair is than the first, in KL, a set."""
+    """How much nearer to the baseline, in KL, the second column of each pair is than the first, by set."""
     found = list[NearerBaseline]()
     for subject in dict.fromkeys(each.subject for each in reads):
         kl = {(each.column, each.id): each for each in reads if each.subject == subject and each.left_out is None}
@@ -236,7 +238,7 @@ def steps(
 
 
 def _share(own: Sequence[ConversationScore], sums: Sequence[float], seed: int) -> Estimate:
-    """A sum a row, over all conversations."""
+    """A mean per row, over all conversations."""
     counts = np.array([float(each.rows) for each in own])
     value, span = pooled(np.asarray(sums, dtype=np.float64), counts, seed)
     return Estimate(value=value, span=span)

@@ -1,7 +1,4 @@
-"""What `agentcho bench fidelity` and `agentcho bench decisions` found, as versioned formats.
-
-Does not know: how anything is measured or shown.
-"""
+"""The results of `agentcho bench fidelity` and `agentcho bench decisions` in versioned formats."""
 
 from __future__ import annotations
 
@@ -80,8 +77,8 @@ class Row(Frozen):
 
 
 class NearerBaseline(Frozen):
-    """By how many nats per token `second` is nearer the baseline than `first`, and in how many conversations (`share`
-    of `games`) it is."""
+    """By how many nats per token `second` is nearer to the baseline than `first`, and in how many conversations
+    (`share` of `games`) it is."""
 
     subject: str
     first: str
@@ -103,7 +100,7 @@ class Measured(Frozen):
 
 
 class FidelityResult(Measured):
-    """All of `agentcho bench fidelity`, with every conversation's own sums."""
+    """The whole result of `agentcho bench fidelity`, with the sums of every conversation."""
 
     format: Literal["agentcho-bench-fidelity/1"] = "agentcho-bench-fidelity/1"
     rows: tuple[Row, ...]
@@ -179,7 +176,8 @@ class Exchange(Frozen):
 
 
 class DecisionsResult(Measured):
-    """All of `agentcho bench decisions`, with every answer. `choice` is the one whose probabilities these are."""
+    """The whole result of `agentcho bench decisions`, with every answer. `choice` is the one that probabilities refer
+    to."""
 
     format: Literal["agentcho-bench-decisions/1"] = "agentcho-bench-decisions/1"
     reader: str
@@ -192,12 +190,12 @@ class DecisionsResult(Measured):
 
 
 def read_fidelity(file: Path) -> FidelityResult:
-    """A result from its file. `RecordNotFound`, `RecordBroken`."""
+    """Read a result from its file. `RecordNotFound`, `RecordBroken`."""
     return _from(file, FidelityResult, "agentcho bench fidelity")
 
 
 def read_decisions(file: Path) -> DecisionsResult:
-    """A result from its file. `RecordNotFound`, `RecordBroken`."""
+    """Read a result from its file. `RecordNotFound`, `RecordBroken`."""
     return _from(file, DecisionsResult, "agentcho bench decisions")
 
 

@@ -1,1 +1,1 @@
-"""The same games played under every combination of some options, and compared."""
+"""Plays the same games under every combination of some options, and compares them."""

@@ -1,6 +1,6 @@
-"""`agentcho.sweep`: play every combination of options, models and seeds, from Python.
+"""`agentcho.sweep`: plays every combination of options, models and seeds, from Python.
 
-One call checks all cells before anything is played. Does not know: how the games are played.
+Checks all cells before anything is played.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _found(asked: SweepOptions, tell: ProgressCallback) -> SweepResult:
 def _scenario(
     scenario: Scenario | type[Scenario] | str, given: Mapping[str, Any] | None
 ) -> tuple[str | type[Scenario], Mapping[str, Any]]:
-    """Return a scenario as cells are made of it: its name, file or class, and the options of all cells."""
+    """Return a scenario in the form that cells are made from: its name, file or class, and the options of all cells."""
     if isinstance(scenario, str) or (isinstance(scenario, type) and issubclass(scenario, Scenario)):
         return scenario, given or {}
     if not isinstance(scenario, Scenario):
@@ -137,7 +137,7 @@ def _asked(
     filters: str | Sequence[str],
     options: Mapping[str, Any],
 ) -> SweepOptions:
-    """Return the sweep that is asked for, without where and how it is played. Raises `ConfigError`."""
+    """Return the requested sweep, without where and how it is played. Raises `ConfigError`."""
     from agentcho.lab.sweep.parse import SweepArguments, asked
 
     if unknown := sorted(options.keys() - RunConfig.model_fields.keys()):

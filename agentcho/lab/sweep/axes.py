@@ -1,7 +1,4 @@
-"""What a sweep varies: options of the scenario, options of the run and models, each with its values.
-
-Does not know: combinations, what is played.
-"""
+"""The axes of a sweep: options of the scenario, options of the run and models, each with its values."""
 
 from __future__ import annotations
 
@@ -22,20 +19,20 @@ ELSEWHERE = {
     "people": "only models can play the cells of a sweep; leave it out",
     "allow_vendor": "set it once for all cells, outside of the grid",
 }
-"""Options of a run that a grid cannot have, and why."""
+"""Run options that a grid cannot have, and why."""
 MODEL = "model"
 
 
 class Value(NamedTuple):
-    """One value of an axis: as it is shown and filtered by, and the options that it sets."""
+    """One value of an axis: as shown in tables and used by filters, and the options that it sets."""
 
     shown: str
     options: Mapping[str, Any]
 
 
 class Axis(NamedTuple):
-    """One option with its values, in their order; the first is what the others are held against. `name`: as tables and
-    filters have it, with whose option it is only where a run has one of that name too."""
+    """One option with its values in order; the first is the reference. `name`: as in tables and filters, with a prefix
+    only if a run has an option of the same name."""
 
     name: str
     home: Home
@@ -43,11 +40,11 @@ class Axis(NamedTuple):
 
     @property
     def field(self) -> str:
-        """The name of the option where it belongs."""
+        """The name of the option in its scenario or run."""
         return _field(self.name)
 
     def find(self, word: str) -> Value:
-        """The value that is shown so. `ConfigError`: there is none."""
+        """The value that is shown as this word. `ConfigError`: there is none."""
         for value in self.values:
             if same(value.shown, word):
                 return value
@@ -57,10 +54,10 @@ class Axis(NamedTuple):
 
 
 def axes(grid: Mapping[str, Sequence[Any]], models: Sequence[Value], kind: type[Scenario]) -> tuple[Axis, ...]:
-    """The axes of a grid, in its order, and that of models behind them. A value that is a `Value` is taken as it is.
+    """The axes of a grid, in its order, followed by the axis of models. A value that is a `Value` is used unchanged.
 
-    `ConfigError`: an option that neither the scenario nor the run has, that both have, or that is said twice; an axis
-    without values, or with one that is empty or stands twice.
+    `ConfigError`: an option that neither the scenario nor the run has, that both have, or that is given twice; an axis
+    without values, or with an empty or repeated value.
     """
     found = [_axis(name, list(values), kind) for name, values in grid.items()]
     if models:
@@ -80,7 +77,7 @@ def _axis(name: str, values: list[Any], kind: type[Scenario]) -> Axis:
 
 
 def _home(name: str, kind: type[Scenario]) -> tuple[Home, str]:
-    """Whose option it is, and its name there."""
+    """Where an option belongs, and its name there."""
     own = _own(kind)
     prefix = name.partition(".")[0]
     field = _field(name)
@@ -102,12 +99,12 @@ def _home(name: str, kind: type[Scenario]) -> tuple[Home, str]:
 
 
 def _own(kind: type[Scenario]) -> list[str]:
-    """The scenario's options, by the names that they are given by."""
+    """The scenario's options, by the names under which they are given."""
     return [field.alias or name for name, field in kind.Options.model_fields.items()]
 
 
 def _field(name: str) -> str:
-    """The name of an option without whose it is, as a field has it."""
+    """The field name of an option, without a prefix."""
     prefix, _, rest = name.partition(".")
     field = rest if rest and prefix in ("scenario", "run", "limit") else name
     return field if prefix == "scenario" else field.replace("-", "_")
@@ -122,12 +119,12 @@ def _value(home: Home, field: str, given: Any) -> Value:
 
 
 def shown(given: Any) -> str:
-    """A value as tables have it."""
+    """A value as shown in tables."""
     return given if isinstance(given, str) else json.dumps(given, default=str, ensure_ascii=False)
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two words say one value: 0.70 is 0.7."""
+    """Whether two words mean the same value: 0.70 is 0.7."""
     return one == other or (_number(one) is not None and _number(one) == _number(other))
 
 

@@ -1,6 +1,5 @@
-"""The fields of a sweep's result, as a versioned format: `agentcho-sweep/1`, and what follows from them.
-
-Does not know: how it was found, tables, pictures.
+"""The fields of a sweep's result in a versioned format, `agentcho-sweep/1`, and what is derived from them. Independent
+of tables and plots.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from agentcho.lab.compare.comparison import Difference, Metric
 from agentcho.records.frozen import Frozen
 
 UNTESTED = "not tested"
-"""In place of a test where the library that tests is not installed; p says nothing then."""
+"""Replaces the name of a test if the library for tests is not installed; p is meaningless then."""
 
 
 class GameResult(Frozen):
@@ -25,8 +24,8 @@ class GameResult(Frozen):
 
 
 class CellResult(Frozen):
-    """One cell: its values by axis, its games by number, how many of them an error ended, how many were not played, and
-    why nothing could be (`error`). `records` are its folders, relative to the sweep's."""
+    """One cell: its values by axis, its games by number, how many of them failed, how many were not played, and why
+    none could be (`error`). `records` are its folders, relative to the sweep's."""
 
     values: dict[str, str]
     row: str
@@ -39,27 +38,27 @@ class CellResult(Frozen):
 
     @property
     def name(self) -> str:
-        """Its values in words."""
+        """Its values as text."""
         return " ".join(f"{axis}={value}" for axis, value in self.values.items())
 
     @property
     def over(self) -> int:
-        """How many games ended without an error."""
+        """The number of games that ended without an error."""
         return len(self.games) - self.failed
 
     @property
     def of(self) -> int:
-        """How many games it has, played or not."""
+        """The number of its games, played or not."""
         return len(self.games) + self.left
 
     @property
     def without(self) -> int:
-        """How many games ended early, by a limit: they have no score."""
+        """The number of games that a limit ended early: they have no score."""
         return sum(game.ended is not None for game in self.games) - self.failed
 
     @property
     def trouble(self) -> str | None:
-        """What kept some of its games from being over, in words."""
+        """Why some of its games are not over, as text."""
         if self.error is not None:
             return f"not played: {self.error}"
         if self.failed:
@@ -69,8 +68,8 @@ class CellResult(Frozen):
 
 
 class Row(Frozen):
-    """The cells that differ in their seed alone, counted together: their values by axis; `reference` is the row that it
-    is held against, the first that plays the same tasks (None: it is that)."""
+    """The cells that differ only in their seed, pooled: their values by axis; `reference` is the row that it is
+    compared with, the first that plays the same tasks (None: it is that one itself)."""
 
     name: str
     values: dict[str, str]
@@ -78,8 +77,8 @@ class Row(Frozen):
 
 
 class Effect(Frozen):
-    """What one option does by itself: a value against the first one of its axis, over all cells that are alike
-    otherwise. A game's differences are averaged first, so that each game counts once."""
+    """The effect of one option: a value against the first one of its axis, over all cells that are otherwise equal. A
+    game's differences are averaged first, so that each game counts once."""
 
     axis: str
     value: str
@@ -89,7 +88,7 @@ class Effect(Frozen):
 
 
 class SweepData(Frozen):
-    """All of it. `axes` has the values of each option of the grid."""
+    """The whole result. `axes` has the values of each option of the grid."""
 
     format: Literal["agentcho-sweep/1"] = "agentcho-sweep/1"
     scenario: str

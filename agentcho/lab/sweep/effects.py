@@ -1,7 +1,5 @@
-"""What each option of a sweep does by itself: a value against the first of its axis, over all cells that are alike
-otherwise.
-
-Does not know: cells, how differences are tested.
+"""Computes the effect of each option of a sweep: a value against the first of its axis, over all cells that are
+otherwise equal.
 """
 
 from __future__ import annotations
@@ -15,12 +13,12 @@ from agentcho.lab.compare.pairs import Scores, corrected, values
 from agentcho.lab.sweep.data import Effect, Row
 
 Played = frozenset[tuple[int, str | None, int]]
-"""What a row plays: seed, digest of the tasks, tasks a game."""
+"""What a row plays: seed, digest of the tasks, tasks per game."""
 Pairs = Sequence[tuple[Row, Row]]
 
 
 class Effects(NamedTuple):
-    """The rows, their scores by unit, what they play, and what makes a difference of two sets of scores."""
+    """The rows, their scores by unit, what they play, and the function for the difference of two sets of scores."""
 
     rows: Sequence[Row]
     units: Mapping[str, Scores]
@@ -29,7 +27,7 @@ class Effects(NamedTuple):
     seed: int
 
     def of(self, metric: str) -> Iterator[Effect]:
-        """Those of one metric; their p-values are corrected together. None where only one option is varied: the table
+        """The effects on one metric; their p-values are corrected together. None if only one option varies: the table
         of rows says the same."""
         axes = [axis for axis in self.rows[0].values if len({row.values[axis] for row in self.rows}) > 1]
         if len(axes) < 2:
@@ -43,8 +41,8 @@ class Effects(NamedTuple):
                 yield Effect(axis=axis, value=value, reference=first, metric=metric, found=each)
 
     def _by_value(self, axis: str) -> dict[str, list[tuple[Row, Row]]]:
-        """By each value but the first: pairs of rows that differ in this axis alone and play some of the same tasks,
-        the one with its first value before the other."""
+        """By each value except the first: pairs of rows that differ only in this axis and play some of the same tasks,
+        the row with the axis's first value first."""
         first, found = self.rows[0].values[axis], defaultdict[str, list[tuple[Row, Row]]](list)
         before = {_others(row, axis): row for row in self.rows if row.values[axis] == first}
         for row in self.rows:

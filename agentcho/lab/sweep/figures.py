@@ -1,7 +1,6 @@
-"""From the games of cells to the figures of rows: means and paired differences.
+"""Computes the figures of rows from the games of cells: means and paired differences.
 
-A pair is one game (its seed and number) in two rows that play the same tasks. Does not know: files, how games are
-played.
+A pair is one game (its seed and number) in two rows that play the same tasks. Independent of files.
 """
 
 from __future__ import annotations
@@ -20,25 +19,25 @@ from agentcho.lab.sweep.grid import Cell
 from agentcho.lab.sweep.plan import Sweep
 
 UNITS = 1_000_000
-"""More games than a cell has: the number of a unit is that of the seed times this, and the game's."""
+"""More than the games of a cell: a unit's number is its seed's index times this, plus the game's number."""
 
 
 class Statistics(NamedTuple):
-    """How scores are compared: `pairs.metrics` and `pairs.difference`, or what stands in for them."""
+    """How scores are compared: `pairs.metrics` and `pairs.difference`, or their substitutes."""
 
     metrics: Callable[[Mapping[str, Scores], int, Mapping[str, str]], tuple[Metric, ...]]
     difference: Callable[[Mapping[int, float], Mapping[int, float], bool, int], Difference]
 
 
 def statistics() -> Statistics:
-    """With intervals and tests where their library is installed."""
+    """The functions with intervals and tests if their library is installed, else the substitutes."""
     if find_spec("scipy") is None:
         return Statistics(untested.metrics, untested.difference)
     return Statistics(pairs.metrics, pairs.difference)
 
 
 class Figures(NamedTuple):
-    """The rows of a sweep and what their games come to."""
+    """The rows of a sweep, and their metrics and effects."""
 
     rows: tuple[Row, ...]
     metrics: tuple[Metric, ...]
@@ -46,7 +45,7 @@ class Figures(NamedTuple):
 
 
 def figures(sweep: Sweep, scores: Mapping[str, Scores], seed: int, by: Statistics) -> Figures:
-    """All figures of a sweep; `scores` are by cell's key, by number. Seeded: the same scores, the same figures."""
+    """All figures of a sweep; `scores` are by cell key and game. Seeded: the same scores give the same figures."""
     groups: dict[str, list[Cell]] = {}
     for cell in sweep.cells:
         groups.setdefault(row_name(cell), []).append(cell)
@@ -64,7 +63,7 @@ def figures(sweep: Sweep, scores: Mapping[str, Scores], seed: int, by: Statistic
 
 
 def row_name(cell: Cell) -> str:
-    """The name of the row that a cell is counted in."""
+    """The name of the row that a cell belongs to."""
     return " ".join(f"{axis}={value}" for axis, value in cell.row) or "all"
 
 
@@ -73,7 +72,7 @@ def _played(sweep: Sweep, cells: Sequence[Cell]) -> Played:
 
 
 def _reference(name: str, tasks: Played, scored: Mapping[str, Played]) -> str | None:
-    """The first row with scores that plays some of the same tasks; None where that is this one, or there is none."""
+    """The first row with scores that plays some of the same tasks; None if that is this row, or there is none."""
     first = next((other for other, theirs in scored.items() if theirs & tasks), name)
     return None if first == name else first
 

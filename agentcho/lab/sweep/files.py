@@ -1,5 +1,6 @@
-"""Writes what a sweep found into its folder: figures and games as CSV, all of it as JSON, and a picture where it can be
-drawn. Does not know: how it was found."""
+"""Writes the result of a sweep into its folder: figures and games as CSV, everything as JSON, and a plot if it can be
+drawn.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ from agentcho.records.files import replace_whole, write_errors
 
 
 def write(found: SweepResult, folder: Path, picture: bool = True) -> tuple[Path, ...]:
-    """sweep.csv, with the figures; games.csv, a row a game; sweep.json; with `picture` sweep.png. Returns their
-    paths."""
+    """Write sweep.csv with the figures, games.csv with one row per game, sweep.json, and with `picture` sweep.png.
+    Returns their paths."""
     figures, games, whole, drawn = (folder / name for name in ("sweep.csv", "games.csv", "sweep.json", "sweep.png"))
     replace_whole(figures, _csv(found.figures()))
     replace_whole(games, _csv(found.played()))
@@ -32,12 +33,12 @@ def write(found: SweepResult, folder: Path, picture: bool = True) -> tuple[Path,
 
 
 def write_json(found: SweepResult, file: Path) -> None:
-    """The result alone, replaced whole."""
+    """Write only the JSON result, atomically."""
     replace_whole(file, found.model_dump_json(indent=1) + "\n")
 
 
 def read_result(file: Path) -> SweepResult:
-    """A result file. `RecordBroken`: it is none."""
+    """Read a result file. `RecordBroken`: it is not a sweep."""
     try:
         return SweepResult.model_validate_json(file.read_bytes())
     except ValueError:
@@ -45,7 +46,7 @@ def read_result(file: Path) -> SweepResult:
 
 
 def _csv(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Rows with the columns of all of them, in the order in which they are met."""
+    """Rows as CSV with the union of their columns, in the order of first occurrence."""
     found = list(rows)
     names = list(dict.fromkeys(name for row in found for name in row))
     text = io.StringIO()

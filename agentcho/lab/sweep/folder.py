@@ -1,9 +1,7 @@
-"""The folder of a sweep: what was asked for, and of each cell the records of its games.
+"""The folder of a sweep: its request, and for each cell the records of its games.
 
-    DIR/request.json     the axes, and each cell by its key, those of earlier grids included
-    DIR/cells/<key>/     the records of a cell, as of any run
-
-Does not know: how games are played, what is made of them.
+DIR/request.json     the axes, and each cell by its key, including those of earlier grids
+DIR/cells/<key>/     the records of a cell, as of any run
 """
 
 from __future__ import annotations
@@ -28,11 +26,11 @@ from agentcho.records.transcript import TranscriptEntry
 
 FILE, CELLS = "request.json", "cells"
 VALUES = 4
-"""So many values of an option are told."""
+"""The maximum of values of an option that an error lists."""
 
 
 class Settings(Frozen):
-    """One cell as a file has it: its values as they are shown, and all that decides what its games are."""
+    """One cell as stored in a file: its values as shown, and everything that determines its games."""
 
     values: dict[str, str]
     options: dict[str, Any]
@@ -40,12 +38,12 @@ class Settings(Frozen):
 
     @property
     def name(self) -> str:
-        """Its values in words."""
+        """Its values as text."""
         return " ".join(f"{axis}={value}" for axis, value in self.values.items())
 
 
 class SweepRequest(Frozen):
-    """What was asked for, and all cells that ever were, by key. `axes` are those of the last grid."""
+    """The request, and all cells that ever were, by key. `axes` are those of the last grid."""
 
     format: Literal["agentcho-sweep-request/1"] = "agentcho-sweep-request/1"
     scenario: str
@@ -54,15 +52,15 @@ class SweepRequest(Frozen):
 
 
 class Change(NamedTuple):
-    """How a grid differs from the one that a folder was begun with: names of cells that are new, and of those that it
-    has no more. Both empty where the folder is new."""
+    """How a grid differs from the one that a folder was begun with: the names of added cells, and of those no longer in
+    it. Both are empty if the folder is new."""
 
     added: tuple[str, ...]
     left: tuple[str, ...]
 
 
 class There(NamedTuple):
-    """What the records of a cell hold: its games that are over, by number, and those that an error ended."""
+    """The games in the records of a cell, by number: those that are over, and those that failed."""
 
     over: Mapping[int, GameOver]
     failed: Mapping[int, GameOver]
@@ -70,12 +68,12 @@ class There(NamedTuple):
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder that holds one sweep, or nothing yet."""
+    """A folder with one sweep, or still empty."""
 
     path: Path
 
     def earlier(self) -> SweepRequest | None:
-        """What it was last claimed for. `RecordBroken`, `ResumeMismatch`: it holds something else."""
+        """The request that it was last claimed with. `RecordBroken`, `ResumeMismatch`: it has something else."""
         file = self.path / FILE
         if not file.exists():
             if found := runs(self.path):
@@ -88,8 +86,8 @@ class Folder:
             raise RecordBroken(file, "is not a request of a sweep", "give another --out") from None
 
     def change(self, scenario: str, cells: Sequence[Cell], filtered: bool = False) -> Change:
-        """How these cells differ from those of the last grid. `filtered`: there are more of them. `ResumeMismatch`: the
-        folder holds another sweep, of another scenario or without one cell in common."""
+        """How these cells differ from those of the last grid. `filtered`: the grid has more cells than these.
+        `ResumeMismatch`: the folder has another sweep, of another scenario or without a common cell."""
         earlier = self.earlier()
         if earlier is None or not earlier.cells:
             return Change((), ())
@@ -105,7 +103,7 @@ class Folder:
         return Change(tuple(cell.name for cell in new), () if filtered else tuple(left))
 
     def claim(self, scenario: str, axes: Sequence[Axis], cells: Sequence[Cell]) -> None:
-        """Make the folder this sweep's own, once `change` has allowed it."""
+        """Claim the folder for this sweep, once `change` has allowed it."""
         earlier = self.earlier()
         with write_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -118,7 +116,7 @@ class Folder:
         return ResumeMismatch.holds(self.path, "another sweep", differ)
 
     def of(self, cell: Cell) -> Path:
-        """Where the records of a cell are."""
+        """The folder of the records of a cell."""
         return self.path / CELLS / cell.key
 
     def records(self, cell: Cell) -> list[SavedRun]:
@@ -126,7 +124,7 @@ class Folder:
         return runs(self.of(cell))
 
     def there(self, cell: Cell) -> There:
-        """What is there of a cell."""
+        """The games in the records of a cell."""
         over, failed = dict[int, GameOver](), dict[int, GameOver]()
         for run in self.records(cell):
             for number, game in run.finished().items():
@@ -136,8 +134,8 @@ class Folder:
         return There(over, {n: failed[n] for n in sorted(failed) if n in wanted and n not in over})
 
     def begun(self, cell: Cell, left: Sequence[int]) -> GameSelection:
-        """Games of a cell that are to be played, each with what was said in it when it was begun before, and with the
-        calls of tools that were begun there without a result: such a game does not go on by itself."""
+        """The games of a cell to be played, each with what was said in it if it was begun before, and with its tool
+        calls that have no result: such a game does not continue by itself."""
         said: dict[int, list[TranscriptEntry]] = {}
         calls: dict[int, BegunCalls] = {}
         saved = self.records(cell) if left else []
@@ -151,8 +149,8 @@ class Folder:
         return GameSelection(tuple(left), before=said, calls=calls)
 
     def check(self, cell: Cell, tasks: str | None, changed: Changed = "refuse") -> None:
-        """`ResumeMismatch`: what is there of a cell was played otherwise: its source has changed, or its tasks, of
-        which this is the digest now."""
+        """`ResumeMismatch`: the records of a cell were played differently: its source has changed, or its tasks, of
+        which `tasks` is the current digest."""
         scenario, used = cell.scenario, library.sources(cell.scenario)
         options = scenario.options.model_dump(mode="json")
         for run in self.records(cell):
@@ -169,7 +167,7 @@ class Folder:
 
 
 def _apart(earlier: SweepRequest, cells: Sequence[Cell]) -> list[str]:
-    """The options of which no value is in both; those of a run with their values."""
+    """The options without a common value; those of a run with their values."""
     before, now = [*earlier.cells.values()], [Settings(values={}, **settings(c.scenario, c.config)) for c in cells]
     own = _apart_in([each.options for each in before], [each.options for each in now])
     run_before, run_now = [each.run for each in before], [each.run for each in now]
@@ -183,7 +181,7 @@ def _apart_in(before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, An
 
 
 def _values(name: str, cells: Sequence[Mapping[str, Any]]) -> str:
-    """The values of an option of a run, in words; those left out are the default."""
+    """The values of a run option, as text; missing ones are the default."""
     usual = RunConfig.model_fields[name].default if name in RunConfig.model_fields else None
     words = [*dict.fromkeys(str(cell.get(name, usual)) for cell in cells)]
     return " and ".join([*words[:VALUES], *([f"{len(words) - VALUES} more"] if len(words) > VALUES else [])])

@@ -1,6 +1,5 @@
-"""The cells of a sweep: every combination of the values of its axes, as a scenario and the options of a run, checked.
-
-Does not know: what is on disk, how cells are played.
+"""The cells of a sweep: every combination of the values of its axes, as a checked scenario and run config. Independent
+of what is on disk.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from agentcho.lab.sweep.axes import MODEL, Axis, Value
 from agentcho.scenario import Scenario
 
 MOST = 10_000
-"""So many cells a grid has at most."""
+"""The maximum of cells in a grid."""
 SEED = "seed"
 Make = Callable[[Mapping[str, Any]], Scenario]
 Wanted = Mapping[str, tuple[frozenset[str], bool]]
-"""By axis: values as they are shown, and whether cells have one of them (True) or none."""
+"""By axis: values as shown, and whether cells have one of them (True) or none."""
 
 
 class Cell(NamedTuple):
-    """One combination: its values by axis as they are shown, what is played, and how. `key` names all that decides what
-    its games are, their number aside."""
+    """One combination: its values by axis as shown, what is played, and how. `key` identifies everything that
+    determines what its games are, except their number."""
 
     values: Mapping[str, str]
     scenario: Scenario
@@ -38,27 +37,27 @@ class Cell(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its values in words."""
+        """Its values as text."""
         return " ".join(f"{axis}={value}" for axis, value in self.values.items())
 
     @property
     def row(self) -> tuple[tuple[str, str], ...]:
-        """What it has in common with the cells that differ from it in the seed alone."""
+        """The values that it shares with cells that differ only in the seed."""
         return tuple((axis, value) for axis, value in self.values.items() if axis != SEED)
 
 
 class Fixed(NamedTuple):
-    """What all cells have in common: options of the scenario and of the run, as they were given."""
+    """The options of the scenario and of the run that all cells share, as given."""
 
     scenario: Mapping[str, Any]
     run: Mapping[str, Any]
 
 
 def cells(axes: Sequence[Axis], fixed: Fixed, make: Make, wanted: Wanted) -> tuple[Cell, ...]:
-    """The cells of a grid, the last axis first to change, those alone that a filter leaves. `make` makes the scenario
-    of its options.
+    """The cells of a grid that pass the filters; the last axis varies fastest. `make` makes the scenario from its
+    options.
 
-    `ConfigError`: a value that does not fit, with its cell; cells that are the same; none, or more than `MOST`.
+    `ConfigError`: an invalid value, with its cell; equal cells; no cells, or more than `MOST`.
     """
     if (count := prod(len(axis.values) for axis in axes)) > MOST:
         raise ConfigError(f"the grid has {count} cells, but at most {MOST} are allowed; give fewer values")
@@ -93,7 +92,7 @@ def check_axis(axis: Axis, make: Make) -> None:
 
 
 def _of(error: ValidationError, field: str) -> str | None:
-    """What is wrong with one option; None: nothing with it alone."""
+    """The fault of one option; None: that option alone has none."""
     faults = error.errors(include_url=False, include_input=False)
     return next((each["msg"].removeprefix("Value error, ") for each in faults if field in each["loc"]), None)
 
@@ -106,8 +105,8 @@ def _check_said_once(axes: Sequence[Axis], fixed: Fixed) -> None:
 
 
 def wanted(words: Sequence[str], axes: Sequence[Axis]) -> dict[str, tuple[frozenset[str], bool]]:
-    """Filters such as `strategy=a,b` and `temperature!=0`. `ConfigError`: one is none, or names what the grid has
-    not."""
+    """Parse filters such as `strategy=a,b` and `temperature!=0`. `ConfigError`: a filter is invalid, or names something
+    that the grid does not have."""
     by_name = {name: axis for axis in axes for name in (f"{axis.home}.{axis.field}", axis.name)}
     found = dict[str, tuple[frozenset[str], bool]]()
     for word in words:
@@ -154,8 +153,8 @@ def _cell(axes: Sequence[Axis], values: Sequence[Value], fixed: Fixed, make: Mak
 
 
 def _common(axes: Sequence[Axis], values: Sequence[Value], fixed: Fixed) -> dict[str, Any]:
-    """The run's options that all cells have. Where the grid has models that are loaded here and such behind APIs, a
-    cell goes without the options of the other kind."""
+    """The run options of all cells. If the grid has both models that are loaded here and models behind APIs, a cell
+    does not get the options of the other kind."""
     models = next((axis.values for axis in axes if axis.name == MODEL), ())
     kinds = {served(str(model.options.get(MODEL))) for model in models}
     if len(kinds) < 2:
@@ -166,7 +165,7 @@ def _common(axes: Sequence[Axis], values: Sequence[Value], fixed: Fixed) -> dict
 
 
 def _fault(error: ValidationError) -> str:
-    """What is wrong with the options of a run."""
+    """The fault in the options of a run, as text."""
     first = error.errors(include_url=False, include_input=False)[0]
     told = first["msg"].removeprefix("Value error, ")
     where = " ".join(str(part).replace("_", "-") for part in first["loc"])
@@ -187,14 +186,14 @@ def _check_secrets(axes: Sequence[Axis], scenario: Scenario) -> None:
 
 
 def key(scenario: Scenario, config: RunConfig) -> str:
-    """A digest of all that decides what games are, their number aside."""
+    """A digest of everything that determines what games are, except their number."""
     whole = {"scenario": scenario.name, **settings(scenario, config)}
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def settings(scenario: Scenario, config: RunConfig) -> dict[str, Any]:
-    """What a cell is, as JSON: options of its scenario, and those of its run that are not the default. No secret, and
-    not where keys are."""
+    """A cell as JSON: the options of its scenario, and its non-default run options. Contains no secrets, and not where
+    keys are."""
     run = config.model_dump(mode="json", exclude_defaults=True, exclude={"games", "part", *KEYS})
     for model in (run.get("own_model"), *run.get("models", {}).values()):
         for name in KEYS if model else ():

@@ -1,6 +1,5 @@
-"""From what is typed, and the YAML file that it may name, to what a sweep is asked for. What is typed wins.
-
-Does not know: how a sweep is played.
+"""Converts command-line or function arguments, and the YAML file that they may name, to the options of a sweep.
+Arguments override the file.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ NOT_IN_FILES = ("part", "models", "own_model", "games")
 
 
 class SweepArguments(NamedTuple):
-    """What stands on the command line, or what a function is given: those options that were."""
+    """The arguments of the command line or function call; only those options that were given."""
 
     scenario: str | type[Scenario]
     grid: Mapping[str, str | Sequence[Any]]
@@ -43,7 +42,7 @@ class SweepArguments(NamedTuple):
 
 
 def asked(typed: SweepArguments) -> SweepOptions:
-    """What is asked for. `ConfigError`: it is no sweep."""
+    """The options of the sweep. `ConfigError`: the arguments are invalid."""
     grid = {name: split(words, "grid", f"{name}: ") for name, words in typed.grid.items()}
     models = [] if typed.models is None else models_of(split(typed.models, "models"))
     found = SweepOptions(typed.scenario, with_files(grid), models, Fixed(typed.set, {"games": GAMES, **typed.run}))
@@ -52,8 +51,8 @@ def asked(typed: SweepArguments) -> SweepOptions:
 
 
 def split(words: str | Sequence[Any], option: str, axis: str = "") -> list[Any]:
-    """Values with commas between, or a JSON list where a value has a comma of its own; or values as they are.
-    `ConfigError` names the `option`, and the `axis` of it."""
+    """Split values at commas, or parse a JSON list, for values with commas of their own; other sequences are unchanged.
+    `ConfigError` names the `option` and its `axis`."""
     if not isinstance(words, str):
         return list(words)
     if words.lstrip().startswith("["):
@@ -68,8 +67,8 @@ def split(words: str | Sequence[Any], option: str, axis: str = "") -> list[Any]:
 
 
 def models_of(given: Iterable[Any]) -> list[Value]:
-    """The values of the axis of models: names; files of models, each table one; `ModelConfig`s, or their fields with a
-    name."""
+    """The values of the axis of models, from names, files with one model per table, `ModelConfig`s, or dicts of their
+    fields with a name."""
     found: list[Value] = []
     for each in given:
         match each:
@@ -99,7 +98,7 @@ def _table(fields: Mapping[str, Any]) -> Value:
 
 
 def with_files(grid: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
-    """A grid in which each file of models for agents (`models`) has been read."""
+    """The grid with each file of models for agents (`models`) replaced by its content."""
     read = {name: list(values) for name, values in grid.items()}
     for name in ("models", "run.models"):
         if name in read:
@@ -114,7 +113,7 @@ def _society(file: Any) -> Value:
 
 
 def _of_file(path: str, typed: SweepArguments, found: SweepOptions) -> SweepOptions:
-    """What a file says, and what is typed beside it."""
+    """The options in a file, overridden by the arguments."""
     options = [name for name, field in RunConfig.model_fields.items() if field.description or name == "in_place"]
     file = read_sweep(Path(path), [name for name in options if name not in NOT_IN_FILES])
     own, run = file.own, {**file.run, **({"games": file.own["games"]} if "games" in file.own else {})}
@@ -140,7 +139,7 @@ def _models(file: SweepFile) -> list[Value]:
 
 
 def _check_run(file: SweepFile, run: Mapping[str, Any]) -> None:
-    """`ConfigError`, with its line: a value that does not fit its option."""
+    """`ConfigError`, with the line: a value does not fit its option."""
     try:
         RunConfig(**run)
     except ValidationError as error:
@@ -150,7 +149,7 @@ def _check_run(file: SweepFile, run: Mapping[str, Any]) -> None:
 
 
 def _grid(file: SweepFile) -> dict[str, list[Any]]:
-    """The grid of a file, each option checked by itself, so that what is wrong is told with its line."""
+    """The grid of a file; each option is checked alone, so that errors have its line."""
     grid: dict[str, list[Any]] = file.own.get("grid", {})
     try:
         kind = library.scenario(file.own["scenario"])

@@ -1,7 +1,6 @@
-"""What a sweep has to do: which cells there are, which of their games are over, in which order they are played.
+"""The plan of a sweep: its cells, the games that are over, and the order of play.
 
-Cells on one network are played one after another, so that each model is loaded once and none beside another.
-Does not know: who plays.
+Cells on one network are played one after another, so that each model is loaded once, and never beside another.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from agentcho.tasks import TaskSet
 
 
 class Task(NamedTuple):
-    """What the games of a cell draw: the digest of the set, if there is one, and how many a game. Cells with equal ones
-    play the same tasks, game by game."""
+    """The tasks that the games of a cell draw: the digest of the set, if there is one, and the number per game. Cells
+    with equal values play the same tasks, game by game."""
 
     digest: str | None
     draws: int
@@ -30,7 +29,7 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class Sweep:
-    """A sweep that was asked for, and what its folder holds of it. `filtered`: the grid has more cells than these."""
+    """A requested sweep. `filtered`: the grid has more cells than these."""
 
     name: str
     axes: tuple[Axis, ...]
@@ -40,8 +39,7 @@ class Sweep:
     filtered: bool = False
 
     def cells_by_network(self) -> list[list[Cell]]:
-        """The cells in the order in which they are played, those on one network together, and of these those that go
-        through the same adapter."""
+        """The cells in order of play, grouped by network, and within a group by adapter."""
         groups: dict[object, list[Cell]] = {}
         for cell in self.cells:
             groups.setdefault(network(cell.config), []).append(cell)
@@ -49,7 +47,7 @@ class Sweep:
 
 
 class Plan(NamedTuple):
-    """What is there of a sweep, by cell, and how its grid differs from an earlier one."""
+    """The existing games of a sweep, by cell, and how its grid differs from an earlier one."""
 
     there: Mapping[str, There]
     change: Change
@@ -59,13 +57,13 @@ class Plan(NamedTuple):
         return tuple(number for number in cell.config.numbers if number not in self.there[cell.key].over)
 
     def over(self, cells: Sequence[Cell]) -> int:
-        """How many games of these cells are over."""
+        """The number of games of these cells that are over."""
         return sum(len(self.there[cell.key].over) for cell in cells)
 
 
 def planned(sweep: Sweep, folder: Folder | None, changed: Changed = "refuse") -> Plan:
-    """The plan of a sweep, from what is on disk alone. Writes nothing, loads nothing. `ResumeMismatch`,
-    `RecordBroken`: the folder holds something else. `ConfigError`: several models would keep encodings in one place."""
+    """The plan of a sweep, only from what is on disk. Writes nothing, loads nothing. `ResumeMismatch`, `RecordBroken`:
+    the folder has something else. `ConfigError`: several models would share one folder of kept encodings."""
     _check_kept(sweep)
     if folder is None:
         return Plan({cell.key: There({}, {}) for cell in sweep.cells}, Change((), ()))
@@ -76,7 +74,7 @@ def planned(sweep: Sweep, folder: Folder | None, changed: Changed = "refuse") ->
 
 
 def tasks(cells: Sequence[Cell]) -> dict[str, Task]:
-    """What each cell's games draw, by its key. `TaskError`, `ExtraMissing`: they cannot be played."""
+    """The tasks of each cell's games, by its key. `TaskError`, `ExtraMissing`: they cannot be played."""
     read: dict[object, TaskSet | None] = {}
     found: dict[str, Task] = {}
     for cell in cells:
@@ -90,7 +88,7 @@ def tasks(cells: Sequence[Cell]) -> dict[str, Task]:
 
 
 def network(config: RunConfig) -> object:
-    """What is loaded for a cell; cells with equal ones are played on what is loaded once."""
+    """What is loaded for a cell; cells with equal values share what is loaded."""
     if config.models or config.own.served or config.merge:
         models = {name: model.model_copy(update=dict.fromkeys(KEYS)) for name, model in config.models.items()}
         own = config.own, config.merge, config.device_map, config.threads, config.disk_tokens, config.keep_cache

@@ -1,6 +1,6 @@
-"""The picture of a sweep: a panel a metric, each row with its interval; lines where an option is a number.
+"""The plot of a sweep: one panel per metric, each row with its interval; lines if an option is numeric.
 
-Needs matplotlib, of `agentcho[lab]`. Does not know: files of results, how anything was measured.
+Needs matplotlib, of `agentcho[lab]`. Must not read result files or know how anything was measured.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from agentcho.lab.plots import BLUE, COLOURS, GREY, reach, save
 from agentcho.lab.sweep.data import Row, SweepData
 
 DODGE = 0.012
-"""Lines stand beside each other by this share of the axis, so that no interval hides another."""
+"""Lines are offset by this share of the axis, so that no interval hides another."""
 ACROSS = 4
-"""So many panels stand side by side."""
+"""The maximum of panels side by side."""
 MOST_ROWS, MOST_LINES, LONGEST = 60, 12, 46
-"""More rows than this have no names, more lines no legend; and so many letters a name has."""
+"""The maximum of rows with names, of lines with a legend, and of letters in a name."""
 
 
 def plot(found: SweepData, file: Path) -> None:
-    """Write the picture; its ending says of which kind."""
+    """Write the plot in the format of the file's suffix."""
     save(drawn(found), file)
 
 
 def drawn(found: SweepData) -> Figure:
-    """The picture as a figure of matplotlib."""
+    """The plot as a matplotlib figure."""
     number = _number(found)
     panels = max(1, len(found.metrics))
     across = min(panels, ACROSS)
@@ -58,7 +58,7 @@ def drawn(found: SweepData) -> Figure:
 
 
 def _number(found: SweepData) -> str | None:
-    """The option to draw lines over: the one with the most values, three or more, all of them numbers."""
+    """The option to draw lines over: the numeric one with the most values, at least three."""
     values = {name: {row.values[name] for row in found.rows} for name in found.varied}
     numeric = [name for name in values if len(values[name]) > 2 and all(map(_is_number, values[name]))]
     return max(numeric, key=lambda name: len(values[name]), default=None)
@@ -72,7 +72,7 @@ def _is_number(word: str) -> bool:
 
 
 def _points(axis: Axes, found: SweepData, metric: Metric, labelled: bool) -> None:
-    """A row a line, its mean as a dot; those that others are held against in grey."""
+    """Draw one line per row, with its mean as a dot; references are grey."""
     scale = 100 if metric.binary else 1
     for place, row in enumerate(reversed(found.rows)):
         mean = metric.means[row.name]
@@ -92,7 +92,7 @@ def _points(axis: Axes, found: SweepData, metric: Metric, labelled: bool) -> Non
 
 
 def _lines(axis: Axes, found: SweepData, metric: Metric, number: str) -> None:
-    """Over the values of one option a line for each combination of all others."""
+    """Draw a line over the values of one option for each combination of the others."""
     scale, lines = 100 if metric.binary else 1, dict[str, list[Row]]()
     for row in found.rows:
         lines.setdefault(_label(found, row, number), []).append(row)
@@ -120,6 +120,6 @@ class _Scaled:
 
 
 def _label(found: SweepData, row: Row, without: str | None = None) -> str:
-    """The values of a row, but that one which is on an axis of the picture."""
+    """The values of a row, without the option on the plot's axis."""
     name = " ".join(f"{axis}={row.values[axis]}" for axis in found.varied if axis != without)
     return name if len(name) <= LONGEST else f"{name[: LONGEST // 3]}…{name[-(LONGEST - LONGEST // 3) :]}"

@@ -1,7 +1,4 @@
-"""What `agentcho.sweep` returns: the result of a sweep, with its tables, its picture, and how it shows itself.
-
-Does not know: how it was found.
-"""
+"""The result of a sweep as returned by `agentcho.sweep`, with its tables, plot and representations."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""A sweep as it is asked for: everything is checked first, for all cells, then they are played, compared and written.
-
-Does not know: how games are played, what the figures mean, the command line.
+"""Runs a sweep from its options: checks everything first, for all cells, then plays, compares and writes. Independent
+of the command line.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ from agentcho.records.writer_lock import WriterLock
 from agentcho.scenario import Scenario
 
 GAMES = 50
-"""So many games a cell has where nobody says how many."""
+"""The default number of games per cell."""
 
 
 class SweepOptions(NamedTuple):
-    """A sweep as it is asked for. `scenario` is a name or a class; `fixed` is what all cells have in common, and `run`
-    of it holds the number of games."""
+    """The options of a sweep. `scenario` is a name or a class; `fixed` is what all cells share, and its `run` has the
+    number of games."""
 
     scenario: str | type[Scenario]
     grid: Mapping[str, Sequence[Any]]
@@ -65,12 +64,12 @@ class SweepOptions(NamedTuple):
 
     @property
     def named(self) -> str | None:
-        """How the scenario is found again, from anywhere."""
+        """The scenario's name in a form that can be found from anywhere."""
         return from_anywhere(self.scenario) if isinstance(self.scenario, str) else None
 
 
 def prepared(asked: SweepOptions) -> Sweep:
-    """The cells that are asked for, checked. Nothing is loaded. Raises what is wrong with any of them."""
+    """The requested cells, checked. Loads nothing. Raises what is wrong with any of them."""
     kind = asked.kind
     make = partial(configured, kind)
     found = axes(asked.grid, asked.models, kind)
@@ -93,7 +92,7 @@ def prepared(asked: SweepOptions) -> Sweep:
 
 
 def _check_agents(chosen: Sequence[Cell]) -> None:
-    """Raise what keeps an agent that some cell casts by name from being found."""
+    """Raise an error if an agent that some cell casts by name cannot be found."""
     for agent in {*library.casts(chosen[0].scenario), *(name for cell in chosen for name in cell.scenario.casts())}:
         library.agent(agent)
 
@@ -101,7 +100,7 @@ def _check_agents(chosen: Sequence[Cell]) -> None:
 def swept(
     asked: SweepOptions, sweep: Sweep, plan: Plan, tell: ProgressCallback
 ) -> tuple[SweepResult, tuple[Path, ...]]:
-    """Play what lacks; what all games come to, and the files that were written. `Interrupted` after Ctrl-C."""
+    """Play the missing games. Returns the result and the files written. `Interrupted` after Ctrl-C."""
     _check_files(asked)
     if asked.engine is None:
         check_models([cell.config for cell in sweep.cells if plan.left(cell)], elsewhere=asked.on is not None)
@@ -119,7 +118,7 @@ def swept(
 
 
 def lacking() -> str | None:
-    """What is to be installed for intervals and the picture; None: nothing."""
+    """What has to be installed for intervals and the plot; None: nothing."""
     try:
         require("for the intervals, tests and picture of a sweep", "lab")
     except ExtraMissing as missing:
@@ -141,7 +140,7 @@ def _stage(asked: SweepOptions, sweep: Sweep, plan: Plan, tell: ProgressCallback
 
 @contextmanager
 def _folder(out: Path | None) -> Iterator[Path]:
-    """The folder of the games; where none is given, a temporary one."""
+    """The folder of the games; a temporary one if none is given."""
     if out is None:
         with tempfile.TemporaryDirectory(prefix="agentcho-") as folder:
             yield Path(folder)
@@ -153,7 +152,7 @@ def _folder(out: Path | None) -> Iterator[Path]:
 
 
 def _check_files(asked: SweepOptions) -> None:
-    """`CannotWrite` or `RecordInUse`, before a model is loaded."""
+    """Raise `CannotWrite` or `RecordInUse` before a model is loaded."""
     if asked.out is not None:
         check_folder(asked.out)
         writer_lock.check(asked.out / writer_lock.NAME)
@@ -162,7 +161,7 @@ def _check_files(asked: SweepOptions) -> None:
 
 
 def _command(asked: SweepOptions) -> str:
-    """The command that finds it again. Options of the scenario may be secret: they are named alone."""
+    """The command that reproduces the result. Options of the scenario may be secret, so only their names are given."""
     scenario = asked.scenario if isinstance(asked.scenario, str) else asked.scenario.name
     words = ["agentcho", "sweep", scenario]
     for name, values in asked.grid.items():

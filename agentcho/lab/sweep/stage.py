@@ -1,7 +1,4 @@
-"""Who plays the cells of a sweep: this process, which loads one network at a time, or the workers of a cluster.
-
-Does not know: which cells there are, what becomes of their games.
-"""
+"""Plays the cells of a sweep: in this process, which loads one network at a time, or by the workers of a cluster."""
 
 from __future__ import annotations
 
@@ -30,8 +27,8 @@ from agentcho.records.record import SavedRun
 
 
 class Turn(NamedTuple):
-    """The games of one cell that are to be played: which, where their record goes, who hears of them. `saved` are the
-    records of its other games."""
+    """The games of one cell to be played: their selection, the folder of their record, and the sink of their events.
+    `saved` are the records of its other games."""
 
     cell: Cell
     selection: GameSelection
@@ -41,8 +38,8 @@ class Turn(NamedTuple):
 
 
 class How(NamedTuple):
-    """What the games of all cells have in common: how the scenario was named, how many are played side by side, what is
-    done about those that fail."""
+    """What the games of all cells share: the name that the scenario was asked for by, the number of games side by side,
+    and the treatment of failures."""
 
     asked: str | None = None
     at_once: int | None = None
@@ -50,20 +47,20 @@ class How(NamedTuple):
 
 
 class Stage(Protocol):
-    """Who plays."""
+    """Who plays the games."""
 
     def play(self, turn: Turn, how: How) -> RunResult:
-        """Play some games of a cell and record them. Raises what keeps all of them from being played."""
+        """Play some games of a cell and record them. Raises an error that prevents all of them from being played."""
         ...
 
     def close(self) -> None:
-        """Give up what is loaded."""
+        """Release what is loaded."""
         ...
 
 
 class LocalStage:
-    """This process. What is loaded for a cell stays until a cell needs another network, and is given up before that is
-    loaded. `engine`: play all cells on this one, which stays."""
+    """This process. The models of a cell stay loaded until a cell needs another network, and are released before that
+    is loaded. `engine`: play all cells on this one, which stays loaded."""
 
     def __init__(self, tell: ProgressCallback = no_progress, engine: EnginePort | None = None) -> None:
         self._tell, self._given = tell, engine
@@ -82,13 +79,13 @@ class LocalStage:
         speculate(cell.config, loaded, saved[0].info.costs if saved else {})
         more: dict[str, Any] = {"sink": sink, "out": out, "at_once": how.at_once, "on_failure": how.on_failure}
         more |= {"engine": loaded.engine, "selection": selection, "named": how.asked}
-        if isinstance(loaded.engine, TextEngine):  # its connections end with a run, so that each has its own
+        if isinstance(loaded.engine, TextEngine):  # its connections end with a run, so each run loads its own
             del more["engine"]
         more["others"] = {name: each for name, each in loaded.others.items() if not isinstance(each, TextEngine)}
         return runtime.play(RunRequest(cell.scenario, cell.config, **more))
 
     def _ready(self, config: RunConfig) -> LoadedEngines:
-        """The models of a cell, loaded where they are not."""
+        """The models of a cell, loaded if they are not."""
         if self._given is not None:
             return LoadedEngines(self._given, {})
         if self._loaded is None or self._network != network(config):
@@ -101,14 +98,14 @@ class LocalStage:
         return self._loaded
 
     def close(self) -> None:
-        """Give up what is loaded, with its memory."""
+        """Release what is loaded, with its memory."""
         loaded, self._loaded = self._loaded, None
         if loaded is not None:
             give_up(loaded)
 
 
 class RemoteStage:
-    """The workers of a cluster; what is behind an API is asked by this process, within its bounds."""
+    """The workers of a cluster; models behind an API are called by this process, within its limits."""
 
     def __init__(self, players: Players, here: LocalStage) -> None:
         self._players, self._here = players, here
@@ -127,7 +124,7 @@ class RemoteStage:
         return runs.play(self._players, RunRequest(cell.scenario, cell.config, **more))
 
     def close(self) -> None:
-        """Give up what this process has loaded; workers are their owner's."""
+        """Release what this process has loaded; workers belong to their owner."""
         self._here.close()
 
 
@@ -137,20 +134,20 @@ def is_served(config: RunConfig) -> bool:
 
 
 def _any_markers(config: RunConfig) -> RunConfig:
-    """The options to load a network with: whether its messages stand apart is asked for each cell, when it plays."""
+    """The options to load a network with: whether its markers suffice is checked for each cell, when it plays."""
     return config.model_copy(update={"leakage": "audit", "plain_markers": "accept", "games": 1})
 
 
 def _adapted(engine: Any, adapter: str | None) -> EnginePort:
-    """An engine through another adapter, in place of this one."""
+    """An engine with another adapter, which replaces this one."""
     found: EnginePort = engine.adapted(adapter)
     engine.close()
     return found
 
 
 def check_models(configs: Iterable[RunConfig], elsewhere: bool = False) -> None:
-    """Raise what can be known to be wrong with models before any is loaded. `elsewhere`: those with weights are loaded
-    by others, who check them."""
+    """Raise what is known to be wrong with models before any is loaded. `elsewhere`: models with weights are loaded,
+    and checked, by others."""
     groups: dict[object, list[RunConfig]] = {}
     for config in configs:
         groups.setdefault((network(config), config.adapter), []).append(config)

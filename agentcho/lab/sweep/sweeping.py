@@ -1,7 +1,5 @@
-"""A sweep from its plan to its result: play what lacks, cell by cell, and compare. A cell that cannot be played, or a
-game that fails, leaves the others alone.
-
-Does not know: the command line, the terminal, who plays.
+"""Runs a sweep from its plan to its result: plays the missing games, cell by cell, and compares. A cell that cannot be
+played, or a game that fails, does not affect the others. Independent of the command line, the terminal, and who plays.
 """
 
 from __future__ import annotations
@@ -25,12 +23,12 @@ from agentcho.records.environment import machine_info, source_digests, versions
 
 LOG = logging.getLogger("agentcho.sweep")
 FATAL = (CannotWrite, WorkersLost, BrokenPipeError)
-"""What ends a whole sweep: no other cell would fare better."""
+"""Errors that end a whole sweep, because every other cell would fail too."""
 
 
 @dataclass(frozen=True)
 class Sweeping:
-    """One sweep under way: `plan` is what its folder holds."""
+    """The state of one sweep: `plan` has what its folder holds."""
 
     sweep: Sweep
     plan: Plan
@@ -41,7 +39,7 @@ class Sweeping:
     errors: dict[str, str] = field(default_factory=dict)
 
     def play(self) -> None:
-        """Play the games that lack. `Interrupted` after Ctrl-C. What ends a cell alone is kept in `errors`."""
+        """Play the missing games. `Interrupted` after Ctrl-C. Errors that end a single cell are kept in `errors`."""
         cells = self.sweep.cells
         counting = Counting(self.tell, sum(len(cell.config.numbers) for cell in cells), self.plan.over(cells))
         try:
@@ -75,7 +73,7 @@ class Sweeping:
             raise Interrupted
 
     def result(self, command: str) -> SweepResult:
-        """What all games that are over come to."""
+        """The result over all games that are over."""
         sweep = self.sweep
         there = {cell.key: self.folder.there(cell) for cell in sweep.cells}
         scores = {cell.key: _scores(there[cell.key]) for cell in sweep.cells}
@@ -108,7 +106,7 @@ class Sweeping:
 
 
 def _kind(error: Exception) -> str:
-    """The class of an error that nobody raised on purpose; such words alone say little."""
+    """The class name of an unexpected error, whose message alone says little; empty for errors of agentcho."""
     return "" if type(error).__module__.startswith("agentcho.") else f"{type(error).__name__}: "
 
 
@@ -122,7 +120,7 @@ def _scores(there: There) -> Scores:
 
 
 def _common(cells: tuple[Cell, ...]) -> dict[str, object]:
-    """The options that all cells have alike: the scenario's, and the run's that are not the default."""
+    """The options that are equal in all cells: the scenario's, and the run's that are not the default."""
     all_cells = [_settings(cell) for cell in cells]
     first, *others = all_cells
     return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}

@@ -1,4 +1,4 @@
-"""What a sweep found as tables, for data frames and for the eye. Does not know: how it was found."""
+"""Converts the result of a sweep to tables, for data frames and for display."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS |= {"games": "whole", "seed": "whole", "game": "whole", "ended": "text"}
 
 
 def table(found: SweepData, which: str) -> Table:
-    """A row a figure, or a row a game. `ConfigError`: there is no such table."""
+    """One row per figure, or one row per game. `ConfigError`: unknown table."""
     if which not in ("figures", "games"):
         raise ConfigError(f"unknown table {which!r}; give figures or games")
     rows = [*(found.figures() if which == "figures" else found.played())]
@@ -35,7 +35,7 @@ def _column(name: str, values: Sequence[Any], of_axis: bool) -> Any:
 
 
 def _typed(values: Sequence[str | None]) -> Sequence[Any]:
-    """The values of an option as numbers or flags, where all of them are; else the words."""
+    """The values of an option as numbers or flags if all of them are, else as strings."""
     try:
         read = [None if value is None else json.loads(value) for value in values]
     except ValueError:
@@ -46,7 +46,7 @@ def _typed(values: Sequence[str | None]) -> Sequence[Any]:
 
 
 def means(found: SweepData) -> Table:
-    """A row a metric and row, in words."""
+    """One row per metric and row, as text."""
     rows = [_words(found, metric, row) for metric in found.metrics for row in found.rows]
     heads = ("metric", *found.varied, "games", "mean, 95 %", "change, 95 %")
     return Table([column(head, [row[place] for row in rows], "text") for place, head in enumerate(heads)])

@@ -1,7 +1,4 @@
-"""Means and paired differences without intervals and tests, where the library for these is not installed.
-
-Does not know: what is compared.
-"""
+"""Means and paired differences without intervals and tests, if the library for these is not installed."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from agentcho.lab.sweep.data import UNTESTED
 
 
 def metrics(scores: Mapping[str, Scores], seed: int, references: Mapping[str, str]) -> tuple[Metric, ...]:
-    """As `pairs.metrics`."""
+    """See `pairs.metrics`."""
     names = dict.fromkeys(name for games in scores.values() for score in games.values() for name in score)
     return tuple(
         _metric(name, {row: values(games, name) for row, games in scores.items()}, references) for name in names
@@ -23,7 +20,7 @@ def metrics(scores: Mapping[str, Scores], seed: int, references: Mapping[str, st
 
 
 def difference(before: Mapping[int, float], after: Mapping[int, float], binary: bool, seed: int) -> Difference:
-    """As `pairs.difference`; p is 1, and says nothing."""
+    """See `pairs.difference`; p is 1 and meaningless."""
     changes = [after[game] - before[game] for game in sorted(before.keys() & after.keys())]
     value = _mean(changes)
     return Difference(games=len(changes), value=value, span=_at(value), test=UNTESTED, p=1.0, holm=1.0)

@@ -1,8 +1,4 @@
-"""Reads the YAML file of a sweep: what the command line says, with the names of its options as keys. What is wrong is
-told with its line.
-
-Does not know: what the options mean.
-"""
+"""Reads the YAML file of a sweep: the options of the command line as keys. Errors name the line."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ ENDINGS = (".yaml", ".yml")
 
 
 class SweepFile(NamedTuple):
-    """What a file says: `own` by the keys of a sweep, `run` by options of the run; `lines` of all keys, by their
+    """The content of a file: `own` by the keys of a sweep, `run` by options of the run; `lines` of all keys, by
     path."""
 
     path: Path
@@ -33,12 +29,12 @@ class SweepFile(NamedTuple):
 
 
 def is_file(scenario: object) -> TypeGuard[str]:
-    """Whether what stands in the place of a scenario is a file of a sweep."""
+    """Whether a scenario argument is the file of a sweep."""
     return isinstance(scenario, str) and scenario.endswith(ENDINGS)
 
 
 def read_sweep(path: Path, options: Iterable[str]) -> SweepFile:
-    """A file. `options`: those of a run that it may have. `ConfigError` tells the line of what is wrong."""
+    """Read a file. `options`: the run options that it may have. `ConfigError` has the line of the fault."""
     lines = dict[tuple[str, ...], int]()
     found = _mapping(path, lines)
     known = {*OWN, *options}
@@ -52,7 +48,7 @@ def read_sweep(path: Path, options: Iterable[str]) -> SweepFile:
 
 
 def _check_kinds(file: SweepFile) -> None:
-    """`ConfigError`: a key of a sweep has a value of another kind."""
+    """`ConfigError`: a key of a sweep has a value of the wrong type."""
     own = file.own
     if not isinstance(own.get("scenario"), str):
         raise file.fault("scenario is missing; give scenario: NAME, or a .py file", "scenario")
@@ -74,7 +70,7 @@ def _check_kinds(file: SweepFile) -> None:
 
 
 def _mapping(path: Path, lines: dict[tuple[str, ...], int]) -> dict[str, Any]:
-    """The file as a mapping; the lines of its keys are put down in `lines`."""
+    """The file as a mapping; the lines of its keys are stored in `lines`."""
     try:
         loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
         node = loader.get_single_node()
@@ -96,8 +92,8 @@ def _mapping(path: Path, lines: dict[tuple[str, ...], int]) -> dict[str, Any]:
 
 
 def _note(path: Path, node: yaml.MappingNode, above: tuple[str, ...], lines: dict[tuple[str, ...], int]) -> None:
-    """Put down where the keys stand, of this table and of those in it. `ConfigError`: one stands twice, or is no
-    word."""
+    """Store the lines of the keys of this table and of nested ones. `ConfigError`: a key is repeated, or not a
+    string."""
     for key, value in node.value:
         where = f"{path}:{key.start_mark.line + 1}"
         if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":

@@ -1,1 +1,1 @@
-"""Distilling the baseline into the choreography: traces of baseline games, and adapters trained on them."""
+"""Distills the baseline into the choreography: traces of baseline games, and adapters trained on them."""

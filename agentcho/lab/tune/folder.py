@@ -1,10 +1,10 @@
-"""The folder of a training: the best adapter in peft's format, what it was trained for, a log, and the last checkpoint.
+"""The folder of a training: the best adapter in peft's format, its training data, a log, and the last checkpoint.
 
     DIR/adapter_model.safetensors, adapter_config.json, agentcho.json   the best so far
-    DIR/log.jsonl, loss.png                                             a line a step, and their picture
+    DIR/log.jsonl, loss.png                                             one line per step, and their plot
     DIR/going/request.json, state.pt                                    until it is done
 
-Whatever is replaced is replaced whole. Does not know: how one trains.
+All files are replaced atomically.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PREFIX = "base_model.model."
 
 
 class Folder:
-    """The folder of one training. `ResumeMismatch`: it holds another training, or a finished one."""
+    """The folder of one training. `ResumeMismatch`: it has another training, or a finished one."""
 
     def __init__(self, path: Path, request: Mapping[str, Any]) -> None:
         self.path = path
@@ -62,7 +62,7 @@ class Folder:
         return folder
 
     def write_trained(self, trained: AdapterTraining) -> None:
-        """Write what the adapter was trained for."""
+        """Write the facts of the adapter's training."""
         replace_whole(self.path / TRAINED, trained.model_dump_json(indent=1) + "\n")
 
     def save(self, state: Mapping[str, Any]) -> None:
@@ -72,7 +72,7 @@ class Folder:
         replace_whole(self._going / "state.pt", whole.getvalue())
 
     def saved(self) -> dict[str, Any] | None:
-        """The last checkpoint, None where there is none. Log lines after it are removed."""
+        """The last checkpoint; None if there is none. Log lines after it are removed."""
         if not (self._going / "state.pt").exists():
             (self.path / "log.jsonl").unlink(missing_ok=True)
             return None
@@ -92,13 +92,13 @@ class Folder:
         return [line for _, line in read_lines(file)] if file.exists() else []
 
     def done(self) -> None:
-        """Remove the checkpoint: the training is finished. A kill during this call leaves it finished too."""
+        """Remove the checkpoint: the training is finished. It stays finished even if this call is killed."""
         self._going.rename(self._gone)
         shutil.rmtree(self._gone)
 
 
 def _write(folder: Path, state: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
-    """An adapter in peft's format."""
+    """Write an adapter in peft's format."""
     tensors = {name if name.startswith(PREFIX) else PREFIX + name: each for name, each in state.items()}
     whole = {name: each.contiguous() for name, each in tensors.items()}
     replace_whole(folder / WEIGHTS, save(whole, metadata={"format": "pt"}))

@@ -1,6 +1,5 @@
-"""The training set: traces that are checked, unfolded, split, and packed into forwards.
-
-Does not know: adapters, optimizers.
+"""The training set: traces that are checked, unfolded, split, and packed into forwards. Independent of adapters and
+optimizers.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ MOST_DEV = 50
 
 
 class Lessons(NamedTuple):
-    """Unfolded traces: to train on, and to choose by. `digest` is of the file they are from."""
+    """Unfolded traces: for training, and for selection. `digest` is that of their file."""
 
     train: tuple[Unfolded, ...]
     dev: tuple[Unfolded, ...]
@@ -33,8 +32,8 @@ class Lessons(NamedTuple):
 
 
 def lessons(file: Path, scenario: str, engine: EngineTemplate, recipe: Recipe) -> Lessons:
-    """All traces of a file, none left out. `TuneError` names the line of one that is of another scenario, too long
-    for the model, or says nothing, before anything is trained."""
+    """All traces of a file, none left out. `TuneError`, before anything is trained: names the line of a trace that is
+    of another scenario, too long for the model, or says nothing."""
     traces = read_traces(file)
     places = [n for n, raw in enumerate(file.read_bytes().splitlines(), start=1) if raw.strip()]
     found = list[Unfolded]()
@@ -68,7 +67,7 @@ def _split(found: Sequence[Unfolded], recipe: Recipe, digest: str) -> Lessons:
 
 
 def batches(train: Sequence[Unfolded], recipe: Recipe) -> Iterator[list[Unfolded]]:
-    """The traces of every step. Each epoch has an order of its own; the same recipe gives the same steps."""
+    """The traces of every step. Each epoch has its own order; the same recipe gives the same steps."""
     for epoch in range(recipe.epochs):
         order = random.Random(f"{recipe.seed}/{epoch}").sample(train, len(train))
         for start in range(0, len(order), recipe.batch):
@@ -81,7 +80,7 @@ def steps_of(train: Sequence[Unfolded], recipe: Recipe) -> int:
 
 
 def packed(traces: Sequence[Unfolded], tokens: int) -> list[list[Unfolded]]:
-    """The traces grouped into forwards of at most `tokens` tokens; a longer trace has a forward of its own."""
+    """The traces grouped into forwards of at most `tokens` tokens; a longer trace gets a forward of its own."""
     found: list[list[Unfolded]] = []
     room = 0
     for trace in sorted(traces, key=lambda each: -each.tokens):

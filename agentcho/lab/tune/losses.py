@@ -1,5 +1,6 @@
-"""Cross-entropy of the decodes of whole workflows, in one forward or in one forward a call. Does not know:
-optimizers."""
+"""Cross-entropy of the decodes of whole workflows, in one forward or in one forward per call. Independent of
+optimizers.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +16,14 @@ from agentcho.runner.gradients import Made
 
 
 def loss(engine: Engine, traces: Sequence[Unfolded]) -> Tensor:
-    """The sum over all targets, in nats, of traces that share one forward and attend to nothing of each other.
-    Gradients flow through every key and value that a call attends to."""
+    """The sum over all targets, in nats, of traces that share one forward without attending to each other. Gradients
+    flow through every key and value that a call attends to."""
     rows = engine.differentiable([segment for trace in traces for segment in trace.segments])
     return _summed(rows, [target for trace in traces for target in trace.targets])
 
 
 def loss_by_calls(engine: Engine, trace: Unfolded) -> Tensor:
-    """The same loss of one trace with one forward a call, as a program computes it that keeps a cache for each
-    message."""
+    """The same loss of one trace with one forward per call, as a program with a cache per message would compute it."""
     made, rows = Made(), list[Tensor]()
     for segment in trace.segments:
         found = engine.differentiable([segment], made)
@@ -43,5 +43,5 @@ def mean_loss(engine: Engine, forwards: Sequence[Sequence[Unfolded]]) -> float:
 
 
 def words(traces: Iterable[Unfolded]) -> int:
-    """How many targets traces have."""
+    """The number of targets in traces."""
     return sum(len(trace.targets) for trace in traces)

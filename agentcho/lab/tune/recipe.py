@@ -1,4 +1,4 @@
-"""How an adapter is trained: everything but the traces that decides its weights. Does not know: torch."""
+"""How an adapter is trained: everything that determines its weights except the traces. Must not import torch."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Recipe(Frozen):
-    """Frozen, checked on construction. `mode` and `leakage` say on which encodings it trains.
+    """Frozen, checked on construction. `mode` and `leakage` select the encodings that it trains on.
 
-    `rank`, `alpha`, `dropout` make a LoRA on queries, keys, values and outputs of every attention; `peft` (the fields
-    of any peft configuration) takes their place. AdamW goes up to `rate` over the first `warmup` share of the steps,
-    then down along a cosine to a tenth; `batch` traces a step, fed in forwards of at most `tokens`, or of one trace.
-    `dev` is the share of traces that is held out, at most 50. A field with a description is an option of `agentcho
-    tune`.
+    `rank`, `alpha`, `dropout` define a LoRA on queries, keys, values and outputs of every attention; `peft` (the fields
+    of any peft configuration) replaces them. AdamW warms up to `rate` over the first `warmup` share of the steps, then
+    decays along a cosine to a tenth; each step has `batch` traces, fed in forwards of at most `tokens`, or of one
+    trace. `dev` is the share of traces that is held out, at most 50 traces. A field with a description is an option of
+    `agentcho tune`.
     """
 
     mode: Mode = Field(default="choreographed", description="To train for. Which encodings a call reads.")
@@ -72,18 +72,18 @@ class Recipe(Frozen):
     seed: int = Field(default=0, description="Seed of the split, the order, the adapter's weights and dropout.")
 
     def adapter(self, modules: list[str]) -> dict[str, Any]:
-        """The peft configuration: `modules` are the attention's own."""
+        """The peft configuration: `modules` are the attention's linear layers."""
         if self.peft is not None:
             return self.peft
         lora = {"r": self.rank, "lora_alpha": self.alpha, "lora_dropout": self.dropout}
         return {"peft_type": "LORA", **lora, "target_modules": modules}
 
     def peak(self, width: int) -> float:
-        """The highest learning rate; where none is asked for, one that falls with the root of the model's width."""
+        """The peak learning rate; by default inversely proportional to the square root of the model's width."""
         return self.rate if self.rate is not None else 0.016 / sqrt(width)
 
     def pace(self, step: int, steps: int) -> float:
-        """The share of the rate at a step, from 0."""
+        """The factor of the learning rate at a step, counted from 0."""
         rising = max(1, round(self.warmup * steps))
         if step < rising:
             return (step + 1) / rising
@@ -91,7 +91,7 @@ class Recipe(Frozen):
 
 
 def read_peft(file: Path) -> dict[str, Any]:
-    """The fields of a peft configuration. `ConfigError`: the file has none."""
+    """The fields of a peft configuration. `ConfigError`: the file is not one."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -1,7 +1,5 @@
-"""Plays baseline games and writes each as one trace, one line, into a file. Games that the file has are not played
-again.
-
-Does not know: training, the command line.
+"""Plays baseline games and writes each as one line, a trace, into a file. Games that the file has are not played again.
+Independent of training and of the command line.
 """
 
 from __future__ import annotations
@@ -26,8 +24,8 @@ ASKED = "asked.json"
 
 
 class Sampled(NamedTuple):
-    """The result of `sample`: how many games the file has now, how many ended without an outcome and are left out, and
-    whether Ctrl-C stopped it."""
+    """The result of `sample`: the number of games in the file, the number that ended without an outcome and are left
+    out, and whether Ctrl-C stopped it."""
 
     games: int
     without: int
@@ -37,11 +35,11 @@ class Sampled(NamedTuple):
 def sample(
     playing: Playing, numbers: range, file: Path, tell: ProgressCallback, finals: Iterable[Workflow] | None = None
 ) -> Sampled:
-    """Play the games of these numbers that the file lacks, and append each when it is over; at the end the file is in
-    order. With `finals`, what is said is not sampled: each game, of one step, ends on what the workflow of its number
-    ended on (the paper's distilled baseline).
+    """Play those of these games that the file lacks, and append each when it is over; at the end the file is sorted.
+    With `finals`, nothing is sampled: each game, of one step, is forced to end like the workflow with its number (the
+    paper's distilled baseline).
 
-    Raises `ResumeMismatch` where the file was sampled otherwise, and `GamesFailed` where errors ended games.
+    Raises `ResumeMismatch` if the file was sampled with other settings, and `GamesFailed` if games failed.
     """
     with LineFile(file) as lines:
         writing = _Writing(playing, lines)
@@ -64,13 +62,13 @@ def sample(
 
 
 def beside(file: Path) -> Path:
-    """Where the games of a file of traces are recorded while it lacks some."""
+    """The folder in which the games of a trace file are recorded while it lacks some."""
     return file.with_name(f".{file.name}.games")
 
 
 def _records(file: Path, asked: Mapping[str, Any]) -> Path:
-    """The folder, made where there is none, in which games are recorded while they are played: one that has called
-    tools is gone on with, not begun again. `ResumeMismatch`: it is that of another sampling."""
+    """The folder, created if missing, in which games are recorded while they are played: a game that has called tools
+    is resumed, not restarted. `ResumeMismatch`: it belongs to another sampling."""
     folder, question = beside(file), json.loads(json.dumps(asked))
     with write_errors(folder):
         folder.mkdir(exist_ok=True)
@@ -82,7 +80,7 @@ def _records(file: Path, asked: Mapping[str, Any]) -> Path:
 
 
 def _there(file: Path, asked: Mapping[str, Any]) -> set[int]:
-    """The games that a file has. `ResumeMismatch`: of another sampling."""
+    """The games that a file has. `ResumeMismatch`: they are from another sampling."""
     found = set[int]()
     for number, line in read_lines(file):
         meta = workflow(line, f"{file}:{number}").meta
@@ -104,7 +102,7 @@ def _both(one: Sink, other: Sink) -> Sink:
 
 
 class _Writing:
-    """Writes each game down when it is over. `without` counts those that had no outcome."""
+    """Writes each game when it is over. `without` counts those without an outcome."""
 
     def __init__(self, playing: Playing, lines: LineFile) -> None:
         self.asked, self._tokenizer = playing.asked, playing.engine.fingerprint.get("tokenizer")
@@ -133,7 +131,7 @@ class _Writing:
 
 
 class _Final(Mapping[str, tuple[int, ...]]):
-    """Words for the one thing that a game says. `TuneError`: it says another."""
+    """The text for the only message that a game says. `TuneError`: it says another."""
 
     def __init__(self, words: tuple[int, ...], scenario: str) -> None:
         self._words = words
@@ -154,7 +152,7 @@ class _Final(Mapping[str, tuple[int, ...]]):
 
 
 def _final_words(finals: Iterable[Workflow], engine: EnginePort, asked: Mapping[str, Any]) -> dict[int, Forced]:
-    """What each workflow ended on, by game: the answer of its outcome, or else its last words."""
+    """The final text of each workflow, by game: the answer of its outcome, or else its last message."""
     found: dict[int, Forced] = {}
     for each in finals:
         if changed := [name for name in ("tasks", "digest", "seed") if each.meta.get(name) != asked[name]]:

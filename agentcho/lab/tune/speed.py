@@ -1,6 +1,5 @@
-"""Training speed in traces a second: one forward a trace against one forward a call, in turns on the same traces.
-
-Does not know: optimizers, what is learned.
+"""Measures training speed in traces a second: packed forwards of whole traces against one forward per call, interleaved
+on the same traces.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from agentcho.runner.model.device import synchronize
 
 
 class Speed(NamedTuple):
-    """Medians over turns: traces a second, forward and backward, and their ratio within a turn."""
+    """Medians over repeats: traces a second, forward and backward, and their ratio within a repeat."""
 
     whole: float
     by_calls: float
@@ -32,7 +31,7 @@ class Speed(NamedTuple):
 
 @alone
 def speed(engine: Engine, traces: Sequence[Unfolded], tokens: int, turns: int = 3) -> Speed:
-    """Time both, after one turn to warm up. Gradients are made and dropped."""
+    """Time both, after one repeat to warm up. Gradients are computed and dropped."""
     weights = [each for each in engine.network.parameters() if each.requires_grad]
 
     def timed(losses: Callable[[], list[Tensor]]) -> Callable[[int], float]:

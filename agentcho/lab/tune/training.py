@@ -1,10 +1,9 @@
-"""Trains an adapter on whole workflows, so that choreographed games give the words that baseline games gave.
+"""Trains an adapter on whole workflows, so that choreographed games say what baseline games said.
 
-Each step feeds some traces, one forward a trace over its whole graph of messages, and makes one update. The adapter
-with the lowest loss on held-out traces is kept, or, with a `Validation`, the one with the highest score in games. A
-training that was interrupted goes on from its last checkpoint and gives the same adapter. It computes in threads that
-end with it: games that are played later in the same process are as fast as before. Does not know: the command line,
-how traces were sampled.
+Each step feeds some traces, packed into forwards over their whole graphs of messages, and makes one update. The adapter
+with the lowest loss on held-out traces is kept, or, with a `Validation`, the one with the highest score in games. An
+interrupted training resumes from its last checkpoint and gives the same adapter. It computes in threads that end with
+it, so that games played later in the same process are not slowed down. Independent of the command line.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ SAVED_EVERY = 300.0
 
 
 def recompute(network: Any) -> None:
-    """Let a stock model keep the activations at its layers' boundaries alone; older libraries call it otherwise."""
+    """Make a stock model keep activations only at its layers' boundaries; older libraries use another method name."""
     name = "activation_checkpointing_enable"
     getattr(network, name if hasattr(network, name) else "gradient_checkpointing_enable")({"use_reentrant": False})
 
 
 class Progress(NamedTuple):
-    """After a step: how far it is, the step's loss, and traces a second since it began."""
+    """The state after a step: its number, the total, the step's loss, and traces a second since the beginning."""
 
     step: int
     steps: int
@@ -52,8 +51,8 @@ class Progress(NamedTuple):
 
 
 class Validation(NamedTuple):
-    """Chooses the checkpoint by games instead of the loss: by the mean of `score` over so many `games`, which
-    `measured` gives for the adapter in a folder. Of two with the same mean the one with the lower loss is kept."""
+    """Selects the checkpoint by games instead of the loss: by the mean of `score` over `games` games, which `measured`
+    returns for the adapter in a folder. On equal means, the lower loss wins."""
 
     score: str
     games: int
@@ -62,7 +61,7 @@ class Validation(NamedTuple):
 
 @dataclass
 class Count:
-    """The counters of a training that goes on. Losses are nats a token on the held-out traces; `score` is the best
+    """The counters of a training that is resumed. Losses are nats a token on the held-out traces; `score` is the best
     mean of a validation."""
 
     step: int = 0
@@ -76,7 +75,7 @@ class Count:
 
 
 class Training:
-    """One training under way."""
+    """The state of one training."""
 
     def __init__(
         self,
@@ -117,8 +116,8 @@ class Training:
         self.speed: Speed | None = None
 
     def train(self) -> AdapterTraining:
-        """Train to the end. `TuneError`: the training cannot go on; the best adapter until then is kept. Ctrl-C ends it
-        after the step that is under way."""
+        """Train to the end. `TuneError`: the training cannot continue; the best adapter so far is kept. Ctrl-C ends it
+        after the current step."""
         return stoppable(self._train)
 
     def _train(self, check: Callable[[], None]) -> AdapterTraining:
@@ -143,11 +142,11 @@ class Training:
         return trained
 
     def log(self) -> list[dict[str, Any]]:
-        """The lines of its log until now."""
+        """The lines of its log so far."""
         return self._folder.log()
 
     def _step(self, batch: list[Unfolded]) -> float:
-        """Forward, backward, update; nats a word."""
+        """One forward, backward and update; returns the loss in nats a word."""
         step, recipe = self._count.step, self._recipe
         torch.manual_seed(hash((recipe.seed, step)))
         self._network.train()
@@ -220,7 +219,7 @@ class Training:
         )
 
     def _chosen(self) -> dict[str, Any] | None:
-        """By which games it was chosen, and what it scored in them."""
+        """The games that selected the checkpoint, and its score in them."""
         if self._validation is None:
             return None
         score, games, _ = self._validation
@@ -233,7 +232,7 @@ class Training:
         )
 
     def _resume(self) -> None:
-        """Load the last checkpoint; where there is none, measure the loss before training."""
+        """Load the last checkpoint; if there is none, measure the loss before training."""
         state = self._folder.saved()
         if state is None:
             self._compare()

@@ -1,7 +1,7 @@
-"""A workflow whose words are known as the segments of one forward: who attends to what, at which positions.
+"""Converts a workflow with known texts to the segments of one forward: what attends to what, at which positions.
 
 The workflow is replayed through the resolver that games use, on an engine that computes nothing and reports every call
-as finished, so that contexts and positions are those of inference. Does not know: losses, how a forward is run.
+as finished, so that contexts and positions are those of inference.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from agentcho.reuse.method import Weighing
 from agentcho.reuse.registry import READINGS
 
 STRIDE = 1 << 20
-"""Forced tokens a step: all of a message at once."""
+"""Forced tokens per step: a whole message at once."""
 
 
 class Unfolded(NamedTuple):
-    """Segments in an order in which each stands after what it attends to, the BOS first where the model has one.
+    """Segments in an order in which each follows what it attends to, the BOS first if the model has one.
 
-    Rows are wanted of what agents say alone: row by row, `targets` are the ids that these rows are to predict, those of
-    the text and then the first of the closing, as in `Engine.score`.
+    Only what agents say has wanted rows: row by row, `targets` are the ids to predict, those of the text and then the
+    first of the closing, as in `Engine.score`.
     """
 
     segments: tuple[Segment, ...]
@@ -38,12 +38,12 @@ class Unfolded(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Tokens that one forward over it feeds."""
+        """The tokens that one forward over it feeds."""
         return sum(len(segment.ids) for segment in self.segments)
 
 
 class EngineTemplate(Protocol):
-    """What unfolding needs of an engine: how it frames messages, and how many positions it has."""
+    """What unfolding needs from an engine: how it frames messages, and its number of positions."""
 
     framing: Framing
     context: int
@@ -53,7 +53,7 @@ class EngineTemplate(Protocol):
 
 
 def unfold(workflow: Workflow, engine: EngineTemplate, mode: Mode, leakage: Leakage) -> Unfolded:
-    """All that a play of this workflow by `mode` and `leakage` would feed, and every word that agents say.
+    """Everything that a play of this workflow with `mode` and `leakage` would feed and that agents' texts depend on.
 
     Raises what replay raises, before anything is computed: `RecordBroken`, `LeakageError`, `ContextOverflow`.
     """
@@ -78,8 +78,8 @@ def _needed(segments: Sequence[Segment]) -> set[Segment]:
 
 
 class RecordingRunner(VirtualRunner):
-    """Records the segments of whole messages instead of running them. `segments` has each by the entry that it
-    makes."""
+    """Records the segments of whole messages instead of running them. `segments` maps each entry to the segment that
+    makes it."""
 
     origin = "recording"
 
@@ -90,14 +90,14 @@ class RecordingRunner(VirtualRunner):
         self._closing = len(template.closing("assistant"))
 
     def feed(self, segment: Segment) -> None:
-        """Of a message of known words, all of it; of a row, how long its opening and header are."""
+        """Record the whole segment of a message with known text; for a row, the length of its opening and header."""
         if segment.entry is not None:
             self.segments[segment.entry] = segment
         elif (slot := virtual(segment)) is not None and slot.value is None:
             slot.value = len(segment.ids)
 
     def keep_fed(self, slot: VirtualSlot, entry: KVEntry) -> None:
-        """The tokens of a decode as one segment, with a row wanted for each of its sampled tokens."""
+        """Record the tokens of a decode as one segment, with a wanted row for each of its sampled tokens."""
         assert entry.recipe is not None
         tokens, context = entry.recipe.tokens, entry.recipe.context
         begin, end = slot.value, len(tokens) - self._closing
@@ -107,7 +107,7 @@ class RecordingRunner(VirtualRunner):
 
 
 class RecordingEngine(EngineCore):
-    """A core that records the segments that it would feed. Equal prefills are one segment."""
+    """A core that records the segments that it would feed. Equal prefills share a segment."""
 
     _runner: RecordingRunner
 
@@ -117,12 +117,12 @@ class RecordingEngine(EngineCore):
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """That of the engine whose framing this is."""
+        """The fingerprint of the engine whose framing this is."""
         return self._print
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """All recorded segments, each after those that it attends to; from now on each is the segment of its entry."""
+        """All recorded segments, each after those that it attends to; also sets each as the segment of its entry."""
         for entry, segment in self._runner.segments.items():
             entry.segment = segment
         return tuple(self._runner.segments.values())

@@ -1,1 +1,1 @@
-"""The library's own ways to generate, which the engine is compared with. Not tests: nothing here is asserted."""
+"""Other ways to generate that the engine is compared with. They are not tests: nothing here is asserted."""

@@ -1,8 +1,8 @@
-"""The library's continuous batching with prefix sharing, every text forced: a peer that the engine is compared with.
+"""The library's continuous batching with prefix sharing, with every text forced: a peer to compare the engine with.
 
-One manager as `generate_batch` makes it, kept for a whole workflow, so that pages of ended requests are shared with
-later ones whose prompts begin alike; requests that begin in one step share none, which is the library's doing. Does not
-know: messages, workflows.
+One manager, made as by `generate_batch`, is kept for a whole workflow, so that pages of finished requests are shared
+with later ones that have the same prefix. Requests that begin in the same step share none; that is the library's
+behavior. Independent of messages and workflows.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from agentcho.lab.bench.peers.generate import Forced, Times, greedy
 from agentcho.lab.bench.played import ArmUnavailable
 
 PAGE = 32
-"""Tokens a page: small, for prefixes are shared in whole pages."""
+"""Tokens per page: small, because prefixes are shared in whole pages."""
 PACKED = 4096
-"""Tokens of one forward at most, as in the engine."""
+"""Maximum of tokens in one forward, as in the engine."""
 SHORT = 2
-"""Tokens of a request that is to fill pages: those of one that ends with its first token are never shared."""
+"""Tokens to generate in a request whose pages are to be shared: the library never shares those of a request that ends
+with its first token."""
 WARM, FEED = "warm up", " (fed)"
 
 
 class _Forcing(ContinuousBatchingLogitsProcessor):
-    """Forces each request to the tokens that were registered for it, then `stop`. On a GPU a step is prepared before
-    the last one's tokens are known, so what a request has said is counted here."""
+    """Forces each request to its registered tokens, then `stop`. Counts the tokens of each request itself, because on a
+    GPU a step is prepared before the last one's tokens are known."""
 
     supported_kwargs: dict[str, type] = {}  # noqa: RUF012  the library's own way of saying it
     ignored_kwargs = ()
@@ -58,10 +59,10 @@ class _Forcing(ContinuousBatchingLogitsProcessor):
 class Continuous:
     """A running manager, as a context manager. Use under `stock_attention`.
 
-    `tokens` is the room of its cache, `calls` how many there can be at a time. `encoded` counts the tokens fed.
-    `stepwise` False asks for first tokens alone, and feeds each text in a request of its own. Entering it allocates the
-    cache, captures what the library captures on a GPU, and makes one small request, so that nothing of this is timed.
-    Raises `ArmUnavailable`.
+    `tokens` is the size of its cache, `calls` the maximum of concurrent calls. `encoded` counts the tokens fed. With
+    `stepwise` False, a call generates only its first token, and its text is fed in a separate request. Entering
+    allocates the cache, captures the library's CUDA graphs on a GPU, and runs one small request, so that none of this
+    is timed. Raises `ArmUnavailable`.
     """
 
     def __init__(self, network: Any, stop: int, tokens: int, calls: int, stepwise: bool = True) -> None:
@@ -81,7 +82,7 @@ class Continuous:
 
     def __enter__(self) -> Continuous:
         try:
-            room = ContinuousBatchingConfig(**self._room)  # of 5.17 it takes others
+            room = ContinuousBatchingConfig(**self._room)  # transformers 5.17 takes other arguments
             self._manager = self._network.init_continuous_batching(greedy(1, stop=-1), room)
             processors = self._manager.logit_processor  # there is no public way to add a processor
             processors.logits_processor.append(self._forcing)
@@ -107,7 +108,7 @@ class Continuous:
         self._manager.destroy()
 
     def submit(self, id: str, call: Forced) -> None:
-        """Hand a call over; it joins the next step."""
+        """Submit a call; it joins the next step."""
         self._forcing.texts[id] = call.text
         self._calls[id] = call
         self._add(id, call.prompt, len(call.text) + 1 if self._stepwise else SHORT)

@@ -1,10 +1,8 @@
-"""Stock `generate` with the best reuse of caches that a careful user would write: a peer that the engine is compared
-with.
+"""Stock `generate` with the best cache reuse that a careful user would write: a peer to compare the engine with.
 
-The network is the engine's own, with the library's own attention and caches. Calls that can be made at the same time
-are one batch. Of every prompt the longest prefix that any kept cache begins with is reused: cropped where one call is
-made, cropped and padded on the left where several are. What several prompts of a batch begin with is encoded once,
-before. Does not know: messages, workflows.
+The network is the engine's own, with the library's attention and caches. Calls that are ready at the same time form one
+batch. Each prompt reuses its longest prefix in any kept cache: cropped for a single call, cropped and left-padded for
+several. Prefixes that prompts of a batch share are encoded once, beforehand. Independent of messages and workflows.
 """
 
 from __future__ import annotations
@@ -24,13 +22,13 @@ from agentcho.runner.model.device import synchronize
 from agentcho.runner.model.model import ATTENTION
 
 WORTH = 32
-"""A shared prefix gets a forward of its own where that saves so many tokens: about the cost of one memory-bound
+"""A shared prefix gets a forward of its own if that saves at least this many tokens: about the cost of one memory-bound
 forward."""
 
 
 class Forced(NamedTuple):
-    """One call: ids of its prompt, and of the text that it is made to say, at least one of each. Of a `view` the
-    newest cache is kept."""
+    """One call: the ids of its prompt and of the text that it is forced to, at least one of each. Only the newest cache
+    of each `view` is kept."""
 
     view: str
     prompt: Ids
@@ -38,7 +36,7 @@ class Forced(NamedTuple):
 
 
 class Times(NamedTuple):
-    """When a call had its first token, and when it ended: readings of `perf_counter`."""
+    """When a call had its first token, and when it ended, by `perf_counter`."""
 
     first: float
     ended: float
@@ -46,7 +44,7 @@ class Times(NamedTuple):
 
 @contextmanager
 def stock_attention(network: nn.Module) -> Iterator[None]:
-    """The network with torch's scaled dot-product attention as the library calls it; put back at the end."""
+    """Use torch's scaled dot-product attention as the library calls it; restore the engine's attention at the end."""
     network.set_attn_implementation("sdpa")  # type: ignore[operator]
     try:
         yield
@@ -93,10 +91,10 @@ class Forcing(LogitsProcessor):
 
 
 class Generating:
-    """Calls of `generate`, a batch at a time. Use under `stock_attention`.
+    """Batched calls of `generate`. Use under `stock_attention`.
 
-    `encoded` counts the tokens that rows needed to have fed, padding aside. With `keep`, `logits` holds the rows
-    `[tokens + 1, vocab]` of each call of the last batch. `stepwise` False feeds texts at once after their first token.
+    `encoded` counts the tokens fed, without padding. With `keep`, `logits` holds the rows `[tokens + 1, vocab]` of each
+    call of the last batch. With `stepwise` False, each text is fed at once after its first token.
     """
 
     def __init__(self, network: Any, stop: int, stepwise: bool = True, keep: bool = False) -> None:
@@ -183,7 +181,7 @@ class Generating:
         )
 
     def _remember(self, calls: Sequence[Forced], cache: DynamicCache, mask: Tensor) -> None:
-        """Keep every row, without its padding."""
+        """Keep the cache of every row, without its padding."""
         width = mask.shape[1]
         for row, call in enumerate(calls):
             said = torch.arange(width, width + len(call.text), device=mask.device)

@@ -1,8 +1,8 @@
-"""A network of transformers as a GGUF file, which llama.cpp reads: every weight as it is, in float32.
+"""Writes a transformers network as a GGUF file for llama.cpp, with every weight unchanged in float32.
 
-Few bits are its own quantiser's work. The vocabulary is a placeholder of the right size, for prompts go there as token
-ids. Names of tensors are those of the package `gguf`; the order of rows in queries and keys of a llama is that of
-llama.cpp's `convert_hf_to_gguf.py` (https://github.com/ggml-org/llama.cpp). Does not know: servers, what is measured.
+Quantization is left to llama.cpp. The vocabulary is a placeholder of the right size, because prompts are sent as token
+ids. Tensor names are those of the package `gguf`; the row order of a llama's queries and keys is that of llama.cpp's
+`convert_hf_to_gguf.py` (https://github.com/ggml-org/llama.cpp).
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from agentcho.errors import ConfigError
 from agentcho.extras import require
 
 KINDS = {"llama": True, "qwen2": False, "qwen3": False}
-"""The model types that can be written; whether llama.cpp turns neighbours in their queries and keys, where transformers
-turns halves."""
+"""The supported model types, and whether llama.cpp rotates adjacent pairs in their queries and keys, where transformers
+rotates halves."""
 ROPES = ("default", "llama3")
 ASCII, NORMAL, BYTE = 128, 1, 6
-"""Bytes that the placeholder vocabulary has, and the kinds of its tokens, as GGUF numbers them."""
+"""The number of byte tokens in the placeholder vocabulary, and GGUF's numbers for the kinds of tokens."""
 SPACE = "\u2581"
 
 
 def check_writable(config: Any, name: str) -> None:
-    """Before weights are drawn. `ExtraMissing`: the package gguf. `ConfigError`: a model that is not written here."""
+    """Check before weights are drawn. `ExtraMissing`: the package gguf. `ConfigError`: the model is not supported."""
     require("to write a GGUF file", "peers")
     if config.model_type not in KINDS:
         known = ", ".join(KINDS)
@@ -63,7 +63,7 @@ def write_gguf(network: nn.Module, name: str, file: Path) -> None:
 
 
 def _dim(config: Any) -> int:
-    """The width of a head."""
+    """The head dimension."""
     return getattr(config, "head_dim", None) or int(config.hidden_size // config.num_attention_heads)
 
 
@@ -86,8 +86,8 @@ def _describe(writer: Any, config: Any, name: str) -> None:
 
 
 def _vocabulary(writer: Any, size: int) -> None:
-    """Words that no text means, each of its own; at the end ASCII and a space, so that any plain text has tokens. The
-    last of the words ends a text, where a server asks for such a token."""
+    """Write the placeholder vocabulary: unique words that occur in no text, then ASCII and a space, so that any plain
+    text can be tokenized. The last of the words is the EOS token, because a server requires one."""
     words = size - ASCII - 1
     tokens = [f"t{number} " for number in range(words)] + [f"<0x{byte:02X}>" for byte in range(ASCII)] + [SPACE]
     writer.add_tokenizer_model("llama")
@@ -102,7 +102,7 @@ def _vocabulary(writer: Any, size: int) -> None:
 
 
 def _tensors(network: nn.Module, config: Any) -> Iterator[tuple[str, Tensor]]:
-    """All weights by llama.cpp's names."""
+    """Yield all weights with llama.cpp's names."""
     import gguf
 
     arch = next(arch for arch, each in gguf.MODEL_ARCH_NAMES.items() if each == config.model_type)
@@ -120,13 +120,13 @@ def _tensors(network: nn.Module, config: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def neighbours(weight: Tensor, heads: int) -> Tensor:
-    """Rows of queries or keys `[heads * dim, ...]` in the order in which what is turned together stands together."""
+    """Reorder the rows of queries or keys `[heads * dim, ...]` so that the two of each rotated pair are adjacent."""
     halves = weight.reshape(heads, 2, weight.shape[0] // heads // 2, *weight.shape[1:])
     return halves.swapaxes(1, 2).reshape(weight.shape)
 
 
 def _factors(network: Any, config: Any) -> Tensor | None:
-    """By how much each frequency is less than without scaling; None: there is no scaling."""
+    """The ratio of each unscaled rotary frequency to the scaled one; None: there is no scaling."""
     if config.rope_parameters.get("rope_type", "default") == "default":
         return None
     used = network.model.rotary_emb.inv_freq.detach().double().cpu()

@@ -1,7 +1,7 @@
-"""llama.cpp's server as a process on this machine: where it is, what it is started with, and what it is asked.
+"""Runs llama.cpp's server as a process on this machine and sends it requests.
 
-It is asked by token ids at `/completion`, and says itself how long a prompt and its words took. Does not know:
-workflows, engines.
+Requests are token ids sent to `/completion`; the server reports the times of prompt and generation itself. Independent
+of workflows and engines.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from agentcho.lab.bench.played import ArmUnavailable
 
 SERVER, QUANTIZER = "llama-server", "llama-quantize"
 BUILT = Path(".venv/clients/llama/bin")
-"""Where `make llama` puts them."""
+"""Where `make llama` installs them."""
 REUSE = 32
-"""Tokens in a row that are worth moving to another place of a slot's cache, where a prompt has them again."""
+"""The minimum of consecutive tokens that are moved within a slot's cache when a prompt has them at another position."""
 GUESSES = "--spec-default"
-"""Drafts from n-grams, as the server itself has them by default where they are asked for."""
+"""The server's own default for drafts from n-grams."""
 WISHES = {"-fa": "on", "--cache-reuse": str(REUSE), "--poll": "50"}
-"""What makes it fast, where it knows the option: weights are repacked and batches continuous by themselves."""
+"""Options for speed, passed if the server knows them; it repacks weights and batches continuously by default."""
 Ids = tuple[int, ...]
 
 
 class Said(NamedTuple):
-    """What came of one request: the ids that were said. In tokens: what of the prompt was computed, and what was there
-    already; guesses, and those that were right. In seconds: the prompt, and the words after the first."""
+    """The response to one request: the generated ids. In tokens: the prompt's computed ones and cached ones; drafted
+    ones and accepted ones. In seconds: the prompt, and the tokens after the first."""
 
     tokens: Ids
     prompt: int
@@ -49,18 +49,18 @@ class Said(NamedTuple):
 
     @property
     def step(self) -> float:
-        """Seconds a token after the first, which comes with the prompt."""
+        """Seconds per token after the first, which comes with the prompt."""
         return self.speaking / max(1, len(self.tokens) - 1)
 
 
 class Peer(NamedTuple):
-    """A build of llama.cpp: its server, and its quantiser beside it."""
+    """A build of llama.cpp: its server, with its quantizer in the same folder."""
 
     server: Path
 
     @classmethod
     def found(cls, given: Path | None) -> Peer:
-        """The one that was given, else that of `make llama`, else that of the search path. `ConfigError`: none."""
+        """The given server, else that of `make llama`, else that on the search path. `ConfigError`: none."""
         named = shutil.which(SERVER)
         places = [given] if given is not None else [BUILT / SERVER, *([Path(named)] if named else [])]
         for place in places:
@@ -73,7 +73,7 @@ class Peer(NamedTuple):
 
     @property
     def quantizer(self) -> Path:
-        """What brings a file into few bits. `ConfigError`: it does not stand beside the server."""
+        """The executable that quantizes files. `ConfigError`: it is not beside the server."""
         place = self.server.with_name(QUANTIZER)
         if not place.is_file():
             raise ConfigError(f"no {QUANTIZER} found beside {self.server}; build both with `make llama`")
@@ -81,23 +81,24 @@ class Peer(NamedTuple):
 
     @property
     def version(self) -> str:
-        """What it says of itself: its version and commit, and what it was compiled by."""
+        """The version, commit and compiler that the server reports."""
         said = " ".join(_said(self.server, "--version").split())
         found = re.search(r"version: (.*)$", said)
         return f"llama.cpp {found[1] if found else said or 'of an unknown version'}"
 
     @property
     def flags(self) -> str:
-        """How it was built, where `make llama` did it."""
+        """The build flags, if `make llama` built it."""
         note = self.server.with_name("build.txt")
         return note.read_text().strip() if note.is_file() else "not known"
 
     def knows(self, option: str) -> bool:
-        """Whether its server has this option."""
+        """Whether the server has this option."""
         return re.search(rf"(^|[\s,]){re.escape(option)}([\s,]|$)", _said(self.server, "--help")) is not None
 
     def quantize(self, whole: Path, kind: str, made: Path, threads: int) -> None:
-        """Write a file in another type, as `Q8_0`. `ConfigError`: with the last line of what its quantiser says."""
+        """Convert a file to another type, such as `Q8_0`. `ConfigError`: failed; has the quantizer's last line of
+        output."""
         command = [str(self.quantizer), str(whole), str(made), kind, str(threads)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace")
         if done.returncode != 0:
@@ -105,7 +106,7 @@ class Peer(NamedTuple):
             raise ConfigError(f"{QUANTIZER} did not write {kind}: {lines[-1] if lines else 'it printed nothing'}")
 
     def command(self, file: Path, port: int, setting: Setting) -> list[str]:
-        """How its server is started."""
+        """The command line that starts the server."""
         fixed = ["-m", str(file), "--host", "127.0.0.1", "--port", str(port), "-t", str(setting.threads)]
         room = ["-tb", str(setting.threads), "-np", str(setting.slots), "-c", str(setting.slots * setting.context)]
         wished = {**WISHES, **dict(setting.wishes)}
@@ -114,8 +115,8 @@ class Peer(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What a server is started with: threads; slots, and tokens that each has room for; whether it guesses from
-    n-grams; `wishes`: options that take the place of usual ones."""
+    """The settings of a server: threads; slots, and tokens of context per slot; whether it drafts from n-grams;
+    `wishes`: options that override the usual ones."""
 
     threads: int
     slots: int
@@ -134,7 +135,7 @@ def _said(server: Path, option: str) -> str:
 
 
 class Served(NamedTuple):
-    """A server that runs: its port, and what it says of the processor and of its build."""
+    """A running server: its port, and what it reports of the processor and of its build."""
 
     port: int
     system: str
@@ -142,7 +143,7 @@ class Served(NamedTuple):
 
 @contextmanager
 def serving(peer: Peer, file: Path, setting: Setting) -> Iterator[Served]:
-    """The server from when its model is loaded until it has ended. `ConfigError`: it does not start."""
+    """Run the server: yields when its model is loaded, stops it at the end. `ConfigError`: it does not start."""
     port = servers.free_port()
     try:
         with servers.logged(peer.command(file, port, setting), port) as (_, log):
@@ -153,8 +154,8 @@ def serving(peer: Peer, file: Path, setting: Setting) -> Iterator[Served]:
 
 
 def complete(port: int, prompt: Sequence[int], count: int, slot: int = -1) -> Said:
-    """The likeliest `count` tokens after a prompt, one by one, whatever ends a text. `slot`: where its cache is kept;
-    -1: in the one that the server takes. `ArmUnavailable`: it refuses, or fails."""
+    """Generate `count` tokens greedily after a prompt, ignoring EOS. `slot`: where its cache is kept; -1: the server
+    chooses. `ArmUnavailable`: the server refuses, or fails."""
     found = asked(port, prompt, count, slot)
     times = found["timings"]
     return Said(
@@ -169,7 +170,7 @@ def complete(port: int, prompt: Sequence[int], count: int, slot: int = -1) -> Sa
 
 
 def asked(port: int, prompt: Sequence[int], count: int, slot: int = -1, **more: Any) -> dict[str, Any]:
-    """The answer to a request, as it is. `ArmUnavailable`."""
+    """The raw response to a request. `ArmUnavailable`."""
     body = {
         "prompt": list(prompt),
         "n_predict": count,

@@ -1,8 +1,7 @@
-"""Our engine beside llama.cpp's server: the same weights in the same bits, on as many threads, in turns.
+"""Measures our engine and llama.cpp's server in turns, with the same weights, bits and number of threads.
 
-The weights are written to a GGUF file; that both compute the same network is proved at float32 before anything is
-timed; the peer is started at its best, with drafts from n-grams and without. Does not know: options of a command, how
-figures are shown.
+The weights are written to a GGUF file, and both are verified to compute the same network at float32 before anything is
+timed. The peer runs with its best settings, with and without n-gram drafts.
 """
 
 from __future__ import annotations
@@ -37,16 +36,16 @@ from agentcho.runner.model.model import Model, ModelSource, find
 
 FEW: Mapping[str, str] = {"int8": "Q8_0", "int4": "Q4_0"}
 WHOLE: Mapping[str, str] = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
-"""llama.cpp's types beside our bits, and beside whole weights."""
+"""llama.cpp's types for our quantized weights, and for unquantized ones."""
 ATTENTION = ("on", "off")
-"""The peer's fused attention: it is timed both ways, and the quicker one is taken."""
+"""The peer's fused attention: both settings are timed, and the faster one is used."""
 UNCOPIED = ("--cache-ram", "0")
 PAGE, STAGES = 256, 3
 
 
 class PeersOptions(NamedTuple):
-    """What is measured: a model in a dtype, and bits; `workloads` of a repeat by its number, each repeat with words of
-    its own, the warm-up first; how many slots; `kind`: llama.cpp's type (None: of the same bits)."""
+    """What is measured: a model in a dtype and bits; `workloads` by the number of the repeat, each repeat with words of
+    its own, the warm-up first; the number of slots; `kind`: llama.cpp's type (None: the one with the same bits)."""
 
     model: str
     dtype: str
@@ -59,7 +58,7 @@ class PeersOptions(NamedTuple):
 
     @property
     def source(self) -> ModelSource:
-        """Where the weights come from, once it is known that they can be written. `ConfigError`."""
+        """The source of the weights, after checking that they can be written. `ConfigError`."""
         source = find(self.model)
         check_writable(source.config, self.model)
         return source
@@ -70,8 +69,8 @@ class PeersOptions(NamedTuple):
 
 
 class Written(NamedTuple):
-    """The peer's file, and what was found out on the way: whether it computes the same, its type, and what it was built
-    for."""
+    """The peer's file, and what writing it found: whether it computes the same, its type, and the system that the peer
+    was built for."""
 
     file: Path
     same: same.Same
@@ -80,15 +79,15 @@ class Written(NamedTuple):
 
 
 class Found(NamedTuple):
-    """All figures, and what a result says of the peer."""
+    """All figures, and the description of the peer for the result."""
 
     figures: list[Figures]
     peer: Mapping[str, str]
 
 
 def peers(asked: PeersOptions, peer: Peer, load: Callable[[], Any], tell: ProgressCallback) -> tuple[Any, Found]:
-    """Write, prove, load by `load`, and measure; returns our engine too. `ConfigError`: the peer does not run here, or
-    computes something else."""
+    """Write the weights, verify them, load our engine with `load`, and measure; also returns our engine. `ConfigError`:
+    the peer does not run here, or computes something else."""
     source = asked.source
     with TemporaryDirectory(prefix="agentcho-peers-") as folder, ExitStack() as stack:
         tell("stages (writing the peer's file, and proving it)", 0, STAGES)
@@ -119,7 +118,7 @@ def peers(asked: PeersOptions, peer: Peer, load: Callable[[], Any], tell: Progre
 
 @alone
 def write(asked: PeersOptions, source: ModelSource, peer: Peer, folder: Path) -> Written:
-    """The weights in the peer's type, once both were seen to compute the same at float32."""
+    """Write the weights in the peer's type, after verifying at float32 that both compute the same."""
     network: Any = Model.load(source, DevicePlacement("cpu", asked.dtype)).network
     kind = asked.type_of(str(next(network.parameters()).dtype).removeprefix("torch."))
     network = network.float()
@@ -139,7 +138,8 @@ def write(asked: PeersOptions, source: ModelSource, peer: Peer, folder: Path) ->
 
 
 def quickest(peer: Peer, file: Path, setting: Setting, framing: Any) -> Setting:
-    """The setting with or without fused attention, whichever is quicker at a prompt and as many steps."""
+    """The setting with or without fused attention, whichever takes less time for a prompt and a quarter as many
+    steps."""
     taken = {}
     for fused in ATTENTION:
         tried = setting._replace(wishes=(*setting.wishes, ("-fa", fused)))
@@ -151,8 +151,8 @@ def quickest(peer: Peer, file: Path, setting: Setting, framing: Any) -> Setting:
 
 
 def _setting(asked: PeersOptions, framing: Any) -> Setting:
-    """Room in each slot for the longest prompt and its words, or one row, in whole pages. Where each agent has a slot,
-    no prompts are copied out of them, which nobody would look for."""
+    """Room in each slot for the longest prompt and its text, or one row, in whole pages. If each agent has its own
+    slot, the server's cache of prompts in RAM is turned off, because no request would use it."""
     flows = [each.workflow for number in range(asked.repeats) for each in asked.workloads(number)]
     calls = (call for flow in flows for call in prompts(flow, framing).values())
     most = max((len(call.prompt) + len(call.text) for call in calls), default=0)

@@ -1,6 +1,5 @@
-"""Caches of the library, kept by hand to be begun from again: whole, cropped, or side by side with padding.
-
-Does not know: models, what is generated.
+"""Keeps caches of the library by hand, to start from again: whole, cropped, or side by side with padding. Independent
+of models and of what is generated.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ Ids = tuple[int, ...]
 
 
 class Prefix(NamedTuple):
-    """The keys and values a layer, `[heads, tokens, dim]`, of a cache that begins with these ids; `length` of them are
-    of use."""
+    """The keys and values per layer, `[heads, tokens, dim]`, of a cache that begins with these ids; the first `length`
+    are usable."""
 
     ids: Ids
     layers: tuple[tuple[Tensor, Tensor], ...]
@@ -30,14 +29,14 @@ NOTHING = Prefix((), (), 0)
 
 
 class Prefixes:
-    """Kept prefixes by name; the newest of a name replaces the one before."""
+    """Kept prefixes by name; a new one replaces the one of the same name."""
 
     def __init__(self) -> None:
         self._kept: dict[str, Prefix] = {}
 
     def longest(self, prompt: Ids) -> Prefix:
-        """The kept prefix with the most tokens in common with the beginning of `prompt`, whose last token is always
-        left to feed."""
+        """The kept prefix that shares the most tokens with the beginning of `prompt`. The last token of the prompt is
+        always left to feed."""
         best = NOTHING
         for kept in self._kept.values():
             length = min(common((kept.ids, prompt)), len(prompt) - 1)
@@ -45,7 +44,7 @@ class Prefixes:
         return best
 
     def keep(self, name: str, ids: Ids, cache: Any, row: int, columns: Tensor | None) -> None:
-        """Keep one row of a cache: these columns (None: the first ones, which costs no copy)."""
+        """Keep one row of a cache: these columns (None: the first ones, which needs no copy)."""
         layers = tuple(
             (_taken(layer.keys[row], columns, len(ids)), _taken(layer.values[row], columns, len(ids)))
             for layer in cache.layers
@@ -54,19 +53,19 @@ class Prefixes:
 
 
 def taking(network: Any, cache: DynamicCache) -> dict[str, DynamicCache]:
-    """The cache as the keyword by which the network takes it: ``cache`` since transformers 5.24, which warns of the
-    name that it had before."""
+    """The cache under the keyword that the network takes: ``cache`` since transformers 5.24, which deprecates the older
+    name."""
     named = "cache" if "cache" in signature(network.forward).parameters else "past_key_values"
     return {named: cache}
 
 
 def common(sequences: Sequence[Ids]) -> int:
-    """The length of the prefix that all sequences have in common."""
+    """The length of the longest common prefix of all sequences."""
     return sum(1 for _ in takewhile(lambda tokens: len(set(tokens)) == 1, zip(*sequences, strict=False)))
 
 
 def side_by_side(prefixes: Sequence[Prefix]) -> DynamicCache:
-    """A cache of as many rows, padded on the left to the longest prefix; empty where there is none at all."""
+    """A cache with one row per prefix, left-padded to the longest one; empty if all are empty."""
     cache, most = DynamicCache(), max(prefix.length for prefix in prefixes)
     if most == 0:
         return cache
@@ -81,7 +80,7 @@ def side_by_side(prefixes: Sequence[Prefix]) -> DynamicCache:
 
 
 def _stacked(prefixes: Sequence[Prefix], layer: int, part: int, sample: Tensor, most: int) -> Tensor:
-    """Keys or values `[rows, heads, most, dim]`; of one whole row a view."""
+    """Keys or values `[rows, heads, most, dim]`; a view if there is only one row."""
     if len(prefixes) == 1:
         return prefixes[0].layers[layer][part][None, :, :most]
     rows = sample.new_zeros((len(prefixes), sample.shape[0], most, sample.shape[2]))

@@ -1,7 +1,7 @@
-"""One row: a prompt of so many ids, and steps of one token after it, by our engine and by llama.cpp's server.
+"""Times a single row in our engine and in llama.cpp's server: a prompt of fixed length, then one-token decode steps.
 
-Both get the same ids, which no earlier repeat had. Times are the engine's own, without HTTP: of ours by the clock
-around its steps, of the peer's as its server says them. Does not know: workflows.
+Both get the same ids, different in every repeat. Times are those of the engines, without HTTP: ours by a clock around
+its steps, the peer's as its server reports them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ STEPS = 32
 
 
 class RowText(NamedTuple):
-    """What one row reads: a header as our engine takes it, the ids of the whole prompt, and what is said after it."""
+    """The texts of one row: a header as our engine takes it, the ids of the whole prompt, and the ids forced after
+    it."""
 
     header: str
     prompt: Ids
@@ -33,8 +34,8 @@ class RowText(NamedTuple):
 
 
 def row_text(framing: Any, seed: int, number: int, length: int = PREFILL, steps: int = STEPS) -> RowText:
-    """Random words for one repeat, by its number. The prompt has exactly `length` ids. `RequestError`: no words of the
-    tokenizer fill it."""
+    """Random words for one repeat, by its number. The prompt has exactly `length` ids. `RequestError`: no words of this
+    tokenizer give that length."""
     dice = random.Random(f"{seed} {number}")
     start = (*framing.begin, *framing.opening("assistant", None, answer=True))
     words, filling = random_words(dice, length).split(" "), length - len(start)
@@ -53,8 +54,8 @@ def row_text(framing: Any, seed: int, number: int, length: int = PREFILL, steps:
 
 
 class Rows:
-    """The repeats of one row in one arm, each with words of its own, the warm-up included. `SIZES`: token ids of a
-    prompt, and steps."""
+    """The repeats of one row in one arm, warm-up included, each with other words. `SIZES`: token ids of a prompt, and
+    steps."""
 
     SIZES = (PREFILL, STEPS)
 
@@ -64,19 +65,19 @@ class Rows:
         self._number = 0
 
     def next(self) -> RowText:
-        """The words of the next repeat."""
+        """The texts of the next repeat."""
         self._number += 1
         return row_text(self._framing, self._seed, self._number, *self.SIZES)
 
 
 def figures(reading: float, step: float) -> dict[str, float]:
-    """Seconds of the prompt with its first token, seconds a step after it, and tokens a second."""
+    """Seconds of the prompt with its first token, seconds per step after it, and tokens per second."""
     return {"prefill": reading, "step": step, "rate": 1 / step}
 
 
 @alone
 def ours(engine: Any, rows: Rows) -> Mapping[str, float]:
-    """One row of our engine, of which nothing is left."""
+    """Run one row on our engine, and release it."""
     text = rows.next()
     made = engine.submit([Decode(text.header, forced=text.said)])
     taken = []
@@ -91,7 +92,7 @@ def ours(engine: Any, rows: Rows) -> Mapping[str, float]:
 
 
 def theirs(port: int, rows: Rows) -> Mapping[str, float]:
-    """One row of the peer: its own likeliest words, as many."""
+    """Run one row on the peer, which generates greedily as many tokens."""
     text = rows.next()
     said = complete(port, text.prompt, len(text.said))
     found = figures(said.reading, said.step) | {"read": float(said.prompt)}

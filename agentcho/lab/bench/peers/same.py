@@ -1,6 +1,5 @@
-"""Whether a peer computes the same network: the likeliest tokens and their probabilities over the same ids, at float32.
-
-Does not know: how fast anything is.
+"""Verifies that a peer computes the same network: compares the likeliest tokens and their log-probabilities over the
+same ids, at float32.
 """
 
 from __future__ import annotations
@@ -16,15 +15,16 @@ from agentcho.lab.bench.peers.generate import stock_attention
 from agentcho.lab.bench.peers.llama import asked
 
 PROMPT, SAID, LIKELIEST = 64, 8, 10
-"""Token ids of the prompt, those that the peer says over it, and how many probabilities of each are compared."""
+"""Token ids of the prompt, tokens that the peer generates, and how many probabilities of each are compared."""
 NEAR = 0.01
-"""Nats within which a log-probability at float32 is the same: those of other networks differ by tenths."""
+"""Nats within which two log-probabilities at float32 count as the same: other networks differ by tenths."""
 EXACT = (("-fa", "off"), ("-ctk", "f32"), ("-ctv", "f32"), ("--cache-reuse", "0"), ("-lv", "4"))
-"""What a server is started with so that keys and values are in float32 too, and it says what it was built for."""
+"""Server options that keep keys and values in float32 too, and make it report the system that it was built for."""
 
 
 class Peeked(NamedTuple):
-    """What a peer said over a prompt, and of each of these tokens the likeliest ones with their log-probabilities."""
+    """The tokens that a peer generated after a prompt, and at each position the likeliest ones with
+    log-probabilities."""
 
     prompt: tuple[int, ...]
     said: tuple[int, ...]
@@ -32,8 +32,8 @@ class Peeked(NamedTuple):
 
 
 class Same(NamedTuple):
-    """Over `tokens` positions: how often the likeliest token is the same, and the greatest difference of a
-    log-probability, in nats."""
+    """Over `tokens` positions: how often the likeliest token is the same, and the largest difference between
+    log-probabilities, in nats."""
 
     tokens: int
     agree: float
@@ -41,12 +41,12 @@ class Same(NamedTuple):
 
 
 def prompt_of(vocabulary: int, seed: int) -> tuple[int, ...]:
-    """Any token ids."""
+    """Random token ids."""
     return tuple(random.Random(seed).choices(range(vocabulary), k=PROMPT))
 
 
 def peek(port: int, prompt: Sequence[int]) -> Peeked:
-    """Ask the peer. `ArmUnavailable`."""
+    """Query the peer. `ArmUnavailable`."""
     found = asked(port, prompt, SAID, n_probs=LIKELIEST, n_cache_reuse=0)
     steps = [
         {int(one["id"]): float(one["logprob"]) for one in step["top_logprobs"]}
@@ -57,7 +57,7 @@ def peek(port: int, prompt: Sequence[int]) -> Peeked:
 
 @torch.inference_mode()
 def compared(network: Any, peeked: Peeked) -> Same:
-    """The peer beside the library's own attention over the same ids. The network is to be in float32."""
+    """Compare the peer with the library's own attention over the same ids. The network must be in float32."""
     ids = torch.tensor([[*peeked.prompt, *peeked.said]], device=network.device)
     with stock_attention(network):
         logits = network(input_ids=ids, use_cache=False).logits[0, len(peeked.prompt) - 1 : -1]
@@ -71,7 +71,7 @@ def compared(network: Any, peeked: Peeked) -> Same:
 
 
 def check_same(found: Same, name: str) -> None:
-    """`ConfigError`: what would be timed is not the same network."""
+    """`ConfigError`: the peer computes another network."""
     if found.apart > NEAR:
         raise ConfigError(
             f"the peer does not reproduce {name}: the log-probability of a likely token differs by "

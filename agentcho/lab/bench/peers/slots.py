@@ -1,7 +1,7 @@
-"""A workflow on llama.cpp's server, an agent a slot: each call as soon as all that it reads has been said.
+"""Plays a workflow on llama.cpp's server, one slot per agent: each call starts as soon as all that it reads was said.
 
-Prompts are those that our baseline feeds, in ids, but that what was said is the server's own words, as many tokens as
-were recorded: so a slot has what its agent said itself, and reuses it. Does not know: how the server was started.
+Prompts have the ids that our baseline feeds, except that decoded texts are the server's own, with the recorded number
+of tokens. So a slot already holds what its agent said, and reuses it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from agentcho.records.trace import Workflow
 
 Ids = tuple[int, ...]
 ANY = -1
-"""The slot that the server takes."""
+"""Lets the server choose the slot."""
 Complete = Callable[[Sequence[int], int, int], Said]
-"""`(prompt, count, slot)`: asks for so many tokens."""
+"""`(prompt, count, slot)`: generates `count` tokens."""
 
 
 class SlotCall(NamedTuple):
-    """One decode: whose slot, the decodes that it waits for, its prompt in parts (an id stands for what that decode
-    said), and how many tokens it says."""
+    """One decode: its slot, the decodes that it waits for, its prompt in parts (a decode's id stands for the text of
+    that decode), and its number of tokens."""
 
     id: str
     slot: int
@@ -42,13 +42,13 @@ class SlotCall(NamedTuple):
 
 
 def speakers(workflow: Workflow) -> list[str]:
-    """Who says something, in the order in which they first do."""
+    """The agents that say something, in the order in which they first do."""
     return list(dict.fromkeys(m.author or "" for m in workflow.messages if m.kind == "decode" and m.text))
 
 
 def slot_calls(workflow: Workflow, framing: FramingPort, slots: int) -> list[SlotCall]:
-    """All decodes that say something, parents first. Agents have slots in the order in which they first speak; where
-    there are too few, the server looks for the one that has most of a prompt."""
+    """All decodes that say something, parents first. Agents get slots in the order in which they first speak; if there
+    are too few, the server chooses the slot that has the most of a prompt."""
     asked = laid(workflow, framing)
     spoken = {id: found.own for id, found in asked.items() if found.own.content}
     needs, agents = awaited(workflow), speakers(workflow)
@@ -66,8 +66,7 @@ def slot_calls(workflow: Workflow, framing: FramingPort, slots: int) -> list[Slo
 
 
 def _around(piece: Piece, spoken: Mapping[str, FramedTokens]) -> list[Ids | str]:
-    """A piece of a prompt with the id of what was said in it in place of these words, where it has them as they were
-    recorded."""
+    """Split a piece of a prompt: the recorded ids of decoded texts in it are replaced by the ids of these decodes."""
     parts, left = list[Ids | str](), piece.ids
     for id in piece.messages:
         said = spoken[id].content if id in spoken else ()
@@ -80,13 +79,14 @@ def _around(piece: Piece, spoken: Mapping[str, FramedTokens]) -> list[Ids | str]
 
 
 class SlotsPlayed(NamedTuple):
-    """One play: when each call was made, had its first token and ended, and what the server said of each."""
+    """One play: when each call was ready, had its first token and ended, and the server's response to it."""
 
     times: WorkflowTimes
     said: Mapping[str, Said]
 
     def figures(self) -> dict[str, float]:
-        """Those of a workflow of ours; tokens said, and a second; those of prompts that were there already; guesses."""
+        """A workflow's usual figures; generated tokens and their rate; tokens of prompts cached; drafted and accepted
+        ones."""
         whole, said = self.times.figures(), sum(len(each.tokens) for each in self.said.values())
         counts = {what: float(sum(getattr(each, what) for each in self.said.values())) for what in COUNTS}
         return {**whole, **spoken(said, whole["seconds"]), **counts}
@@ -96,12 +96,12 @@ COUNTS = ("cached", "guessed", "right")
 
 
 def spoken(said: int, seconds: float) -> dict[str, float]:
-    """The tokens that were said, and how many a second."""
+    """The number of generated tokens, and the rate per second."""
     return {"said": float(said), "rate": said / seconds}
 
 
 def play_slots(calls: Sequence[SlotCall], complete: Complete) -> SlotsPlayed:
-    """Play a workflow. `ArmUnavailable`, of the first call that fails."""
+    """Play a workflow. `ArmUnavailable`: raised by the first call that fails."""
     said, times, began = dict[str, Said](), dict[str, CallTimes](), perf_counter()
     given, left = dict[Future[Said], SlotCall](), list(calls)
 

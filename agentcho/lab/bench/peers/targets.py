@@ -1,4 +1,4 @@
-"""What was asked for of our engine beside llama.cpp's server. Does not know: how anything was measured."""
+"""The targets of our engine beside llama.cpp's server."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from agentcho.lab.yardstick import Words
 ROW, OURS = "1 row", "agentcho"
 LLAMA, GUESSING = "llama-server", "llama-server, n-gram drafts"
 SHAPE = "shape:qwen3-0.6b"
-"""The model that the targets are of."""
+"""The model that the targets apply to."""
 STEP = {"int8": 1.5, "int4": 1.8}
 PREFILL, RATE = 1.0, 1.5
 Of = Callable[[list[str], str], Words]
-"""`(subjects, arm)`: what a way of reading makes of the baseline's words."""
+"""`(subjects, arm)`: whether a reading mode keeps the baseline's words."""
 
 
 def unjudged(subjects: list[str], arm: str) -> Words:
-    """Nothing is known of the words of random weights."""
+    """The words of random weights cannot be judged."""
     return "unknown"
 
 
 def targets(result: Result, words: Of = unjudged) -> Iterator[Target]:
-    """Those that the result has figures for. The peer's drafts are in the notes: over the likeliest words of random
-    weights, which repeat themselves, they say little."""
+    """The targets that the result has figures for. The peer's drafts are only in the notes: the likeliest words of
+    random weights repeat themselves, so that drafts say little."""
     if result.model != SHAPE:
         return
     if result.has(ROW, OURS, LLAMA):
@@ -57,7 +57,7 @@ def _row(result: Result) -> Iterator[Target]:
 
 
 def _drafts(result: Result, subject: str, arm: str, what: str) -> str:
-    """The same ratio beside the peer with its drafts, and how many of its tokens were drafted so."""
+    """The same ratio to the peer with drafts, and how many of its tokens were accepted drafts."""
     if not result.has(subject, GUESSING):
         return ""
     right = spread(result.values(subject, GUESSING, "right"), result.seed).middle
