@@ -121,7 +121,7 @@ Played = Annotated[
 
 @benchmark(5, plot=False)
 def cost(repeats: int, seed: int, workflow: Played = None, scale: Scale = 1.0) -> Measure:
-    """What enforcing costs, and the deterministic profile beside the fast one: four arms in turns, token by token."""
+    """Measure the cost of enforcing and of the deterministic profile: four interleaved arms, token by token."""
     from agentcho.lab.bench.measure import workflows
     from tools.bench.cost import ARMS, PLAYED
 
@@ -131,8 +131,8 @@ def cost(repeats: int, seed: int, workflow: Played = None, scale: Scale = 1.0) -
 
 @benchmark(7)
 def step(repeats: int, seed: int, context: Context = 512) -> Measure:
-    """One decode step with one row and with eight (over one message, and "apart": over one each), against a stock
-    cached forward."""
+    """Time one decode step with one row and with eight (over one message, and "apart": over one each), against a
+    cached forward pass of transformers."""
     from tools.bench.step import step as measure
 
     return lambda engine, tell: measure(engine, context, repeats, seed, tell)
@@ -146,7 +146,7 @@ def overhead(
     crowd: Annotated[int, typer.Option(help="Agents that ask a fake engine.", min=1)] = 1000,
     each: Annotated[int, typer.Option(help="Requests of each of them.", min=1)] = 20,
 ) -> Measure:
-    """The choreographer's own cost: its share of wall time, and requests a second on a fake engine."""
+    """Measure the choreographer's own cost: its share of wall time, and requests per second on a fake engine."""
     from tools.bench.overhead import requests, share
 
     return lambda engine, tell: [
@@ -178,8 +178,8 @@ def growth(
         typer.Option(help="Tokens that the store holds; default: 4 GiB of them.", min=1024, show_default=False),
     ] = None,
 ) -> Measure:
-    """How the time to a first token grows with the number of tokens that are read, or that of a message, and its
-    memory, with the number of agents."""
+    """Measure how the time to the first token grows with the number of tokens that are read, and how the time and
+    memory of a message grow with the number of agents."""
     if agents:
         from tools.bench.society import society
 
@@ -206,8 +206,8 @@ def stall(
     tokens: Annotated[int, typer.Option(help="Of the prefill.", min=512)] = 4096,
     budget: Budgets = None,
 ) -> Measure:
-    """Times between the tokens of eight speakers, undisturbed and beside a long prefill, and how long that takes, by
-    how much of it goes into a step."""
+    """Time the tokens of eight speakers, undisturbed and during a long prefill, and that prefill, for several sizes
+    of its chunks."""
     from tools.bench.stall import BUDGETS
     from tools.bench.stall import stall as measure
 
@@ -216,7 +216,7 @@ def stall(
 
 @benchmark(5)
 def roofline(repeats: int, seed: int, context: Context = 512) -> Measure:
-    """The time of steps, beside the least time that this machine can need for them."""
+    """Time steps, and compare with the least time that they can take on this machine."""
     from tools.bench.roofline import roofline as measure
 
     return lambda engine, tell: measure(engine, context, repeats, seed, tell)
@@ -233,7 +233,7 @@ def room(
         typer.Option(help="Seconds; default: twice the first token of 16 agents with the baseline.", min=0.0),
     ] = None,
 ) -> Measure:
-    """How many agents have their first tokens in time, in stores of as many bytes."""
+    """Count the agents whose first tokens arrive in time, with stores of equal size in bytes."""
     from agentcho.lab.bench.arms import OURS
     from tools.bench.room import room as measure
 
@@ -247,14 +247,14 @@ def stream(
     tokens: Annotated[int, typer.Option(help="Of the prompt, at least.", min=16)] = 1440,
     pieces: Annotated[int, typer.Option(help="In which it comes.", min=2)] = 12,
 ) -> Measure:
-    """The time to a first token over a prompt that comes in pieces, beside one that comes at once."""
+    """Time the first token after a prompt that arrives in pieces, and after one that arrives at once."""
     from tools.bench.stream import stream as measure
 
     return lambda engine, tell: measure(engine, tokens, pieces, repeats, seed, tell)
 
 
 def gpu_day(ctx: typer.Context) -> None:
-    """One GPU in ten minutes, into one file; --help says more."""
+    """Measure one GPU in ten minutes, into one file."""
     from tools.bench.gpu_day.program import main
 
     raise typer.Exit(main(ctx.args))
@@ -273,7 +273,7 @@ def talk(
     seed: Seed = 1,
     json_: Json = None,
 ) -> None:
-    """The talk of three agents in AutoGen, by the address of `transformers serve` and by those of `agentcho serve`."""
+    """Time a conversation of three AutoGen agents on `transformers serve` and on `agentcho serve`."""
     from agentcho.lab.bench.servers import version_of
     from tools.bench import talk as talking
 
@@ -293,7 +293,7 @@ def cluster(
     seed: Seed = 1,
     json_: Json = None,
 ) -> None:
-    """Two workers of a Ray cluster beside two plain processes, and what the driver takes of many short games."""
+    """Compare two workers of a Ray cluster with two plain processes, and measure the driver's cost of many short games."""
     from tools.bench.cluster import overhead, pace
 
     with progress("bench cluster", sys.stderr) as told:
@@ -312,7 +312,7 @@ def agentdojo(
     ] = None,
     json_: Json = None,
 ) -> None:
-    """AgentDojo's tasks and attacks without a model: what is kept of the first, and what gets through of the others."""
+    """Play AgentDojo's tasks and attacks without a model: how many tasks still work, and how many attacks succeed."""
     from tools.bench.dojo import installed
 
     installed()
@@ -341,8 +341,8 @@ def kv(
     seed: Seed = 1,
     json_: Json = None,
 ) -> None:
-    """What keys and values in 8 bits change: nats a token over forced words, and scores; beside 2 bits, which must
-    show."""
+    """Measure what 8-bit keys and values change: nats per token on forced words, and scores. 2 bits are the positive
+    control, whose effect must be visible."""
     from tools.bench import kv as measuring
 
     asked = measuring.Asked(scenario, games, seed, model, dtype)
@@ -366,7 +366,8 @@ def agentleak(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what is kept in FILE.part.")] = False,
     json_: Json = None,
 ) -> None:
-    """Recorded office workflows: audit verdicts, bits after a vault is swapped, next tokens, first tokens."""
+    """Replay recorded office workflows: audit verdicts, bits that change after a vault is swapped, next tokens, first
+    tokens."""
     from tools.bench import agentleak as offices
 
     asked = offices.Asked(file, games, model, repeats, seed)
@@ -389,8 +390,8 @@ def threads(
     repeats: Repeats = 5,
     json_: Json = None,
 ) -> None:
-    """A whole `agentcho run` while all cores are busy with something else: on the compute threads that agentcho
-    chooses, on one and on all, in turns."""
+    """Time a whole `agentcho run` while all cores are busy: with the number of threads that agentcho chooses, with one
+    thread, and with all, interleaved."""
     from tools.bench import threads as measuring
 
     cores, arms = busy if busy is not None else os.cpu_count() or 1, measuring.of_machine()
@@ -416,8 +417,8 @@ def vllm(
     seed: Seed = 1,
     json_: Json = None,
 ) -> None:
-    """Engine vllm, enforcing or auditing, beside plain vLLM with its prefix cache, agentcho's own engine and stock
-    `generate`, all on the same weights and forced words. Runs in an environment with vLLM."""
+    """Compare engine vllm under enforce and audit with plain vLLM and its prefix cache, with agentcho's own engine, and
+    with `generate` of transformers, on equal weights and forced words. Needs an environment with vLLM."""
     from itertools import islice
 
     from agentcho.integrations.vllm.versions import installed
