@@ -1,9 +1,9 @@
 """The choreographer of one engine: takes requests from tasks, steps the engine, and wakes the tasks whose requests are
 done.
 
-A request that arrives while a step runs joins the next one. There is one thread hop per step and no lock: the engine is
-touched in that hop alone. `StepClock` decides when a step is made. Does not know: agents, audiences, what a message
-says; `game` asks it to run calls.
+A request that arrives while a step runs joins the next step. Each step makes one hop to a thread, and only that hop
+touches the engine, so no lock is needed. `StepClock` decides when to step. Independent of agents, audiences and message
+contents; `game` submits the calls.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from agentcho.protocol.call_validation import checked_ids
 from agentcho.protocol.ids import same_engine
 
 ENGINE = logging.getLogger("agentcho.engine")
-"""Logs get ids, counts and classes of errors, and nothing that anybody said."""
+"""Logs ids, counts and error classes, never message contents."""
 
 
 class _Work(NamedTuple):
-    """What one hop does: drop and release first, then submit, then swap out, then step."""
+    """The work of one hop, in this order: cancel, release, submit, swap out, step."""
 
     cancel: list[EncodingId]
     release: list[EncodingId]
@@ -57,7 +57,7 @@ class _Work(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """What one hop brought back."""
+    """The outcome of one hop."""
 
     submitted: list[Handle]
     result: StepResult | None
@@ -141,7 +141,7 @@ class Choreographer:
     async def __aenter__(self) -> Choreographer:
         self._hold()
         self._home = threading.get_ident(), anyio.lowlevel.current_token()
-        self._hopping = threading.Lock()  # a task cancelled by force leaves its thread running
+        self._hopping = threading.Lock()  # a hop's thread keeps running when its task is cancelled by force
         self._clock.add(self)
         if self._leads:
             await self._clock.__aenter__()
@@ -164,8 +164,8 @@ class Choreographer:
                 self._engine.owner.let_go(self)
 
     def _hold(self) -> None:
-        """Own the network from now on. Anything that a choreographer that never ended has left in the engine is dropped
-        first."""
+        """Take ownership of the network. Anything that a choreographer without a clean exit left in the engine is
+        dropped first."""
         owner, ids = self._engine.owner, (self._under_way, self._held, self._cancel, self._release)
         running, drop = partial(_running, anyio.lowlevel.current_token()), partial(_drop, self._engine, *ids)
         owner.hold(self, "a choreographer", running, drop)
@@ -176,12 +176,12 @@ class Choreographer:
 
     @property
     def frames(self) -> FramePort:
-        """The part of the engine that never changes, and may be asked at any time."""
+        """The immutable part of the engine, which may be called at any time."""
         return self._engine
 
     @property
     def tokenizer(self) -> str | None:
-        """The digest of its engine's tokenizer. None if the engine does not say."""
+        """The digest of its engine's tokenizer. None if the engine does not report one."""
         return self._engine.fingerprint.get("tokenizer")
 
     def _check_here(self) -> None:
@@ -262,16 +262,16 @@ class Choreographer:
         return [id for id in ids if id in self._held]
 
     def offer(self, owner: Any, make: Make) -> None:
-        """Offer a request of prefills that runs beside decodes, in a step that nobody brings anything else to.
+        """Offer a request of prefills that runs beside decodes, in a step without new requests.
 
-        `make` returns the request, or None if it is no longer needed. The request wakes nobody, and nobody hears if it
-        fails.
+        `make` returns the request, or None if it is no longer needed. The request wakes no task, and its failure is not
+        reported.
         """
         self._check_here()
         self._prefetch.offer(owner, make)
 
     def forget(self, owner: Any) -> None:
-        """Drop what an owner offered, running or not. What it has made by then is the owner's to release."""
+        """Drop an owner's offers, running or not. The owner releases the encodings that they have made."""
         for handle in self._prefetch.forget(owner):
             self._abandon(handle)
 
@@ -322,7 +322,7 @@ class Choreographer:
         return self.reuse.deterministic if asked is None else asked
 
     def _hop(self, work: _Work) -> Deliver:
-        """In the thread: everything that one step does with the engine."""
+        """Do everything that one step does with the engine. Runs in the thread."""
         with self._hopping, self._engine.owner.acting(self, "step"):
             return partial(self._deliver, self._step(work))
 
@@ -355,7 +355,7 @@ class Choreographer:
         return None
 
     def _deliver(self, step: _Step) -> None:
-        """Deliver a step on the event loop: the journals take in the results first, then the submitters wake."""
+        """Deliver a step on the event loop: journals record the results first, then the submitters wake."""
         for handle in step.submitted:
             self._under_way.update(dict.fromkeys(handle.ids, handle))
             handle.entered = self.steps + 1
@@ -415,7 +415,7 @@ class Choreographer:
                 self._notify(handle, what, partial(listener, spoken.text))
 
     def _flush(self, flush: Callable[[], None] | None, handles: list[Handle]) -> None:
-        """Record what was told. If a flush fails, all requests that share it fail with it."""
+        """Call the flush of these requests. If it fails, all requests that share it fail with it."""
         if flush is not None and not self._notify(handles[0], "flush", flush):
             for handle in handles[1:]:
                 assert handles[0].error is not None
@@ -488,7 +488,7 @@ class Choreographer:
 
 
 def _raised(hear: Callable[[], None]) -> BaseException | None:
-    """Return what a function of a request raises, even if it would end a task or the process. Ctrl-C comes out."""
+    """Return the error that a function raises, even one that would end a task or the process. Ctrl-C is re-raised."""
     try:
         hear()
     except KeyboardInterrupt:
@@ -499,13 +499,13 @@ def _raised(hear: Callable[[], None]) -> BaseException | None:
 
 
 def _as_ours(error: BaseException) -> Exception:
-    """Return the error that a submitter gets. A library that panics raises errors that end threads, and must not end
-    this one."""
+    """Return the error that a submitter gets. A panicking library raises errors that are no `Exception` and would end
+    this thread; these become `EngineFailed`."""
     return error if isinstance(error, Exception) else EngineFailed.of(error)
 
 
 def _running(loop: anyio.lowlevel.EventLoopToken) -> bool:
-    """Return whether an event loop may still go on. asyncio's tells; trio's takes no more work once it is over."""
+    """Return whether an event loop may still run. asyncio has `is_closed`; trio refuses work once its loop is over."""
     native: Any = loop.native_token
     try:
         return not native.is_closed() if hasattr(native, "is_closed") else native.run_sync_soon(int) is None
@@ -514,7 +514,7 @@ def _running(loop: anyio.lowlevel.EventLoopToken) -> bool:
 
 
 def _drop(engine: EnginePort, *left: Iterable[EncodingId]) -> None:
-    """Drop what a choreographer that never ended had running or held. Some of it may be gone already."""
+    """Drop what a choreographer without a clean exit had running or held. Some of it may be gone already."""
     ids = list(dict.fromkeys(id for some in left for id in some))
     engine.cancel(ids)
     for id in ids:

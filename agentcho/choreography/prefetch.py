@@ -1,7 +1,7 @@
-"""Prefills before anybody asks for them: requests that join a step in which others speak, and wake nobody.
+"""Prefetches encodings: prefills that join a step with running decodes before any call reads them, and wake no task.
 
-A step that generates one token per speaker waits for the weights to stream. Tokens of known text ride along almost for
-free, and later readers find them encoded. Does not know: what is known, engines.
+A step that generates one token per decode is bound by streaming the weights. Tokens of known text ride along almost for
+free, and later readers find them encoded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST = 8
 
 
 class Prefetch:
-    """Offers in the order in which they came, each with its owner, and the handles of those that were taken up."""
+    """Offers in order of arrival, each with its owner, and the handles of those that were taken."""
 
     def __init__(self) -> None:
         self._offers: deque[tuple[Any, Make]] = deque()
@@ -30,8 +30,8 @@ class Prefetch:
         self._offers.append((owner, make))
 
     def take(self) -> list[Handle]:
-        """Handles of what is still wanted, as long as few are under way; nobody waits for them. What cannot be asked
-        for is dropped: whoever reads it asks again, and hears why."""
+        """Return handles of offers that are still wanted, up to `MOST` running ones. An offer whose `make` raises is
+        dropped: the call that reads the text makes the request again and gets the error."""
         self._taken = [(owner, handle) for owner, handle in self._taken if not handle.done.is_set()]
         new: list[tuple[Any, Handle]] = []
         while self._offers and len(self._taken) + len(new) < MOST:
@@ -43,7 +43,7 @@ class Prefetch:
         return [handle for _, handle in new]
 
     def forget(self, owner: Any) -> list[Handle]:
-        """Drop an owner's offers; returns its handles that are under way."""
+        """Drop an owner's offers. Returns its running handles."""
         self._offers = deque((other, make) for other, make in self._offers if other is not owner)
         gone = [handle for other, handle in self._taken if other is owner and not handle.done.is_set()]
         self._taken = [(other, handle) for other, handle in self._taken if other is not owner]

@@ -1,8 +1,8 @@
-"""Counts the tasks that are awake: a step starts once every task that the last one woke has come to rest.
+"""Counts the awake tasks: a step starts once every task that the last step woke is waiting again.
 
-Whatever agents ask for at the same time then shares a step. A tracked task runs through a wrapper that sees each of its
-suspensions and resumptions. Waiting for anything counts as rest. What wakes a task here marks it awake at once, before
-the event loop gets to it. Nothing is timed or polled. Does not know: engines, agents, requests.
+Requests that agents make at the same time then share a step. A tracked task runs through a wrapper that sees each of
+its suspensions and resumptions. Waiting for anything counts as rest. A task that is woken here counts as awake at once,
+before the event loop resumes it. Nothing is timed or polled. Independent of engines, agents and requests.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class TaskTracker:
         self._by_task: dict[int, TrackedTask] = {}
 
     def count(self, change: int) -> None:
-        """Used by `TrackedTask`."""
+        """Add `change` to the number of awake tasks. Called by `TrackedTask`."""
         self._awake += change
         self._stirred += change > 0
         if self._awake == 0:
@@ -107,8 +107,8 @@ class TaskTracker:
             task.work = None
 
     async def together(self, *works: Coroutine[Any, Any, Any]) -> list[Any]:
-        """Run all side by side, each tracked. Return their results in order, or raise the first error with the rest
-        cancelled."""
+        """Run all concurrently, each tracked. Return their results in order, or raise the first error and cancel the
+        rest."""
         parent, errors = self.current(), list[BaseException]()
         results: list[Any] = [None] * len(works)
         left = len(works)
@@ -117,7 +117,7 @@ class TaskTracker:
             nonlocal left
             try:
                 results[place] = await self.run(self._ending(work, ended), task)
-            except BaseException as error:  # an event loop would end itself at some of them
+            except BaseException as error:  # some of these would end the event loop
                 if ended_from_outside(error):
                     raise
                 errors.append(error)
@@ -144,9 +144,10 @@ class TaskTracker:
         return results
 
     async def first(self, *works: Coroutine[Any, Any, Any]) -> tuple[int, Any]:
-        """Run all side by side, each tracked, until one of them has ended. The rest is cancelled.
+        """Run all concurrently, each tracked, until one of them ends. The rest is cancelled.
 
-        Returns its place, and its result or error. Of those that end before the next step, the first in order counts.
+        Returns its index and result, or raises its error. Of those that end before the next step, the first in order
+        counts.
         """
         parent, ends = self.current(), dict[int, tuple[Any, BaseException | None]]()
 
@@ -161,7 +162,7 @@ class TaskTracker:
 
         def ended() -> None:
             if parent is not None and not any_ended.is_set():
-                parent.wake()  # no step before it is decided
+                parent.wake()  # no step before the winner is decided
 
         async def judge() -> None:
             await any_ended.wait()
@@ -186,9 +187,9 @@ class TaskTracker:
         return place, result
 
     async def others_rest(self, parent: TrackedTask | None) -> None:
-        """Return once everything that the last step woke has come to rest.
+        """Return once every task that the last step woke is waiting.
 
-        No task is awake then but those that wait here, such as `parent`, and nothing moves.
+        Only tasks that wait here, such as `parent`, still count as awake then, and no task changes state.
         """
         quiet, here = 0, int(parent is not None)
         self._judging += here
@@ -204,7 +205,7 @@ class TaskTracker:
 
     @staticmethod
     async def _ending(work: Coroutine[Any, Any, T], ended: Callable[[], None]) -> T:
-        """Wake the parent, as the last child does, while this child still counts as awake."""
+        """Run `work`, and call `ended` while this task still counts as awake, so that the parent can be woken first."""
         try:
             return await work
         finally:
@@ -231,7 +232,7 @@ class _CountedAwaitable(Awaitable[T]):
 
     @staticmethod
     def _pass_on(inner: Generator[Any, Any, Any], trap: Any) -> Generator[Any, Any, Callable[[], Any]]:
-        """Hand a suspension to the event loop; what comes back is how to resume."""
+        """Hand a suspension to the event loop, and return the function that resumes `inner`."""
         try:
             value = yield trap
         except BaseException as error:
@@ -243,7 +244,7 @@ class _CountedAwaitable(Awaitable[T]):
 def ended_from_outside(error: BaseException) -> bool:
     """Return whether a task was ended from outside, by closing or cancelling it.
 
-    A cancellation that nobody asked for is the task's own: it awaited something that was cancelled.
+    A cancellation that was not requested is the task's own: it awaited something that was cancelled.
     """
     if isinstance(error, GeneratorExit):
         return True

@@ -1,7 +1,6 @@
 """Requests to the choreographer, and their state while they run.
 
-One request holds a message and everything that it needs first, so that a step gets all of it. Does not know: engines,
-who asks for what.
+One request holds a message and everything that it needs first, so that a step gets all of it. Independent of engines.
 """
 
 from __future__ import annotations
@@ -59,12 +58,12 @@ class RequestResult(NamedTuple):
 
 
 class UnfinishedDecode(NamedTuple):
-    """A decode that is not done, as far as its tokens have left the engine.
+    """An unfinished decode, up to the last token that has left the engine.
 
     Attributes:
         own: Its words so far, with their receipt.
-        made: The calls of its request that were made before.
-        ended: How it was given up. None if it goes on.
+        made: The finished calls of its request, in order. None for each one that is not done.
+        ended: Why it was given up. None if it goes on.
         ttft: As in `RequestResult`.
         seconds: Seconds so far.
         at: See `Handle`.
@@ -84,7 +83,7 @@ class DecodePiece(NamedTuple):
     """What a decode generated in a step.
 
     Attributes:
-        token: The token. None for text alone, which was held back before.
+        token: The token. None for text alone that was held back before.
         text: The text.
         opening: The decode so far, with its first piece only.
         likely: See `SampledToken`.
@@ -108,12 +107,12 @@ class Request(NamedTuple):
         order: Sorts the requests of one step, so that results do not depend on the order in which tasks happen to run.
         on_token: Called with the visible text of each piece, after `flush`.
         on_done: Called with the result before the submitter wakes.
-        turn: Who goes first if not everything fits.
-        exact: Whether to use the deterministic profile, in which bits depend on nothing else that runs. None means as
-            the choreographer was opened.
+        turn: Scheduling priority, for when not everything fits.
+        exact: Whether to use the deterministic profile, in which bits depend on nothing else that runs. None means the
+            setting of the choreographer.
         on_piece: Called with each token and each text of the decode.
         flush: Called once per step, after `on_piece` of all requests.
-        on_dropped: Called once if the request is given up after a first piece.
+        on_dropped: Called once if the request is given up after its first piece.
         on_thought: Called with the text of a thought, after `flush`.
     """
 
@@ -154,8 +153,7 @@ class Handle:
 
     Attributes:
         made: Its finished calls.
-        delivered: How many of them were taken in. Everything that a step finishes is known before anybody is told about
-            any of it.
+        delivered: Number of these that were delivered. All results of a step are recorded before any is delivered.
         submitted: When it was submitted, by `perf_counter`, in seconds.
         entered: Number of the step that it was submitted to.
         spoke: Number of the step of its first token.
@@ -179,8 +177,8 @@ class Handle:
         self._text = self._thought = ""
 
     def take_in(self, spoken: SampledToken, begun: DecodeStarted | None, step: int = 0) -> None:
-        """Take in the token that the decode sampled in a step, and pass it on. `made` has the calls finished in this
-        step."""
+        """Record the token that the decode sampled in a step, and pass it on. `made` already has the calls that
+        finished in this step."""
         self.first = self.first or perf_counter()
         self.spoke = self.spoke or step
         self.heard = step

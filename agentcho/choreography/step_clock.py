@@ -1,7 +1,7 @@
-"""One clock for the choreographers of a run: when all tasks rest, every engine that has something to do makes one step.
+"""The shared clock of a run's choreographers: when all tasks rest, every engine that has work makes one step.
 
 All engines step in one hop to one thread, in order, and their results are delivered together. The same tasks therefore
-bring the same calls to the same steps, however long each engine takes. Does not know: what a step does, agents.
+bring the same calls to the same steps, however long each engine takes. Independent of agents and of what a step does.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from agentcho.choreography.quiescence import TaskTracker
 from agentcho.choreography.wait_sites import WaitSite, wait_of
 
 LOG = logging.getLogger(__name__)
-"""Logs get counts, and nothing that anybody said."""
+"""Logs the waits of tasks, never message contents."""
 BUSY = attrgetter("busy")
 Deliver = Callable[[], None]
-"""Tells the tasks what a step has brought. Called on the event loop."""
+"""Delivers the results of a step to the tasks. Called on the event loop."""
 
 
 class ClockMember(Protocol):
-    """A choreographer that steps by a clock. `place` is that of its engine in the run."""
+    """A choreographer that steps by a clock. `place` is the number of its engine among those of the run."""
 
     place: int
 
@@ -36,7 +36,7 @@ class ClockMember(Protocol):
         """Whether a step has anything to do."""
 
     def take(self) -> Callable[[], Deliver]:
-        """Take what a step is to do now. Returns a function for the thread, which returns one for the event loop."""
+        """Take the work of the next step. Returns a function for the thread, which returns one for the event loop."""
 
 
 class StepClock:
@@ -63,7 +63,7 @@ class StepClock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         self._group.cancel_scope.cancel()
-        if isinstance(error, Exception):  # raised by the body: it must leave as it is, not in a group
+        if isinstance(error, Exception):  # raised by the body: it must propagate as it is, not in a group
             await self._group.__aexit__(None, None, None)
             return False
         return await self._group.__aexit__(kind, error, trace)
@@ -96,7 +96,7 @@ class StepClock:
                 await self.tasks.settle(lambda: self._arrivals)
                 with anyio.CancelScope(shield=True):  # calls taken are run and delivered, also at shutdown
                     steps = [each.take() for each in self.members if each.busy]
-                    hop = (step() for step in steps)  # gone through in the thread
+                    hop = (step() for step in steps)  # consumed in the thread
                     for deliver in await anyio.to_thread.run_sync(list, hop, limiter=self.thread):
                         deliver()
 

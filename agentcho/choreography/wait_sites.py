@@ -1,7 +1,6 @@
-"""Where tasks wait: who waits, at which line of its code, and what it awaits there.
+"""Finds where tasks wait: which agents wait, at which line of code, and what they await there.
 
-It explains a game in which nothing moves. Whether a wait can end is unknown: a person, a socket or a thread may end it.
-Does not know: engines, games.
+This explains a game that is stuck. Whether a wait can end is unknown: a person, a socket or a thread may end it.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ class WaitSite(NamedTuple):
     """One task that waits.
 
     Attributes:
-        who: Names of those whose code it is in, the outermost first.
+        who: Names of the objects whose methods are running, the outermost first.
         at: "file:line" of the innermost line of user code. None if there is none.
-        on: What it called there.
+        on: Qualified name of the coroutine that is awaited there.
     """
 
     who: tuple[str, ...]
@@ -43,7 +42,7 @@ def wait_of(work: Coroutine[Any, Any, Any]) -> WaitSite:
 
 
 def _name(who: object) -> object:
-    """Return the name of an object if it has one. Asking runs its code."""
+    """Return the name of an object, or None. Reading it may run code of the object."""
     try:
         return getattr(who, "name", None)
     except Exception:

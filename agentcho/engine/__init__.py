@@ -1,1 +1,1 @@
-"""The core of an engine: all that it does but compute, over a runner. No torch. See `core.EngineCore`."""
+"""The core of an engine: everything except computation, which a runner does. No torch. See `core.EngineCore`."""

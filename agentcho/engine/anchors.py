@@ -1,7 +1,6 @@
-"""Which anchors a message takes offsets of keys and values from: those that its method weighs, of those that fit.
+"""Selects the anchors from which a message takes offsets of keys and values.
 
-Does not know: embeddings (a runner measures distances), how anchors are weighed, how offsets are added, whose anchors
-these are.
+The runner measures distances, the method weighs them, and `runner.reuse` adds the offsets.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from agentcho.engine.call_layout import ContextPiece, Ids, WeightedAnchor
 from agentcho.reuse.method import ByAnchors
 
 Apart = Callable[[Ids, Sequence[Ids]], Sequence[float]]
-"""How far the embeddings of tokens are from those of as many first tokens of each of some others."""
+"""Distances between the embeddings of tokens and those of equally many first tokens of each of some others."""
 
 
 class Pair(NamedTuple):
@@ -23,14 +22,14 @@ class Pair(NamedTuple):
     base: ContextPiece
 
     def fits(self, length: int) -> bool:
-        """Whether a message of so many tokens can be compared with it. What was put together of other anchors is none
-        itself: it would hand their errors on."""
+        """Whether a message of `length` tokens can be compared with it. An encoding that was itself repaired does not
+        fit, because it would pass its errors on."""
         recipe = self.real.entry.recipe
         return self.real.entry.length >= length and recipe is not None and recipe.base is None
 
 
 def matched(tokens: Ids, pairs: Sequence[Pair], choose: ByAnchors, apart: Apart) -> tuple[WeightedAnchor, ...]:
-    """The anchors of a message of these tokens, the one that weighs most first; none where they do not suffice."""
+    """The weighted anchors of a message with these tokens, the heaviest first. Empty if they do not suffice."""
     fitting = [pair for pair in pairs if pair.fits(len(tokens))]
     if not fitting:
         return ()

@@ -1,9 +1,9 @@
-"""Keeps encodings: in the store, in host memory, on disk, or only as a recipe.
+"""Keeps encodings in tiers: in the store, in host memory, on disk, or only as a recipe.
 
 An entry is *held* while an id or a call can still ask for it, and *pinned* while a call gathers or makes it. Pinned
 entries stay in the store. The others leave it when room is needed, the least recently used first: to host memory, where
-the oldest copies make room for new ones, from there to disk in the same way, and from there to their recipe alone. Does
-not know: calls, guards, how an entry is made (again), which ones are needed together (`assembly`).
+the oldest copies make room for new ones, from there to disk in the same way, and from there to their recipe alone.
+`restore` makes dropped entries again and gathers the entries that a call needs. Independent of calls and guards.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 ENGINE = logging.getLogger("agentcho.engine")
 AT_ONCE = 1 << 13
-"""Tokens that are moved between two tiers at once, where they are of several encodings."""
+"""Maximum number of tokens per transfer between two tiers, unless a single encoding has more."""
 FULL = "cannot write to %s: %s. From now on %d tokens are kept there, and all else that leaves memory is made again"
 
 
 class SharedPrefix(NamedTuple):
-    """An earlier state of a message, over the same context: its entry, and how many tokens both begin with."""
+    """An earlier state of a message over the same context: its entry, and the length of the common prefix in tokens."""
 
     entry: KVEntry
     tokens: int
@@ -41,8 +41,8 @@ class SharedPrefix(NamedTuple):
 
 @dataclass(eq=False)
 class Encoding:
-    """What one id names: its words, its receipt, and its entry, which other ids may share. `logits`: the kept rows
-    `[vocab]`, where the decode asked for them."""
+    """The encoding that an id names: its words, its receipt, and its entry, which other ids may share. `logits`: the
+    kept rows `[vocab]`, if the decode asked for them."""
 
     id: EncodingId
     entry: KVEntry
@@ -69,8 +69,8 @@ class PoolUsage(NamedTuple):
         evicted: Encodings that left the store so far.
         dropped: Encodings that were dropped to their recipes so far.
         remade: Encodings that were made again so far.
-        found: Tokens that an earlier run had encoded.
-        kept: Tokens that were written for later runs.
+        found: Tokens taken from files of earlier runs.
+        kept: Tokens written to files for later runs.
     """
 
     used: int
@@ -92,24 +92,24 @@ class PoolUsage(NamedTuple):
 
 
 class DiskQuota(NamedTuple):
-    """How many `tokens` of copies may be on disk, and in which `folder` an engine makes one for them (None: the
-    system's for temporary files)."""
+    """The number of `tokens` that may be on disk, and the `folder` in which an engine creates its own folder for them
+    (None: the system's folder for temporary files)."""
 
     tokens: int = 0
     folder: str | Path | None = None
 
     @property
     def place(self) -> Path:
-        """The folder in which engines make their own."""
+        """The folder in which engines create their own folders."""
         return Path(gettempdir() if self.folder is None else self.folder)
 
     def check(self) -> None:
-        """`CannotWrite`: nothing can be written there."""
+        """Raise `CannotWrite` if the folder cannot be written."""
         if self.tokens:
             check_folder(self.place)
 
     def files(self) -> SpillFiles | None:
-        """The files of one engine; None: it may have none. `CannotWrite`: there can be none in that folder."""
+        """The files of one engine. None if the quota is 0. Raises `CannotWrite` if the folder cannot be written."""
         if not self.tokens:
             return None
         from agentcho.engine.spill_files import SpillFiles
@@ -121,7 +121,7 @@ NO_DISK = DiskQuota()
 
 
 class CopyTier:
-    """The entries with a copy at one place outside the store, up to `limit` tokens, the least recently used first."""
+    """The entries with a copy in one tier outside the store, up to `limit` tokens, the least recently used first."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -133,27 +133,27 @@ class CopyTier:
         return entry in self.entries
 
     def put(self, entry: KVEntry) -> None:
-        """Count an entry in, as the one that was used last."""
+        """Add an entry, as the most recently used one."""
         self.entries[entry] = None
         self.used += entry.length
         self.high_water = max(self.high_water, self.used)
 
     def take(self, entry: KVEntry) -> None:
-        """Count an entry out."""
+        """Remove an entry."""
         del self.entries[entry]
         self.used -= entry.length
 
     def surplus(self, tokens: int, wanted: Container[KVEntry]) -> Iterator[KVEntry]:
-        """The entries that have to go so that there is room for so many tokens more, the oldest first, and none of
-        those `wanted`. Each must be gone before the next is asked for."""
+        """Yield the entries that must leave to make room for `tokens` more tokens, the oldest first, except those in
+        `wanted`. The caller must remove each one before it takes the next."""
         for entry in list(self.entries) if self.used + tokens > self.limit else ():
             if self.used + tokens > self.limit and entry not in wanted:
                 yield entry
 
 
 class TieredCache:
-    """All entries of one store, up to `host_limit` tokens of copies in host memory, and as many on `disk` as may be
-    there. `CannotWrite`: none can.
+    """All entries of one store, with copies of up to `host_limit` tokens in host memory, and of up to the quota of
+    `disk` on disk. Raises `CannotWrite` if the disk folder cannot be written.
 
     `resident` (in the store), `outside` (in host memory) and `beneath` (on disk) are in the order of last use, the
     least recent first. Entries in `wanted` are never dropped: they go to host memory even beyond its limit.
@@ -180,19 +180,19 @@ class TieredCache:
         return PoolUsage(*stored, *copied[0], *copied[1], self.evicted, self.dropped, self.remade)
 
     def close(self) -> None:
-        """Remove all that is on disk."""
+        """Remove all files on disk."""
         if self.files is not None:
             self.files.close()
 
     # -- holding and pinning -----------------------------------------------------------------------------
 
     def hold(self, entries: Iterable[KVEntry]) -> None:
-        """Count one more holder of each entry, as often as it is named."""
+        """Count one more holder of an entry for each time that it is given."""
         for entry in entries:
             entry.holders += 1
 
     def release(self, entries: Iterable[KVEntry]) -> None:
-        """Count one holder less of each entry. An entry without holders keeps its recipe alone, for the entries that
+        """Count one holder less of each entry. An entry without holders keeps only its recipe, for the entries that
         were made from it."""
         for entry in entries:
             entry.holders -= 1
@@ -207,7 +207,8 @@ class TieredCache:
         entry.segment = entry.digest = None
 
     def pin(self, owner: Hashable, entries: Iterable[KVEntry]) -> None:
-        """Keep these entries where they are, and their pages promised, until `unpin(owner)`. An owner pins once."""
+        """Pin these entries until `unpin(owner)`: they stay in the store, or their pages are promised. An owner pins at
+        most once at a time."""
         assert owner not in self.pins
         self.pins[owner] = tuple(dict.fromkeys(entries))
         for entry in self.pins[owner]:
@@ -215,7 +216,7 @@ class TieredCache:
             self.pinned[entry] += 1
 
     def unpin(self, owner: Hashable) -> None:
-        """Let go of the entries that `owner` pinned; none: nothing happens."""
+        """Unpin the entries that `owner` pinned, if any."""
         for entry in self.pins.pop(owner, ()):
             self.pinned[entry] -= 1
             if not self.pinned[entry]:
@@ -226,29 +227,29 @@ class TieredCache:
 
     @property
     def available(self) -> int:
-        """Pages that are neither pinned nor promised: they are free, or can be freed."""
+        """Number of pages that are neither pinned nor promised: they are free, or can be freed."""
         return self.store.limit - self.store.reserved - self._pinned_pages
 
     def fits(self, entries: Iterable[KVEntry], own: int) -> bool:
-        """Whether these entries and `own` more tokens can be in the store at the same time, beside all that is pinned
-        and promised."""
+        """Whether these entries and `own` more tokens fit into the store together, beside all pinned and promised
+        pages."""
         asked = {entry for entry in entries if not self.pinned[entry]}
         return sum(map(self._pages, asked)) + self.store.pages_for(own) <= self.available
 
     def check(self, entries: Iterable[KVEntry], own: int, wide: int) -> None:
-        """`StoreFull` where these entries and `own` more tokens do not fit even in an empty store, or where `wide`
+        """Raise `StoreFull` if these entries and `own` more tokens do not fit even into an empty store, or if `wide`
         tokens do not."""
         pages = max(sum(map(self._pages, set(entries))) + self.store.pages_for(own), self.store.pages_for(wide))
         if pages > self.store.limit:
             raise StoreFull(pages * self.store.page_tokens, self.store.limit * self.store.page_tokens)
 
     def reserve(self, tokens: int) -> int:
-        """Promise pages for `tokens` tokens; returns their number. Unpinned entries may have to leave the store."""
+        """Promise pages for `tokens` tokens. Returns their number. Unpinned entries may have to leave the store."""
         self._make_room(self.store.pages_for(tokens))
         return self.store.reserve(tokens)
 
     def allocate(self, entry: KVEntry) -> None:
-        """Give an entry its pages, to be written next. Unpinned entries may have to leave the store."""
+        """Give an entry its pages, which the caller writes next. Unpinned entries may have to leave the store."""
         self._make_room(self._pages(entry))
         entry.pages = self.store.allocate(entry.length)
         self.resident[entry] = None
@@ -256,9 +257,9 @@ class TieredCache:
     # -- moving ------------------------------------------------------------------------------------------
 
     def bring(self, entries: Iterable[KVEntry]) -> None:
-        """Copy those of these entries that are in host memory or on disk back into the store, and note that all of them
-        are in use. They must be pinned and wanted, and none dropped. `StoreDamaged`: a copy is not what it was, and is
-        dropped; with a `file` where that was found on disk."""
+        """Copy those of these entries that are in host memory or on disk back into the store, and mark all of them as
+        just used. They must be pinned and wanted, and none dropped. Raises `StoreDamaged` if a copy has changed; its
+        entry is dropped, and the error has a `file` if the copy was on disk."""
         asked = list(entries)
         for some in _at_once(entry for entry in dict.fromkeys(asked) if _outside(entry)):
             self._bring(some)
@@ -268,7 +269,7 @@ class TieredCache:
             self.resident[entry] = None
 
     def _bring(self, entries: Sequence[KVEntry]) -> None:
-        """Copy entries back into the store, all in one go. Where that fails, they are dropped."""
+        """Copy entries back into the store in one transfer. If that fails, they are dropped."""
         copies = [self._checked(entry) for entry in entries]
         try:
             for entry in entries:
@@ -283,7 +284,7 @@ class TieredCache:
             raise
 
     def _checked(self, entry: KVEntry) -> Stored:
-        """The copy of an entry that is outside of the store."""
+        """The copy of an entry outside the store, after a check of its checksum."""
         copy = self._copy(entry)
         if self.store.checksum(copy) != entry.digest:
             self.drop(entry)  # the next call that reads it encodes it again
@@ -291,12 +292,12 @@ class TieredCache:
         return copy
 
     def read(self, file: SpillFile) -> Stored:
-        """The copy in a file. `StoreDamaged`: it is gone, or not what it was."""
+        """The copy in a file. Raises `StoreDamaged` if the file is gone or has changed."""
         assert self.files is not None
         return self.store.unpacked(self.files.read(file))
 
     def _copy(self, entry: KVEntry) -> Stored | None:
-        """The copy of an entry, from host memory or from disk; None: it has none."""
+        """The copy of an entry, from host memory or from disk. None if it has none."""
         if entry.file is None:
             return entry.host
         try:
@@ -308,7 +309,7 @@ class TieredCache:
 
     def move_out(self, entries: Iterable[KVEntry]) -> None:
         """Move entries out of the store: each to host memory if there is room, else to disk, else it is dropped.
-        `StoreDamaged`: the content of one is not what it was."""
+        Raises `StoreDamaged` if the content of one has changed."""
         for some in _at_once(entries):
             kept = [entry for entry in some if self._may_keep(entry)]
             copies = dict(zip(kept, self.store.copy_out([entry.block for entry in kept]), strict=True))
@@ -316,7 +317,7 @@ class TieredCache:
                 self._move_out(entry, copies.pop(entry, None))
 
     def _may_keep(self, entry: KVEntry) -> bool:
-        """Whether a copy of an entry may find a place outside of the store."""
+        """Whether a copy of an entry could fit into a tier outside the store."""
         return entry in self.wanted or entry.length <= max(self.outside.limit, self.beneath.limit)
 
     def _move_out(self, entry: KVEntry, copy: Stored | None) -> None:
@@ -336,17 +337,17 @@ class TieredCache:
         return self._leave(entry)
 
     def drop(self, entry: KVEntry) -> None:
-        """Drop an entry: keep its recipe alone."""
+        """Drop an entry: keep only its recipe."""
         self.dropped += 1
         self.discard(entry)
 
     def swap_out(self, entries: Iterable[KVEntry]) -> None:
-        """Move those of these entries out of the store that are not pinned."""
+        """Move the unpinned ones of these entries out of the store."""
         asked = dict.fromkeys(entries)
         self.move_out([entry for entry in asked if entry.pages is not None and not self.pinned[entry]])
 
     def trim(self, tokens: int = 0) -> None:
-        """Move the oldest copies to disk, or drop them, until there is room in host memory for so many tokens more."""
+        """Move the oldest copies to disk, or drop them, until host memory has room for `tokens` more tokens."""
         for entry in self.outside.surplus(tokens, self.wanted):
             copy = entry.host
             if self._write(entry, copy):
@@ -356,7 +357,8 @@ class TieredCache:
                 self.drop(entry)
 
     def _write(self, entry: KVEntry, copy: Stored) -> bool:
-        """Write a copy to disk; False: there is no room. A disk that takes no more than it has is not asked to."""
+        """Write a copy to disk. Returns False if there is no room. After an `OSError` the limit of the disk tier is
+        lowered to what it holds at that time."""
         if self.files is None or entry.length > self.beneath.limit:
             return False
         for oldest in self.beneath.surplus(entry.length, self.wanted):
@@ -416,7 +418,7 @@ def _outside(entry: KVEntry) -> bool:
 
 
 def _at_once(entries: Iterable[KVEntry]) -> Iterator[list[KVEntry]]:
-    """Entries in groups of `AT_ONCE` tokens at most; one that has more is alone."""
+    """Group entries by at most `AT_ONCE` tokens. An entry with more is a group of its own."""
     group, tokens = list[KVEntry](), 0
     for entry in entries:
         if group and tokens + entry.length > AT_ONCE:

@@ -1,8 +1,8 @@
 """Lays a call out: the token ids of its message, part by part, the encodings that it attends to, the positions of both,
 and the key that names the resulting keys and values.
 
-This is the one place where that is decided, for every engine: with a model, scripted, of sets. Does not know: how keys
-and values are computed or kept, when a call runs.
+This is the only place that decides this, for every kind of engine: with a model, scripted, or set-based. Independent of
+how keys and values are computed or stored, and of scheduling.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Ids = tuple[int, ...]
 
 
 class FramedTokens(NamedTuple):
-    """The token ids of one message, in four parts. Of a decode, `content` is what it has said so far."""
+    """The token ids of one message, in four parts. For a decode, `content` is what it has generated so far."""
 
     opening: Ids
     header: Ids
@@ -68,8 +68,8 @@ class FramedTokens(NamedTuple):
         return begin, begin + len(self.content)
 
     def inside(self, tokens: Ids, closed: bool = True) -> Ids | None:
-        """The ids of header and content in `tokens`, if that is a message with this opening and closing; else None. A
-        message that is not `closed` ended before its closing."""
+        """The ids of header and content in `tokens`, if that is a message with this opening and closing, else None. A
+        message that is not `closed` has no closing."""
         closing = self.closing if closed else ()
         end = len(tokens) - len(closing)
         if end < len(self.opening) or tokens[: len(self.opening)] != self.opening or tokens[end:] != closing:
@@ -85,7 +85,7 @@ def frame(
     content: Iterable[int] = (),
     answer: bool = False,
 ) -> FramedTokens:
-    """The ids of a message of this role, by `name`, around these ids of header and content. `answer`: it is or was
+    """Frame these ids of header and content as a message of this role, spoken by `name`. `answer`: it is or was
     generated."""
     return FramedTokens(template.opening(role, name, answer), tuple(header), tuple(content), template.closing(role))
 
@@ -98,9 +98,9 @@ def encoded(
     tokens: Sequence[int] | None = None,
     opening: tuple[int, ...] | None = None,
 ) -> Words:
-    """The words of a `Prefill` of this text, or of these content ids; see `FramePort.frame`. A system message of the
-    default prompt's text is that prompt. `opening`: the ids before the content, if not those of the role.
-    `RequestError`: one of the ids cannot be content."""
+    """The words of a `Prefill` of this text, or of these content ids; see `FramePort.frame`. A system message with the
+    text of the default prompt is that prompt. `opening`: the ids before the content, if not those of the role.
+    Raises `RequestError` if one of the ids cannot be content."""
     said, content, default = plain(text, "the text"), template.content, template.default
     if default is not None and role == "system" and said == default.text:
         return Words("", said, default.tokens, default.content, canonical=False)
@@ -113,12 +113,12 @@ def encoded(
 
 
 def whole(text: str, tokens: Ids) -> Words:
-    """The words of a `Prefill` whose ids were all given, framing included: all of them count as content."""
+    """The words of a `Prefill` whose ids are all given, framing included. All of them count as content."""
     return Words("", text, tokens, (0, len(tokens)), canonical=False)
 
 
 def decoded(call: Decode, framed: FramedTokens, text: str, stopped: Stopped | None, canonical: bool = True) -> Words:
-    """The words of a `Decode` that said `text`, which is the content of `framed`."""
+    """The words of a `Decode` that generated `text`, which is the content of `framed`."""
     return Words(call.header, text, framed.tokens, framed.span, framed.said, stopped, canonical)
 
 
@@ -126,12 +126,12 @@ def decoded(call: Decode, framed: FramedTokens, text: str, stopped: Stopped | No
 class KVEntry:
     """The keys and values of `length` tokens. Calls with the same `key` (tokens, context, positions) share one entry.
 
-    - `position`: where its first token was encoded. `written`: how many of its tokens were computed so far.
-    - An entry that is `ready` was computed whole. It is in one of four tiers: in `pages` of the store, in a `host`
-      copy, in a `file` on disk, or dropped, to be made again by its `recipe`.
+    - `position`: the position at which its first token was encoded. `written`: number of tokens computed so far.
+    - A `ready` entry was computed in full. It is in one of four tiers: in `pages` of the store, in a `host` copy, in a
+      `file` on disk, or dropped, to be made again from its `recipe`.
     - Before that, only segments of the forward that completes it (`segment`) can attend to it.
     - `holders`: how many ids, unfinished calls and (for the BOS) engines can still ask for it.
-    - `digest`: the checksum of its content, once one was taken.
+    - `digest`: the checksum of its content, once taken.
     """
 
     key: bytes
@@ -153,7 +153,7 @@ class KVEntry:
 
     @property
     def attendable(self) -> bool:
-        """Whether it was computed, or will be by the end of the forward that is being planned."""
+        """Whether it is computed, or will be by the end of the forward that is being planned."""
         return self.ready or (self.segment is not None and self.segment.last)
 
     @property
@@ -164,7 +164,7 @@ class KVEntry:
 
     @property
     def dropped(self) -> bool:
-        """Whether it was computed, and only its recipe is left."""
+        """Whether it was computed and only its recipe is left."""
         return self.ready and self.pages is None and self.host is None and self.file is None
 
     @property
@@ -188,13 +188,13 @@ class ContextPiece(NamedTuple):
 
     @property
     def shift(self) -> int:
-        """By how many positions its keys are moved from where they were encoded."""
+        """By how many positions its keys are shifted from where they were encoded."""
         return self.offset - self.entry.position
 
 
 class SharedRun(Protocol):
-    """What several slots read in one place: its `pieces`. `claimed`: one of their decodes gathers it in this forward,
-    or has gathered it."""
+    """A run of `pieces` that several slots read in one place. `claimed`: one of their decodes gathers it in this
+    forward, or has gathered it."""
 
     claimed: bool
 
@@ -203,16 +203,16 @@ class SharedRun(Protocol):
 
 
 class Reading(Protocol):
-    """What one slot reads of a `run`."""
+    """The part of a shared `run` that one slot reads."""
 
     @property
     def run(self) -> SharedRun: ...
 
 
 class Slot(Protocol):
-    """The place where one running decode keeps the keys and values that it attends to, as the core sees it. `pieces`
-    are those of its context that it gathers; the others are in the shared runs of `readings`, or are read where they
-    are `stored`. `alone`: its decode runs in forwards of its own. The runner that made it knows more of it."""
+    """The core's view of the place where a running decode keeps the keys and values that it attends to. It gathers the
+    `pieces` of its context; the others are in the shared runs of `readings`, or are read where they are `stored`.
+    `alone`: the bits of its decode must not depend on other calls. The runner that made it has the rest."""
 
     @property
     def pieces(self) -> Sequence[ContextPiece]: ...
@@ -225,17 +225,17 @@ class Slot(Protocol):
 
 
 class ParallelContext(NamedTuple):
-    """How the tokens of a context that were encoded beside each other are weighed, and which they are: the (start,
-    stop) of each run of them, in the order of the context's tokens."""
+    """The tokens of a context that were encoded side by side, as the (start, stop) of each run of them in the order of
+    the context's tokens, and how they are weighed."""
 
     ape: Weighing
     spans: tuple[tuple[int, int], ...]
 
 
 class CallContext(NamedTuple):
-    """The pieces that a call attends to, the BOS first where the model has one, and `start`, the position of the call's
-    own first token. `origin` names the runner, and what changes its keys; `adapter` is that of the call. `parallel`:
-    None, where every key is weighed as it is."""
+    """The pieces that a call attends to, the BOS first if the model has one, and `start`, the position of the call's
+    own first token. `origin` names the runner and whatever changes its keys; `adapter` is that of the call. `parallel`
+    is None if no key is weighed differently."""
 
     pieces: tuple[ContextPiece, ...]
     start: int
@@ -244,7 +244,7 @@ class CallContext(NamedTuple):
     parallel: ParallelContext | None = None
 
     def weighed(self, ape: Weighing) -> CallContext:
-        """The same, read as a call with this `ape` reads it."""
+        """The same context, read with this `ape`."""
         spans = tuple(beside(self.pieces))
         return self._replace(parallel=ParallelContext(ape, spans)) if spans else self
 
@@ -262,11 +262,12 @@ class CallContext(NamedTuple):
     def key(
         self, tokens: Sequence[int], salt: str, recipe: Literal["whole", "stepwise"], feeds: Sequence[int] = ()
     ) -> bytes:
-        """A hash that names the keys and values of `tokens` in this context. Every part is hashed with its length, so
-        that no two inputs look alike.
+        """A hash that names the keys and values of `tokens` in this context. Variable parts are hashed with their
+        length, so that different inputs never collide by concatenation.
 
-        `salt` keeps classes of readers apart, which must not share. `recipe` and `feeds` keep apart what was fed at
-        once, token by token, and (in the exact profile) in forwards of other sizes, because the last bits differ.
+        `salt` separates classes of readers that must not share entries. `recipe` and `feeds` separate tokens that were
+        fed at once, token by token, and (in the deterministic profile) in forwards of other sizes, because the last
+        bits differ.
         """
         hasher = hashlib.blake2b(digest_size=32, person=recipe.encode())
         for text in (self.origin.encode(), salt.encode()):
@@ -284,7 +285,7 @@ class CallContext(NamedTuple):
 
 
 class WeightedAnchor(NamedTuple):
-    """An anchor, in the prompt of its caller and as it is reused, and how much of the offset between them is added."""
+    """An anchor, in the prompt of its caller and as it is reused, and the weight of the offset between them."""
 
     real: ContextPiece
     base: ContextPiece
@@ -293,12 +294,12 @@ class WeightedAnchor(NamedTuple):
 
 class EncodingRecipe(NamedTuple):
     """How the keys and values of `tokens` are computed over `context`: at once, or (`feeds` not empty) in forwards of
-    so many tokens each.
+    these numbers of tokens.
 
-    With a `base`, only the tokens at `places` are computed; the others are taken from the base. The places were found
-    by `choose` over the context that `judged` names. With `anchors` no token is computed: all are the base's, with the
-    anchors' offsets added, and `judged` names the anchors. `way` and `feeds` are part of the key: what was fed token by
-    token keeps that name, however it is made again.
+    With a `base`, only the tokens at `places` are computed; the others are taken from the base. `choose` selected the
+    places over the context that `judged` names. With `anchors` no token is computed: all are the base's, with the
+    anchors' offsets added, and `judged` names the anchors. `way` and `feeds` are part of the key: an entry that was fed
+    token by token keeps its key, however it is made again.
     """
 
     tokens: tuple[int, ...]
@@ -323,12 +324,12 @@ class EncodingRecipe(NamedTuple):
 
     @property
     def sources(self) -> tuple[KVEntry, ...]:
-        """All entries that it is made from, each once."""
+        """All entries that the result is made from, each once."""
         base = () if self.base is None else (self.base,)
         return tuple(dict.fromkeys(piece.entry for piece in (*self.context.pieces, *base, *both(self.anchors))))
 
     def segment(self, entry: KVEntry) -> Segment:
-        """The segment of one forward that makes it, into `entry`."""
+        """The segment of one forward that computes the result into `entry`."""
         ids = self.tokens if self.base is None else [self.tokens[place] for place in self.places]
         start, pieces = self.context.start, (*self.context.pieces, *both(self.anchors))
         return Segment(
@@ -345,14 +346,14 @@ class EncodingRecipe(NamedTuple):
 
 
 def narrowing(choose: Selection | None) -> ByDeviation | None:
-    """A selection that encodes fewer tokens anew from layer to layer; None: it is none."""
+    """The selection, if it recomputes fewer tokens from layer to layer, else None."""
     return choose if isinstance(choose, ByDeviation) and choose.narrows else None
 
 
 def beside(pieces: Sequence[ContextPiece]) -> Iterator[tuple[int, int]]:
-    """The (start, stop) in tokens of the pieces that stand in no line with all others. In line is what was encoded over
-    just what stands before it here, where it stands, and what all that stands behind it was encoded over: what these
-    share as a prefix, or a message over all of them. That depends on the keys of the pieces alone."""
+    """The (start, stop), in tokens, of the pieces that were encoded side by side: all except common prefixes and
+    messages over all others. Such an exception was encoded over exactly the pieces before it, where they stand here,
+    and every later piece was encoded over it. The result depends on the keys of the pieces alone."""
     before = [_encoded_over(piece) for piece in pieces]
     here = [(piece.entry.key, piece.offset) for piece in pieces]
     end = 0
@@ -364,7 +365,7 @@ def beside(pieces: Sequence[ContextPiece]) -> Iterator[tuple[int, int]]:
 
 
 def _encoded_over(piece: ContextPiece) -> set[tuple[bytes, int]] | None:
-    """The keys of what a piece was encoded over, and where that stood; None: it was moved since, or repaired."""
+    """The keys and positions of the pieces that a piece was encoded over. None if it was moved since, or repaired."""
     recipe = piece.entry.recipe
     assert recipe is not None
     if piece.shift or recipe.base is not None:
@@ -378,20 +379,20 @@ def both(anchors: Iterable[WeightedAnchor]) -> tuple[ContextPiece, ...]:
 
 
 def anchors_key(anchors: Iterable[WeightedAnchor]) -> bytes:
-    """What names these anchors in a key: all that their own keys name, their contexts with it, and what they weigh."""
+    """A hash that names these anchors in a key: of their own keys, which include their contexts, and their weights."""
     parts = [real.entry.key + base.entry.key + weight.hex().encode() for real, base, weight in anchors]
     return hashlib.blake2b(b"".join(parts), digest_size=32, person=b"anchors").digest()
 
 
 def in_common(new: Sequence[int], old: Sequence[int]) -> int:
-    """With how many of the same ids both begin, the last of `new` left out, for at least that one is fed."""
+    """The length of the common prefix of both, without the last id of `new`, because at least that one is fed."""
     pairs = zip(new[:-1], old, strict=False)
     return next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(new) - 1, len(old)))
 
 
 def repaired_key(fresh: bytes, base: bytes, choose: Selection, judged: bytes) -> bytes:
-    """The key of a repaired encoding, from the key that it would have if all of it was encoded anew, the key of its
-    base, and how and over which context its tokens were chosen."""
+    """The key of a repaired encoding, from the key that it would have if all of it were recomputed (`fresh`), the key
+    of its base, and how and over which context its tokens were chosen."""
     parts = fresh + base + judged + choose.tag.encode()
     return hashlib.blake2b(parts, digest_size=32, person=b"repaired").digest()
 
@@ -402,16 +403,16 @@ class Segment:
 
     With a `slot`, the pieces are gathered into the slot, and the tokens' own keys are appended there; `claims` are the
     shared runs that are gathered with it, of those that its slot reads in place. With an `entry`, their own keys go to
-    its pages. `wanted`: the indices of its tokens whose next-token logits are asked for.
+    its pages. `wanted`: the indices of its tokens whose next-token logits are requested.
 
-    With a `base`, `ids` are the tokens of a message that are encoded anew, at its indices `places`, and the others are
-    those of the base; with a `narrowing` they become fewer from layer to layer, and `left` are the indices in `places`
-    of those that the layer before had. The first `done` tokens of the message were encoded before, and are in `entry`
-    already; `copied` of them are not in its slot yet.
+    With a `base`, `ids` are the recomputed tokens of a message, at its indices `places`, and the others are those of
+    the base. With a `narrowing` they become fewer from layer to layer, and `left` are the indices in `places` of those
+    that the layer before had. The first `done` tokens of the message were encoded before, and are in `entry` already;
+    `copied` of them are not in its slot yet.
 
-    `row`: it goes on with what a decode says, the last token said and those that are guessed to follow. `adapter`: the
-    digest of the one that its tokens go through, beside others in the same forward. `parallel`: which of its pieces'
-    tokens stand beside each other, and how they are weighed; later segments of its slot find that there.
+    `row`: it continues a decode, with the last sampled token and the draft tokens after it. `adapter`: the digest of
+    the adapter that its tokens go through, beside others in the same forward. `parallel`: which tokens of its pieces
+    were encoded side by side, and how they are weighed; later segments of its slot find that there.
     """
 
     ids: Sequence[int]
@@ -434,25 +435,25 @@ class Segment:
 
     @property
     def sources(self) -> Iterator[KVEntry]:
-        """The entries that are gathered for it, or read where they are stored, and those that it gathers for others."""
+        """The entries that are gathered for it or read where they are stored, and those of the runs that it claims."""
         stored = () if self.slot is None else self.slot.stored
         for pieces in (self.pieces, stored, *(run.pieces for run in self.claims)):
             yield from (piece.entry for piece in pieces)
 
     @property
     def alone(self) -> bool:
-        """Whether it is of a decode or a shadow whose bits are to depend on that alone."""
+        """Whether it belongs to a decode or a shadow whose bits must not depend on other calls."""
         return self.slot is not None and self.entry is None and self.slot.alone
 
     @property
     def gathered(self) -> int:
-        """How many tokens are gathered into its own slot."""
+        """The number of tokens that are gathered into its own slot."""
         return sum(piece.entry.length for piece in self.pieces) + self.copied
 
     @property
     def written(self) -> tuple[ContextPiece, int] | None:
         """The part of its own message that was encoded before and is not in its slot, as a piece, and the number of its
-        tokens; None: there is no such part."""
+        tokens. None if there is no such part."""
         there = self.done if self.slot is None else self.copied
         if self.entry is None or not there:
             return None
@@ -460,7 +461,7 @@ class Segment:
 
     @property
     def last(self) -> bool:
-        """Whether its message is whole once it is done."""
+        """Whether it completes its message."""
         return self.entry is None or self.base is not None or self.done + len(self.ids) == self.entry.length
 
     @property
@@ -471,13 +472,13 @@ class Segment:
         return [self.position + place for place in self.places]
 
     def span(self) -> slice:
-        """Where its tokens stand in the packed row of the forward."""
+        """The slice of its tokens in the packed row of the forward."""
         return slice(self.first, self.first + len(self.ids))
 
 
 class Rules(NamedTuple):
-    """What layouts depend on in one engine: its `template`, the piece that every context begins with, the number of
-    positions, and the name of its runner, which is part of every key; and so for each `adapter` that calls may name."""
+    """The settings of one engine that layouts depend on: its `template`, the piece that every context begins with, the
+    number of positions, and the name of its runner, which is part of every key. One for each `adapter` of calls."""
 
     template: FramingPort
     bos: ContextPiece | None
@@ -487,11 +488,11 @@ class Rules(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where a call stands.
+    """The layout of a call.
 
-    `framed`: its own ids; of a decode those that are known before it has said anything; of a shadow or a repair none,
-    because these take the ids of another message. `longest`: the number of tokens that it may come to. `words`: of a
-    prefill, its words.
+    `framed`: its own ids. For a decode, those that are known before its first token; for a shadow or a repair none,
+    because these take the ids of another message. `longest`: the maximum number of its tokens. `words`: the words of a
+    prefill.
     """
 
     framed: FramedTokens
@@ -505,10 +506,10 @@ Parents = Sequence[tuple[EncodingId, "KVEntry"]]
 
 
 def layout(rules: Rules, call: Call, parents: Parents, own: int = 0) -> Layout:
-    """Lay a call out over its parents, which are resolved; nothing is held. `own`: for a shadow or a repair, the number
-    of tokens of the message that it takes its ids from.
+    """Lay a call out over its resolved parents. Holds nothing. `own`: for a shadow or a repair, the number of tokens of
+    the message that it takes its ids from.
 
-    `RequestError`: its offsets or its own ids are wrong. `ContextOverflow`: it does not fit.
+    Raises `RequestError` if its offsets or its own ids are wrong, and `ContextOverflow` if it does not fit.
     """
     framed, words, more = NOTHING, None, own
     if isinstance(call, Prefill):
@@ -537,12 +538,12 @@ def layout(rules: Rules, call: Call, parents: Parents, own: int = 0) -> Layout:
 
 
 def thinking_of(call: Decode, template: FramingPort) -> ThinkingPort | None:
-    """How the model thinks before what a decode says; None: it does not."""
+    """How the model thinks before the answer of a decode. None if it does not."""
     return (call.thinking or template.thinking) if call.thinks else None
 
 
 def _after_thought(call: Decode, thinking: ThinkingPort) -> int:
-    """How many tokens a decode may have beside those that its sampling allows, where a thought comes before it."""
+    """The number of tokens that a decode with a thought may have beyond the limit of its sampling options."""
     if call.forced is not None:
         return 0
     marks = len(thinking.begins) + len(thinking.ends) + len(thinking.behind)
@@ -550,8 +551,8 @@ def _after_thought(call: Decode, thinking: ThinkingPort) -> int:
 
 
 def place(rules: Rules, parents: Parents, offsets: Offsets, new_offset: int | None) -> CallContext:
-    """The context of a call: each parent and the new message at the position that was asked for, at the one where it
-    was encoded ("made"), or right after the message before it (None)."""
+    """The context of a call: each parent and the new message at the requested position, at the one where it was encoded
+    ("made"), or right after the message before it (None)."""
     if offsets == "made":
         offsets = [entry.position for _, entry in parents]
         ends = [entry.position + entry.length for _, entry in parents]
@@ -568,7 +569,7 @@ def place(rules: Rules, parents: Parents, offsets: Offsets, new_offset: int | No
 
 
 def check_fits(context: CallContext, own: int, limit: int) -> None:
-    """`ContextOverflow` where a parent, or the new message of `own` tokens, would go beyond the last of `limit`
+    """Raise `ContextOverflow` if a parent, or the new message of `own` tokens, would go beyond the last of `limit`
     positions."""
     end = max([piece.offset + piece.entry.length for piece in context.pieces] + [context.start + own])
     if end > limit:
@@ -576,8 +577,8 @@ def check_fits(context: CallContext, own: int, limit: int) -> None:
 
 
 def check_origin(id: EncodingId, entry: KVEntry, rules: Rules, base: str) -> None:
-    """`RequestError` where a call under these rules would read keys of another adapter than its own. Those of the base
-    can be read by all; a call of the base reads no others."""
+    """Raise `RequestError` if a call under these rules would read keys of an adapter other than its own. All calls may
+    read keys of the base model; a call of the base model reads no others."""
     assert entry.recipe is not None
     if entry.recipe.context.origin not in (rules.origin, base):
         whose = "another adapter" if rules.adapter else "an adapter, and this call of none"

@@ -1,10 +1,11 @@
-"""A whole conversation as its chat template writes it, in the ids of stock `apply_chat_template`, cut into messages.
+"""Renders a whole conversation by its chat template, in the ids of stock `apply_chat_template`, and cuts it into
+messages.
 
-A template does some things once in a conversation: it injects a default prompt or a date, trims contents, cuts thoughts
-from earlier answers, folds the system message into a turn of the user, lists functions. So the conversation is rendered
-and tokenised as a whole, calls and results included, and its messages are found again in the text. Templates that ask
-for the date get the one at which the model was loaded. One thing differs from stock on purpose: what spells a control
-token in a content stays text. Does not know: frames of single messages, but for where one ends; engines.
+Some of what a template does depends on the whole conversation: it injects a default prompt or a date, trims contents,
+cuts thoughts from earlier answers, folds the system message into a user turn, lists functions. So the conversation is
+rendered and tokenised as a whole, calls and results included, and its messages are then located in the text. Templates
+that ask for the date get the date at which the model was loaded. One difference from stock is deliberate: text in a
+content that spells a control token stays text. Independent of engines, and of frames except their closings.
 """
 
 from __future__ import annotations
@@ -29,26 +30,26 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 APART = "agentcho_messages"
-"""The key of `tokenizer_config.json` by which a checkpoint says that its training tokenised messages "apart"."""
+"""The key of `tokenizer_config.json` that is "apart" if the checkpoint was trained on separately tokenised messages."""
 _MARK = re.compile("Zq([0-9]+)(content|name)qZ")
 
 
 class _Gap(NamedTuple):
-    """Where a template puts the content or the name of a message: the message's place in the conversation."""
+    """The place of a message's content, or of its name (`named`), in rendered text. `message`: the message's index."""
 
     message: int
     named: bool
 
 
 class _End(NamedTuple):
-    """Where in a text messages end, with what closes them."""
+    """The offset in a text at which messages end, their closing included."""
 
     at: int
     messages: tuple[int, ...]
 
 
 class _Own(NamedTuple):
-    """A template's own text between gaps, and where each part of it begins in a text."""
+    """A template's own text between gaps, and the offset of each part of it in a text."""
 
     literals: Sequence[str]
     gaps: Sequence[_Gap]
@@ -56,26 +57,26 @@ class _Own(NamedTuple):
 
 
 class _Calling(NamedTuple):
-    """How a template takes calls: their arguments as JSON texts, and not as objects; and this as the content beside
-    them where nothing else is said."""
+    """How a template takes tool calls. `texts`: arguments are JSON text, not objects. `content`: the content of a
+    message that has only calls."""
 
     texts: bool
     content: str | None
 
 
 class ChatRenderer:
-    """Renders and tokenises whole conversations. `date` is the date that the template writes, in ISO format (None: it
-    asks for none).
+    """Renders and tokenises whole conversations. `date` is the date that the template writes, in ISO format. None if it
+    asks for none.
 
     `apart`: see `FramingPort`.
 
     Args:
         tokenizer: The model's tokenizer, with a chat template and a fast backend.
-        content: Tokenises what users and models say.
-        closings: What stands behind the content of a message, by role.
+        content: Tokenises the contents of messages.
+        closings: The text after the content of a message, by role.
         begin: The ids that the engine itself puts before every prompt.
-        now: The time that templates are told.
-        variables: What templates are given beside the conversation.
+        now: The time that templates get.
+        variables: Variables that templates get beside the conversation.
     """
 
     def __init__(
@@ -97,10 +98,10 @@ class ChatRenderer:
         self._closings, self._framed = dict(closings), closings
         asked = self.render(_marked([ChatMessage("user", "")]))
         if asked is not None and _parts(asked)[0][-1] == closings.get("user"):
-            self._closings["user"] = ""  # an answer has to begin with something
+            self._closings["user"] = ""  # else the opening of an answer would be empty
 
     def given(self, variables: Variables) -> ChatRenderer:
-        """The same with other variables. What a conversation begins with may be different then, see
+        """The same renderer with other variables. The beginning of a conversation may differ then, see
         `RenderedPrompt`."""
         other = ChatRenderer(
             self._tokenizer,
@@ -120,10 +121,10 @@ class ChatRenderer:
             conversation: Its messages, in order, with the functions that the model may call.
 
         Returns:
-            Its ids in pieces, whose concatenation with the opening, behind the beginning that the engine puts there, is
-            what stock `apply_chat_template` with `add_generation_prompt` gives. None: the template cannot render it, or
-            its contents spell control tokens and cannot be found again in what the template makes of them, or functions
-            or calls spell some, or the template lists no functions.
+            Its ids in pieces. After the ids that the engine puts first, the pieces and the opening concatenate to what
+            stock `apply_chat_template` with `add_generation_prompt` gives. None if the template cannot render the
+            conversation, if contents spell control tokens and cannot be located in the rendered text, if functions or
+            calls spell control tokens, or if functions are offered and the template does not list them.
 
         Raises:
             RequestError: A content can only be encoded as a control token.
@@ -135,7 +136,7 @@ class ChatRenderer:
         if not text or (lists and text == self.render(_without_tools(conversation))):
             return None
         marked = [_marked(conversation)]
-        if not all(said.text for said in conversation):  # a template may leave out a message that says nothing
+        if not all(said.text for said in conversation):  # a template may leave out an empty message
             marked.append(_marked(conversation, empty=True))
         found = (self._cut(text, each, conversation) for each in marked)
         return next((prompt for prompt in found if prompt is not None), None)
@@ -143,7 +144,8 @@ class ChatRenderer:
     def _cut(
         self, text: str, marked: Sequence[ChatMessage], conversation: Sequence[ChatMessage]
     ) -> RenderedPrompt | None:
-        """The ids of a text, cut by what it is with marks in the place of contents; None: it cannot be."""
+        """The ids of a rendered text, cut into messages by comparison with the rendering of `marked`, which has marks
+        in place of contents. None if that fails."""
         skeleton = self.render(marked)
         if not skeleton:
             return None
@@ -172,11 +174,11 @@ class ChatRenderer:
         return None if self._bound else _cut(placed, ends)._replace(begins=True)
 
     def unread(self, names: Collection[str]) -> list[str]:
-        """Those of these names of variables that the template does not read, sorted."""
+        """The names among these that the template does not read as variables, sorted."""
         return unread(template_source(self._tokenizer), frozenset(names))
 
     def render(self, conversation: Sequence[ChatMessage]) -> str | None:
-        """The text of a conversation up to its answer; None: the template cannot render it."""
+        """The text of a conversation up to its answer. None if the template cannot render it."""
         calling = self._calling if any(said.calls for said in conversation) else _Calling(texts=False, content="")
         if calling is None:
             return None
@@ -184,7 +186,7 @@ class ChatRenderer:
         said_so = [said for said in conversation if not said.tools or (said.text and not self._lists)]
         turns = [_turn(said, calling) for said in said_so]
         variants: tuple[dict[str, Any], ...] = ({"tools": functions},) if functions else ({}, {"tools": []})
-        for more in variants:  # some templates that know functions fail where none are given at all
+        for more in variants:  # some templates that support functions fail if `tools` is missing
             options: dict[str, Any] = {**self.variables, "add_generation_prompt": True, **more}
             options["chat_template"] = self._source
             try:
@@ -195,7 +197,7 @@ class ChatRenderer:
 
     @cached_property
     def _lists(self) -> bool:
-        """Whether the template lists the functions that a model may call, where it is given some."""
+        """Whether the template lists the functions that it is given."""
         tool = ToolDefinition("Zqofferedfunction", "x")
         turns = [_turn(said, _Calling(texts=False, content="")) for said in (ChatMessage("user", "x"),)]
         given: Any = {"tools": [function_object(tool)], "tokenize": False, "chat_template": self._source}
@@ -206,7 +208,7 @@ class ChatRenderer:
 
     @cached_property
     def _calling(self) -> _Calling | None:
-        """In which way the template takes calls; None: it writes none."""
+        """The way in which the template takes tool calls. None if it writes none."""
         call = ToolCall("Zqcalledfunction", '{"Zqkey": "Zqvalue"}', "a1b2c3d4e")
         probe = (
             ChatMessage("user", "x"),
@@ -231,8 +233,8 @@ class ChatRenderer:
     def _of_functions(
         self, text: str, conversation: Sequence[ChatMessage], marked: Sequence[ChatMessage], own: _Own
     ) -> Iterator[_End]:
-        """The ends of the text that is not there without the functions that are offered, each with what closes the
-        message in which it stands."""
+        """The ends of those text parts that only the offered functions cause, each with the closing of a system message
+        if one follows."""
         offers = tuple(place for place, said in enumerate(conversation) if said.tools)
         names = [tool.name for said in conversation for tool in said.tools]
         literals, gaps = _parts(self.render(_without_tools(marked)) or "")
@@ -243,8 +245,8 @@ class ChatRenderer:
                 yield _End(end + (len(closing) if text.startswith(closing, end) else 0), offers)
 
     def _labelled(self, text: str, conversation: Sequence[ChatMessage], ends: Sequence[_End]) -> list[_End]:
-        """The same ends, where what has the first letter in it that is not there without the functions that are offered
-        is of these too, so that nobody reads them unlabelled: all that comes behind it is read over it."""
+        """The same ends, with the offers added to the piece that contains the first character that the offered
+        functions change. All later pieces are encoded over that piece, so no call reads the functions unlabelled."""
         offers = tuple(place for place, said in enumerate(conversation) if said.tools)
         first = _in_common(text, self.render(_without_tools(conversation)) or "")
         return _with(ends, first, offers)
@@ -252,9 +254,9 @@ class ChatRenderer:
     def _with_calls(
         self, text: str, conversation: Sequence[ChatMessage], ends: Sequence[_End], starts: Mapping[int, int]
     ) -> list[_End]:
-        """The ends of messages, in order, `starts` being those of contents. A message with calls ends at the first
-        closing behind them, for they spell none. One whose end is not found is of what comes behind what was said
-        before it."""
+        """The ends of messages, in order, those with calls included. `starts`: the offsets of contents, by message. A
+        message with calls ends at the first closing after them, because calls spell no control token. If none is found,
+        the message belongs to the piece after the message before it."""
         found = [end for end in ends if not conversation[end.messages[0]].calls]
         for place in (place for place, said in enumerate(conversation) if said.calls):
             own = [end for end in found if not conversation[end.messages[0]].tools]
@@ -274,8 +276,7 @@ class ChatRenderer:
         return [(id, *span) for id, span in zip(found["input_ids"], found["offset_mapping"], strict=True)]
 
     def _placed(self, text: str, spans: Sequence[tuple[int, int]]) -> list[Placed]:
-        """The tokens of a text. Where the tokenizer would make a control token of something in these spans, which are
-        words of others, the words stay text."""
+        """The tokens of a text. In these spans, which are contents, text that spells a control token stays text."""
         placed = self._stock(text)
         if not self._forged(text, placed, spans):
             return placed
@@ -286,7 +287,7 @@ class ChatRenderer:
         return self._content.woven([*pieces, text[end:]])
 
     def _forged(self, text: str, placed: Sequence[Placed], spans: Sequence[tuple[int, int]]) -> bool:
-        """Whether a control token covers some of these spans, more than blanks that belong to no token."""
+        """Whether a control token covers part of one of these spans, other than whitespace."""
         starts = [start for start, _ in spans]
         for id, start, stop in placed:
             if id in self._content.special:
@@ -296,10 +297,10 @@ class ChatRenderer:
         return False
 
     def _unlocated(self, text: str, conversation: Sequence[ChatMessage]) -> list[Placed] | None:
-        """The tokens of a text in which contents were not found. Of what they spell, control words are found again: in
-        the same conversation other letters stand there. None: they cannot be, or one of them may be a control token.
+        """The tokens of a text in which contents were not located. Control words in contents are found by comparison
+        with a rendering in which they are masked. None if that fails, or if one of them may become a control token.
 
-        Marks of thoughts in an answer are left to the template, which may write them elsewhere, and become tokens.
+        Thought marks in an answer are left to the template, which may write them elsewhere, and become tokens.
         """
         bare = self._content.without_control
         harmless = [
@@ -329,10 +330,10 @@ class ChatRenderer:
         literals: Sequence[str],
         gaps: Sequence[_Gap],
     ) -> list[tuple[int, int]] | None:
-        """Where contents and names stand in a text; None: the template made something else of them.
+        """The spans of contents and names in a text. None if the template changed them otherwise.
 
-        They are looked for in a text where they spell no control token, so that none of what they spell is taken for
-        the template's own.
+        They are located in a rendering in which they spell no control token, so that their text is not mistaken for the
+        template's own.
         """
         bare = self._content.without_control
         harmless = [each._replace(text=bare(each.text), name=each.name and bare(each.name)) for each in conversation]
@@ -353,7 +354,7 @@ class ChatRenderer:
         gaps: Sequence[_Gap],
         spans: Sequence[tuple[int, int]],
     ) -> list[_End]:
-        """The place behind each content and its closing."""
+        """The end of each content, with its closing."""
         ends = list[_End]()
         for gap, (_, stop), literal in zip(gaps, spans, literals[1:], strict=True):
             if not gap.named:
@@ -363,7 +364,7 @@ class ChatRenderer:
 
 
 def with_frozen_date(tokenizer: PreTrainedTokenizerBase, now: datetime) -> str | None:
-    """The template of a tokenizer with a `strftime_now` of its own, for which it is always the same time. None: it does
+    """The template of a tokenizer with a `strftime_now` that always returns the time `now`. None if the template does
     not ask for the time."""
     if "strftime_now" not in template_source(tokenizer):
         return None
@@ -379,7 +380,7 @@ def with_frozen_date(tokenizer: PreTrainedTokenizerBase, now: datetime) -> str |
 
 
 def _turn(said: ChatMessage, calling: _Calling) -> dict[str, Any]:
-    """A message as a template gets it."""
+    """A message in the form that a template gets."""
     turn: dict[str, Any] = {"role": said.role, "content": said.text} | ({"name": said.name} if said.name else {})
     if said.call_id:
         turn["tool_call_id"] = said.call_id
@@ -394,7 +395,7 @@ def _turn(said: ChatMessage, calling: _Calling) -> dict[str, Any]:
 
 
 def _arguments(text: str, as_text: bool) -> Any:
-    """The arguments of a call as a template gets them; as they are where they are no JSON object."""
+    """The arguments of a call in the form that a template gets. Unchanged if they are not a JSON object."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -416,7 +417,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _marked(conversation: Sequence[ChatMessage], empty: bool = False) -> list[ChatMessage]:
-    """The same conversation, with a mark in the place of every content and name. `empty`: not of a content that is."""
+    """The same conversation, with a mark in place of every content and name. `empty`: empty contents get no mark."""
     return [
         said
         if said.tools and not said.text
@@ -434,7 +435,7 @@ def _without_tools(conversation: Sequence[ChatMessage]) -> list[ChatMessage]:
 
 
 def _with(ends: Sequence[_End], place: int, messages: tuple[int, ...]) -> list[_End]:
-    """The same ends, where what has a place of the text in it, or else the last, is of these messages too."""
+    """The same ends, with these messages added to the piece that contains offset `place`, or else to the last one."""
     found = list(ends)
     at = next((number for number, end in enumerate(found) if end.at > place), len(found) - 1)
     if found and not set(messages) <= set(found[at].messages):
@@ -443,20 +444,20 @@ def _with(ends: Sequence[_End], place: int, messages: tuple[int, ...]) -> list[_
 
 
 def _added(old: str, new: str) -> tuple[int, int]:
-    """The (start, stop) of what stands in `new` between its ends, as far as these are those of `old`."""
+    """The (start, stop) of the part of `new` between its common prefix and its common suffix with `old`."""
     behind = _in_common(old[::-1], new[::-1])
     stop = len(new) - behind
     return _in_common(old[: len(old) - behind], new[:stop]), stop
 
 
 def _in_common(one: str, other: str) -> int:
-    """With how many of the same letters two texts begin."""
+    """The length of the common prefix of two texts."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _parts(skeleton: str) -> tuple[list[str], list[_Gap]]:
-    """The template's own text, and what stands between its parts."""
+    """The template's own text in a rendering with marks, and the gaps between its parts."""
     literals, gaps, end = list[str](), list[_Gap](), 0
     for found in _MARK.finditer(skeleton):
         literals.append(skeleton[end : found.start()])
@@ -466,8 +467,8 @@ def _parts(skeleton: str) -> tuple[list[str], list[_Gap]]:
 
 
 def _located(text: str, literals: Sequence[str], given: Sequence[str]) -> list[tuple[int, int]] | None:
-    """Where in a text the words that were given to the template stand between its own; None: it made something else
-    of them."""
+    """The spans of the given contents and names in a text, between the template's own literals. None if the template
+    changed them in a way that `_forms` does not list."""
     last = len(given)
     if not text.startswith(literals[0]):
         return None
@@ -493,7 +494,7 @@ def _located(text: str, literals: Sequence[str], given: Sequence[str]) -> list[t
 
 
 def _runs(places: Sequence[int]) -> list[tuple[int, int]]:
-    """The (start, stop) of places that follow each other."""
+    """The (start, stop) of each run of consecutive places."""
     starts = [at for at, place in enumerate(places) if not at or places[at - 1] != place - 1]
     return [(places[one], places[other - 1] + 1) for one, other in pairwise([*starts, len(places)])]
 
@@ -507,7 +508,7 @@ def _in_order(found: tuple[Any, ...]) -> list[tuple[int, int]]:
 
 
 def _forms(text: str) -> Iterator[str]:
-    """What templates make of a content: with blanks cut off, without the thoughts before the last answer, as JSON."""
+    """The forms in which templates write a content: unchanged, stripped, as JSON, or without its thoughts."""
     quoted = json.dumps(text, ensure_ascii=False)[1:-1]
     yield from dict.fromkeys((text, text.strip(), text.lstrip(), text.rstrip(), quoted))
     if THOUGHTS[1] in text:
@@ -516,15 +517,15 @@ def _forms(text: str) -> Iterator[str]:
 
 
 def _cut(placed: Sequence[Placed], ends: Sequence[_End]) -> RenderedPrompt:
-    """Cut ids into those of messages, and the opening of the answer. A token on both sides of an end belongs to what
-    comes behind it. A message without a token of its own goes with the next."""
+    """Cut ids into those of messages, and the opening of the answer. A token that straddles an end belongs to what
+    follows. A message without a token of its own joins the next one."""
     cuts, at = [0], 0
     for end in ends:
         while at < len(placed) and max(placed[at][2], placed[at][1]) <= end.at:
             at += 1
         cuts.append(at)
     ids = tuple(id for id, *_ in placed)
-    if cuts[-1] == len(ids):  # an answer has to begin with something
+    if cuts[-1] == len(ids):  # the opening of an answer must not be empty
         cuts = [min(cut, len(ids) - 1) for cut in cuts]
     pieces, waiting = list[PromptPiece](), tuple[int, ...]()
     for end, (start, stop) in zip(ends, pairwise(cuts), strict=True):

@@ -1,9 +1,8 @@
-"""What users and models say, as token ids and back: no text turns into a token of the chat template.
+"""Tokenises and decodes the contents of messages, such that no text becomes a control token of the chat template.
 
-Control tokens are taken out of the tokenizer for content, so that `<|im_end|>` in a text is letters. An added token
-that no template writes, such as the line break in Gemma's vocabulary, is text like any other. Text comes from the
-vocabulary's own bytes where the decoder is of a known kind; bytes that are no UTF-8 become U+FFFD. Does not know:
-roles, frames, messages.
+Control tokens are removed from the tokenizer for contents, so that `<|im_end|>` in a text is plain characters. An added
+token that no template writes, such as the line break in Gemma's vocabulary, is treated as text. If the kind of decoder
+is known, text is decoded from the vocabulary's own bytes; invalid UTF-8 becomes U+FFFD. Independent of message roles.
 """
 
 from __future__ import annotations
@@ -22,31 +21,31 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 LONG = 1 << 14
-"""From so many letters on a text is tokenised as a batch of one, for which the library lets other threads run."""
+"""Texts of at least this many characters are tokenised as a batch of one, for which the library releases the GIL."""
 BLANK = "\u2581"
-"""The letter that stands for a blank in vocabularies of SentencePiece."""
+"""The character that stands for a blank in SentencePiece vocabularies."""
 THOUGHTS = ("<think>", "</think>")
-"""What stands around the thoughts of a model in its answers. Templates cut them from earlier ones."""
+"""The marks around the thoughts of a model in its answers. Templates cut the thoughts from earlier answers."""
 HIDDEN = "\ue000"
-"""Stands in a text for each letter of a control word."""
+"""Masks each character of a control word."""
 Placed = tuple[int, int, int]
-"""A token id, and the (start, stop) of its letters in a text."""
+"""A token id, and the (start, stop) of its characters in a text."""
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 class ContentTokenizer:
-    """Tokenises what users and models say.
+    """Tokenises the contents of messages.
 
-    - `special`: the ids that no text turns into: control tokens, and other added tokens that the chat template writes.
+    - `special`: the ids that no text encodes to: control tokens, and other added tokens that the chat template writes.
     - `forbidden`: the control tokens among them, which are also never sampled and never accepted as content. (A model
-      may say `<think>`; a text cannot.) Tokens that frames are made of are among them, special or not, but for marks of
-      thoughts.
+      may sample `<think>`; a text cannot spell it.) They include the added tokens of frames, whether marked as special
+      or not, except thought marks.
 
     Args:
         tokenizer: The model's tokenizer, with a fast backend.
         model: The model's name, for errors.
         frames: Texts that the template writes around contents. Added tokens in them are control tokens.
-        thoughts: Marks of thoughts, which a model may say.
+        thoughts: Thought marks, which a model may sample.
 
     Raises:
         UnsupportedModel: The tokenizer has no fast backend.
@@ -87,38 +86,38 @@ class ContentTokenizer:
 
     @property
     def leads(self) -> bool:
-        """Whether contents begin with a blank of the tokenizer's own, as SentencePiece puts one before a text."""
+        """Whether the tokenizer puts a blank before a content, as SentencePiece does."""
         return bool(self._lead)
 
     def without_lead(self) -> ContentTokenizer:
-        """The same for contents that stand behind a line break, or a token with no blank behind it."""
+        """A copy for contents that follow a line break, or a token that has no blank after it."""
         other = copy(self)
         other._lead = ""
         return other
 
     def with_lead(self) -> ContentTokenizer:
-        """The same for contents that stand behind a blank which frames leave to them."""
+        """A copy for contents that bring the blank before them, which their frames leave out."""
         other = copy(self)
         other._lead, other._between, other._brings = " ", "", True
         return other
 
     def of_wholes(self) -> ContentTokenizer:
-        """The same for whole conversations, in which a blank that frames leave to contents is the template's."""
+        """A copy for whole conversations, in which the template writes the blank that frames leave to contents."""
         return self.without_lead() if self._brings else self
 
     def encode(self, text: str) -> list[int]:
-        """The ids of `text` as plain characters. `RequestError` where the vocabulary makes that impossible."""
+        """The ids of `text` as plain characters. Raises `RequestError` if the vocabulary makes that impossible."""
         return self._plain(self._lead + text) if text else []
 
     def encode_behind(self, text: str) -> list[int]:
-        """The same, where other words of the message stand before, so that no blank of the tokenizer's own does."""
+        """The ids of a text that continues a message, without the tokenizer's leading blank."""
         return self._plain(text) if text else []
 
     def _plain(self, text: str) -> list[int]:
         return [id for id, _, _ in self._placed(text)]
 
     def _placed(self, text: str) -> list[Placed]:
-        """The ids of a text as plain characters, each with the (start, stop) of its letters."""
+        """The ids of a text as plain characters, each with the (start, stop) of its characters."""
         placed, left = list[Placed](), [(0, text)]
         while left:
             at, part = left.pop()
@@ -138,7 +137,8 @@ class ContentTokenizer:
         return self._bare.encode_batch([text], add_special_tokens=False)[0]
 
     def _parts(self, text: str, id: int, span: tuple[int, int]) -> tuple[str, str]:
-        """A text, cut inside of what would become a special token."""
+        """Cut a text inside the part that would become a special token. Raises `RequestError` if that is a single
+        character."""
         start, stop = span
         if stop - start < 2:
             token = str(self._whole.id_to_token(id))
@@ -149,24 +149,24 @@ class ContentTokenizer:
         return text[: start + 1], text[start + 1 :]
 
     def weave(self, pieces: Sequence[str]) -> list[int]:
-        """The ids of a text that is cut into pieces, in turns the template's own and words of users. Added tokens come
-        of the template's own alone; what stands between two of them is tokenised as a whole."""
+        """The ids of a text in pieces, alternately the template's own text and contents. Only the template's own text
+        yields added tokens; the text between two of them is tokenised as a whole."""
         return [id for id, _, _ in self.woven(pieces)]
 
     def woven(self, pieces: Sequence[str]) -> list[Placed]:
-        """The same, each id with the (start, stop) of its letters in the whole text. Added tokens take the blanks
+        """As `weave`, each id with the (start, stop) of its characters in the whole text. Added tokens strip the blanks
         beside them as they do in the tokenizer."""
         placed, words, lead, begin, takes = list[Placed](), "", self._lead, 0, False
 
         def said() -> list[Placed]:
             cut = len(lead)
-            first = min(1, len(words))  # a blank of the tokenizer's own is part of the first letter, as it says itself
+            first = min(1, len(words))  # the tokenizer's offsets count its own blank as part of the first character
             return [
                 (id, begin + max(0, a - cut), begin + max(first, b - cut)) for id, a, b in self._placed(lead + words)
             ]
 
         def left(text: str) -> str:
-            """Of what comes next what the token before it does not take."""
+            """The part of the next text that the token before it does not strip."""
             nonlocal begin
             kept = text.lstrip() if takes and not words else text
             begin += len(text) - len(kept)
@@ -186,12 +186,12 @@ class ContentTokenizer:
         return placed + (said() if words else [])
 
     def spells_control(self, text: str) -> bool:
-        """Whether a text has in it what the tokenizer would make a control token, or another token of the template."""
+        """Whether a text spells a control token, or another added token that the template writes."""
         return self._structural.search(text) is not None
 
     def without_control(self, text: str, thoughts: bool = True) -> str:
-        """A text as long, in which nothing spells a control token, or another token of the template, but, where
-        `thoughts` are kept, those that templates look for: marks of thoughts, and tokens that are no control tokens."""
+        """A text of the same length in which `HIDDEN` masks what spells a special token. With `thoughts`, those that
+        templates look for are kept: thought marks, and special tokens that are not control tokens."""
 
         def letters(found: re.Match[str]) -> str:
             kept = thoughts and (found[0] in THOUGHTS or self._ids[found[0]] not in self.forbidden)
@@ -200,8 +200,8 @@ class ContentTokenizer:
         return self._structural.sub(letters, text)
 
     def let_say(self, opening: str, answer: str, *others: str) -> None:
-        """Let the model say the control tokens of the assistant's `opening` that an `answer` is not opened with, for it
-        begins with them itself; none of them, where one stands in frames of `others`."""
+        """Let the model sample the control tokens of the assistant's `opening` that the opening of an `answer` lacks,
+        because the model itself begins with them. Allows none of them if one is also in `others`."""
         left = self.control(opening) - self.control(answer)
         if left.isdisjoint(self.control(*others)):
             self.forbidden -= left
@@ -211,19 +211,19 @@ class ContentTokenizer:
         return self.forbidden & {self._ids[token] for piece in pieces for token in self._added.findall(piece)}
 
     def first_control(self, piece: str) -> int | None:
-        """The first control token in a piece of the template's own text; None: there is none."""
+        """The first control token in a piece of the template's own text. None if there is none."""
         ids = (self._ids[found[0]] for found in self._added.finditer(piece))
         return next((id for id in ids if id in self.forbidden), None)
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of content ids, nothing skipped; bytes that are no UTF-8 become U+FFFD."""
+        """The text of content ids, nothing skipped. Invalid UTF-8 becomes U+FFFD."""
         stream = self.stream()
         if isinstance(stream, _LibraryStream):
             return self._whole.decode(list(ids), skip_special_tokens=False)
         return "".join(map(stream.push, ids)) + stream.end()
 
     def check(self, ids: Iterable[int]) -> tuple[int, ...]:
-        """Ids that can be content. `RequestError`: one is a control token."""
+        """These ids, if they can be content. Raises `RequestError` if one is a control token."""
         given = tuple(ids)
         if forged := self.forbidden.intersection(given):
             raise RequestError(
@@ -232,27 +232,27 @@ class ContentTokenizer:
         return given
 
     def marked(self, ids: Sequence[int]) -> bool:
-        """Whether some of these ids are tokens of the template's own; see `ContentPort.marked`."""
+        """Whether some of these ids are the template's own tokens; see `ContentPort.marked`."""
         thoughts = {self._ids[word] for word in THOUGHTS if word in self._ids}
         return any(id in self.special and id not in thoughts for id in ids)
 
     def spells(self, ids: Sequence[int], text: str) -> bool:
-        """Whether `text` encodes to exactly these ids, so that they say nothing more than the text does."""
+        """Whether `text` encodes to exactly these ids, so that they carry no more information than the text."""
         try:
             return self.encode(text) == list(ids)
         except RequestError:
             return False
 
     def stream(self, begun: bool = False) -> TextStream:
-        """A fresh incremental decoder. `begun`: other words of the same message stand before, so that a leading blank
-        is part of the text."""
+        """A fresh incremental decoder. `begun`: the ids continue a message, so that a leading blank is part of the
+        text."""
         if self._bytes is None:
             return _LibraryStream(self._whole)
         return TextStream(self._bytes, bool(self._lead) and not begun)
 
     def token_bytes(self, id: int, begins: bool = False) -> bytes:
-        """The bytes that a token adds to a text, from the vocabulary. `begins`: it is the first of the text, so that a
-        blank of the tokenizer's own is not part of it."""
+        """The bytes that a token adds to a text, from the vocabulary. `begins`: it is the first token of the text, so
+        that the tokenizer's own blank is not part of it."""
         if self._bytes is None:
             return self._whole.decode([id], skip_special_tokens=False).encode()
         found = self._bytes[id] if id < len(self._bytes) else b""
@@ -260,8 +260,8 @@ class ContentTokenizer:
 
 
 class TextStream:
-    """Decodes one message token by token, from the bytes of each token. A piece of text comes as soon as its characters
-    are complete, and all pieces joined are what the message decodes to as a whole."""
+    """Decodes one message token by token, from the bytes of each token. Text is returned as soon as its characters are
+    complete, and all pieces joined are what the message decodes to as a whole."""
 
     def __init__(self, table: Sequence[bytes], strips: bool) -> None:
         self._table, self._strips = table, strips
@@ -275,12 +275,12 @@ class TextStream:
         return self._decoder.decode(added)
 
     def end(self) -> str:
-        """What is left at the end: U+FFFD for a character that stayed incomplete."""
+        """The rest of the text: U+FFFD for a character that stayed incomplete."""
         return self._decoder.decode(b"", final=True)
 
 
 class _LibraryStream(TextStream):
-    """The same by the tokenizers library, for decoders that join tokens by rules of their own, such as WordPiece."""
+    """A `TextStream` over the tokenizers library, for decoders that join tokens by their own rules, as in WordPiece."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer, self._ids, self._shown = tokenizer, list[int](), ""
@@ -299,19 +299,19 @@ class _LibraryStream(TextStream):
 
 
 def alternation(words: Iterable[str]) -> re.Pattern[str]:
-    """Any of these words, a longer one first."""
+    """A pattern that matches any of these words, longer ones first."""
     return re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True))) or "(?!)")
 
 
 def template_source(tokenizer: PreTrainedTokenizerBase) -> str:
-    """The source of the chat template, or of all of them where there are several."""
+    """The source of the chat template, or of all of them if there are several."""
     found: Any = tokenizer.chat_template
     return "\n".join(map(str, found.values())) if isinstance(found, dict) else str(found or "")
 
 
 def token_bytes(spec: dict[str, Any], vocabulary: Mapping[str, int]) -> tuple[bytes, ...] | None:
-    """The bytes of every token by its id, from the specification of a fast tokenizer and its whole vocabulary; None:
-    the decoder joins tokens in another way than one behind the other."""
+    """The bytes of every token by its id, from the specification of a fast tokenizer and its whole vocabulary. None if
+    the decoder does not simply concatenate tokens."""
     kinds = {step["type"] for step in _steps(spec.get("decoder"))}
     if kinds == {"ByteLevel"}:
         letters = _byte_letters()
@@ -334,14 +334,14 @@ def token_bytes(spec: dict[str, Any], vocabulary: Mapping[str, int]) -> tuple[by
 
 
 def _blanks_alone(spec: dict[str, Any]) -> bool:
-    """Whether all that the steps of a decoder replace is the letter for a blank."""
+    """Whether the decoder's replacement steps only turn `BLANK` into a blank."""
     steps = [step for step in _steps(spec["decoder"]) if step["type"] == "Replace"]
     return all(step["pattern"] == {"String": BLANK} and step["content"] == " " for step in steps)
 
 
 def _byte_letters() -> dict[str, bytes]:
-    """The letters that stand for bytes in byte-level vocabularies: the printable ones of Latin-1 for themselves, the
-    others, in order, from U+0100 on."""
+    """The characters that stand for bytes in byte-level vocabularies: printable Latin-1 characters for themselves, then
+    characters from U+0100 on for the other bytes, in order."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): bytes([byte]) for byte in printable} | {
@@ -350,7 +350,7 @@ def _byte_letters() -> dict[str, bytes]:
 
 
 def _steps(part: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-    """The steps of a normalizer, pre-tokenizer or decoder, sequences opened."""
+    """The steps of a normalizer, pre-tokenizer or decoder, with sequences flattened."""
     if part is None:
         return
     if part["type"] != "Sequence":
@@ -362,8 +362,8 @@ def _steps(part: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
 
 
 def _blank_before(spec: dict[str, Any]) -> Literal["each", "first"] | None:
-    """Before which texts the tokenizer puts a blank: "each" one between two special tokens, the "first" of a whole
-    alone, or none."""
+    """Before which texts the tokenizer puts a blank: before "each" text between special tokens, only before the "first"
+    one, or before none."""
     for step in (*_steps(spec.get("normalizer")), *_steps(spec.get("pre_tokenizer"))):
         if step["type"] == "Prepend":
             return "each"
@@ -373,8 +373,8 @@ def _blank_before(spec: dict[str, Any]) -> Literal["each", "first"] | None:
 
 
 def _for_content(spec: dict[str, Any], own: Mapping[str, int], special: frozenset[int]) -> Tokenizer:
-    """The backend of a specification, which is changed: without its special tokens and the blank before a text. Other
-    added tokens keep their ids, for tokens that nobody writes stand in the places of those that are gone."""
+    """A backend without special tokens and without the blank before a text. Modifies `spec`. Other added tokens keep
+    their ids, because placeholder tokens that no text spells fill the places of the removed ones."""
     from tokenizers import Tokenizer
 
     kept = list[dict[str, Any]]()

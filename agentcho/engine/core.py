@@ -1,8 +1,8 @@
-"""The core of an engine: everything but the computation. Synchronous, one thread, no torch.
+"""The core of an engine: everything except computation, which a `Runner` does. Synchronous, one thread, no torch.
 
-A model, a fake and a set-based audit engine share it, so that ids, refusals and storage work the same in all of them.
-It knows tokens and encodings. `submit` and `step` take calls step by step, for the choreographer; `prefill`, `decode`
-and `repair` run to the end. A `Runner` computes. Does not know: agents.
+A model, a fake and a set-based audit engine share it, so that ids, errors and storage work the same in all of them. It
+handles tokens and encodings; it must not depend on agents. `submit` and `step` run calls step by step, for the
+choreographer; `prefill`, `decode` and `repair` run calls to the end.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ if TYPE_CHECKING:
     from agentcho.engine.persistent_files import PersistentFiles
 
 Local = Mapping[int, Admitted]
-"""Calls of the same list that were admitted already, by the `id()` of the call."""
+"""Calls of the same list that are already admitted, by the `id()` of the call."""
 
 
 class EngineCore(SyncAPI):
-    """Keeps what a runner computes, under ids. As a context manager it closes itself.
+    """Stores what a runner computes under ids. As a context manager it closes itself.
 
     Args:
         runner: Computes forward passes and samples tokens.
@@ -235,7 +235,7 @@ class EngineCore(SyncAPI):
         except BaseException:
             for each in admitted.values():
                 self._tiers.release(each.holds)
-            self._ids.last = last  # these ids were given to nobody
+            self._ids.last = last  # these ids were never given out
             raise
         for each in admitted.values():
             if each.entry is not None:
@@ -245,7 +245,7 @@ class EngineCore(SyncAPI):
 
     @owned
     def step(self, deterministic: bool = False) -> StepResult:
-        """Schedule, run, collect. See `EnginePort.step`."""
+        """Run one step: schedule, forward, collect. See `EnginePort.step`."""
         before = self._assembly.fed
         self._untold.clear()
         try:
@@ -263,7 +263,7 @@ class EngineCore(SyncAPI):
             raise
 
     def _advance(self, exact: bool) -> StepResult:
-        """Run one forward pass of what is next, and return its result."""
+        """Plan and run one forward pass, and return its result."""
         plan = self._scheduler.schedule(exact=exact)
         judged = self._trial.judge(plan) if plan.judged else 0
         result = self._scheduler.process(plan, *self._forward(plan))
@@ -381,7 +381,7 @@ class EngineCore(SyncAPI):
         return UnknownEncoding(id, self._ids.issued(id), self._ids.foreign(id))
 
     def _encode_bos(self, origin: str, adapter: str | None = None) -> ContextPiece | None:
-        """Encode once, at position 0, what every context begins with, usually the BOS."""
+        """Encode once, at position 0, the ids that every context begins with, usually the BOS."""
         if not self.framing.begin:
             return None
         return ContextPiece(
@@ -405,16 +405,16 @@ class EngineCore(SyncAPI):
             )
         return self._rules[call.adapter]
 
-    # -- a call of a list, over what is there and the calls before it ------------------------------------
+    # -- admission of a call, over stored encodings and the calls before it ------------------------------
 
     def _layout(self, call: Call, local: Local | None = None, own: int = 0) -> Layout:
-        """See `layout.layout`; the parents are stored, or they wait, or stand earlier in the same list."""
+        """See `call_layout.layout`. Parents are stored, waiting, or earlier in the same list."""
         rules, local = self._rules_of(call), local or {}
         return layout(rules, call, [self._resolve(parent, local, rules) for parent in call.parents], own)
 
     def _admit(self, call: Call, local: Local) -> Admitted:
-        """Check a call against what is stored and make it ready to run: its id, its positions, whether there can be
-        room for it. If it raises, the call holds nothing."""
+        """Check a call against the stored encodings and prepare it to run: assign its id and positions, and check that
+        it can ever fit. If it raises, the call holds nothing."""
         match call:
             case Prefill():
                 sequence = self._prefill(call, self._layout(call, local))
@@ -437,8 +437,8 @@ class EngineCore(SyncAPI):
         return Admitted(self._ids.new(), call, placed.context, placed.longest, placed.words, entry, prefix=prefix)
 
     def _prefix(self, recipe: EncodingRecipe, earlier: EncodingId) -> SharedPrefix | None:
-        """What can be taken over from an earlier state, if it is still there. `UnknownEncoding`: there never was one of
-        that id."""
+        """The prefix that can be copied from an earlier state, if that is still stored. Raises `UnknownEncoding` if the
+        id was never issued."""
         if not self._ids.issued(earlier):
             raise self._missing(earlier)
         known = self._encodings.get(earlier)
@@ -453,7 +453,7 @@ class EngineCore(SyncAPI):
         return Admitted(id, call, placed.context, placed.longest, generation=generation)
 
     def _prompt(self, call: Decode, placed: Layout, local: Local) -> frozenset[int]:
-        """The ids of all that a decode reads, its own framing and header included."""
+        """The ids of all tokens that a decode reads, its own framing and header included."""
         found = {*placed.framed.begun, *(() if call.begins else self.framing.begin)}
         for parent in call.parents:
             there = local[id(parent)] if not isinstance(parent, int) else self._waiting.get(parent)
@@ -516,8 +516,8 @@ class EngineCore(SyncAPI):
     def _by_anchors(
         self, call: Repair, choose: ByAnchors, placed: Layout, words: Words, base: ContextPiece, local: Local
     ) -> Admitted:
-        """A message that is put together of its base and of anchors; where they do not suffice, encoded as a prefill of
-        its ids is."""
+        """Admit a message that is composed of its base and of anchors' offsets. If the anchors do not suffice, it is
+        encoded like a prefill of its ids."""
         context, rules = placed.context, self._rules_of(call)
         stored = ((self._resolve(each, local, rules) for each in anchor) for anchor in choose.anchors)
         pairs = [Pair(*(ContextPiece(id, entry, context.start) for id, entry in both)) for both in stored]
@@ -547,8 +547,7 @@ class EngineCore(SyncAPI):
         """Return the entry of an equal call, in whichever tier it is, or a new one that the forward pass of this call
         fills.
 
-        An entry that nobody holds any more is not taken, because it would have to be made again first, in a pass of its
-        own.
+        An entry without holders is not taken, because it would have to be made again first, in a pass of its own.
         """
         entry = KVEntry.of(recipe)
         known = self._shared.get(entry.key)

@@ -1,4 +1,4 @@
-"""A view of the calls that an engine has under way, for tests and for finding faults, to be read between steps."""
+"""A view of an engine's unfinished calls, for tests and debugging. Read it between steps."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from agentcho.protocol.call import EncodingId
 
 
 class Debug(NamedTuple):
-    """`rows`: the decodes and shadows that run. `deferred`: the shadows that are encoded only when a call first reads
-    them. `calls`: all calls that are not finished. `slots`: where the running ones keep their contexts. `encodings`:
-    what the ids name."""
+    """`rows`: the running decodes and shadows. `deferred`: the shadows that are encoded only when a call first reads
+    them. `calls`: all unfinished calls. `slots`: where the running calls keep their contexts. `encodings`: the finished
+    encodings by id."""
 
     rows: tuple[Sequence, ...]
     deferred: tuple[Sequence, ...]
@@ -28,5 +28,5 @@ class Debug(NamedTuple):
         return tuple(self.slots.shared)
 
     def entry(self, id: EncodingId) -> KVEntry:
-        """The stored keys and values that a finished id names. `KeyError`: it names none."""
+        """The stored keys and values of a finished id. Raises `KeyError` if there are none."""
         return self.encodings[id].entry

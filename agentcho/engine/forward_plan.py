@@ -1,7 +1,6 @@
-"""One forward: the plan of it, and what happens if it fails.
+"""The plan of one forward, and the handling of its failure.
 
-A forward of many calls that fails is repeated call by call, so that only the call that is to blame is lost. Does not
-know: how the plan was made, what comes of the results.
+If a forward of many calls fails, it is repeated call by call, so that only the faulty call is lost.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ Fed = tuple[Sequence, Segment]
 
 
 class LogprobRequest(NamedTuple):
-    """A decode that asks how likely its next token is: the row of logits that this is chosen from, how many tokens were
-    said before, and how many of the likeliest are told of too."""
+    """A decode that asks for the log-probability of its next token: the row of logits that the token is sampled from,
+    the number of tokens sampled before, and how many of the likeliest tokens to report as well."""
 
     row: Row
     before: int
@@ -39,12 +38,12 @@ class ForwardPlan:
 
     - `segments` are fed; `sequences` are the calls they belong to, in the same order. `rows` are the decodes and
       shadows among them, each with its segment.
-    - `prefills` are the calls of known words that are whole after this forward; `judged` the repairs whose tokens must
-      be chosen before it.
-    - `late` are shadows that finish with this forward without being encoded: that is done when a call first reads them.
-    - `failed` are calls that failed before the forward or in it; `begun` the calls that left the waiting line for it.
-    - `weighed` are the decodes that ask how likely their tokens are, by id.
-    - `exact`: the result of each call depends on that call alone, to the bit.
+    - `prefills` are the calls of known words that are complete after this forward; `judged` the repairs whose tokens
+      must be chosen before it.
+    - `late` are shadows that finish with this forward without being encoded; they are encoded when first read.
+    - `failed` are calls that failed before the forward or in it; `begun` the calls that left the queue for it.
+    - `weighed` are the decodes that ask for log-probabilities, by id.
+    - `exact`: the result of each call depends on that call alone, to the bit (the deterministic profile).
     """
 
     exact: bool
@@ -60,16 +59,16 @@ class ForwardPlan:
 
 
 class FaultAttribution:
-    """Finds out whether a failure was the fault of one call or of a device: a device has failed if a trivial operation
-    on it fails too."""
+    """Determines whether one call or a device caused a failure: a device has failed if a trivial operation on it fails
+    too."""
 
     def __init__(self, touch: Callable[[], None]) -> None:
         self._touch = touch
 
     def of(self, error: BaseException) -> AgentchoError:
-        """The error of a call that raised `error` while it was computed alone. `EngineFailed`: the device has failed.
-        The memory that the failed work held is freed, so that the next one finds it. Ctrl-C is the fault of no call: it
-        is raised again."""
+        """The error to report for a call that raised `error` while it was computed alone. Raises `EngineFailed` if the
+        device has failed. The stack frames of the failed work are cleared, so that the memory they hold is freed.
+        Ctrl-C is re-raised."""
         if isinstance(error, KeyboardInterrupt):
             raise error
         traceback.clear_frames(error.__traceback__)
@@ -87,14 +86,14 @@ class FaultAttribution:
 
 
 class IsolatedForwards:
-    """Runs the calls of a plan one by one. A call that fails alone is added to the plan's `failed`; calls that would
-    have read its result are not run."""
+    """Runs the calls of a plan one by one. A call that fails alone is added to the plan's `failed`, and calls that
+    would have read its result are not run."""
 
     def __init__(self, runner: Runner, blame: FaultAttribution) -> None:
         self._runner, self._blame = runner, blame
 
     def judge(self, plan: ForwardPlan) -> int:
-        """Choose the tokens of the plan's repairs; returns the number of tokens fed. See `Runner.select`."""
+        """Choose the tokens of the plan's repairs. Returns the number of tokens fed. See `Runner.select`."""
         try:
             return self._runner.select([[call] for call in plan.judged] if plan.exact else [plan.judged])
         except Exception as error:
@@ -108,22 +107,23 @@ class IsolatedForwards:
         return fed
 
     def again(self, error: Exception, count: int) -> None:
-        """Say in the log that calls are now tried one by one. `EngineFailed`: a device has failed, and trying again is
-        of no use."""
+        """Log that calls are now tried one by one. Raises `EngineFailed` if a device has failed, because a retry is
+        useless then."""
         self._blame.of(error)
         log.warning("a forward of %d calls failed (%s); each is tried by itself", count, type(error).__name__)
 
     def apart(self, plan: ForwardPlan) -> Ran:
-        """Run the segments of a plan in forwards that no bit of another call depends on, every segment after those that
-        it reads: one each, and rows of exact calls together, as far as the runner takes them, those of adapters aside.
-        If the segment that would gather a shared run fails, the next segment over that run gathers it. Returns the
-        segments in the order of their rows of logits, and these rows."""
+        """Run the segments of a plan in forwards in which no call's bits depend on another call, every segment after
+        those that it reads. Each segment gets a forward of its own, except that rows of the deterministic profile
+        without an adapter share forwards of up to `Runner.block` tokens. If the segment that would gather a shared run
+        fails, the next segment over that run gathers it. Returns the segments in the order of their rows of logits, and
+        these rows."""
         return _Apart(self._runner, self._blame, plan).run()
 
 
 class _Apart:
-    """The forwards of one plan. `_block`: rows that wait to go into one forward. `_left`: the shared runs that
-    nobody has gathered, because who was to do it failed."""
+    """The forwards of one plan. `_block`: rows that wait to share a forward. `_left`: the shared runs that are not
+    gathered, because the segment that claimed them failed or was not run."""
 
     def __init__(self, runner: Runner, blame: FaultAttribution, plan: ForwardPlan) -> None:
         self._runner, self._blame, self._plan = runner, blame, plan
@@ -157,8 +157,8 @@ class _Apart:
             self._forward(block)
 
     def _forward(self, fed: list[Fed]) -> None:
-        """One forward. Of several calls that fail together each is tried by itself, and has the bits that it would have
-        had."""
+        """Run one forward. If several calls fail together, each is tried by itself, with the same bits as in a shared
+        forward."""
         segments = [segment for _, segment in fed]
         gathering = {run for segment in segments for run in segment.claims}
         try:

@@ -1,6 +1,7 @@
-"""How messages of each role are framed in a model's ids: what opens and closes them, what every conversation begins
-with, and what is put where there is no system prompt. Does not know: how it is found in a chat template; contexts,
-positions; `layout` has those.
+"""The framing of messages in a model's token ids: the openings and closings of each role, the ids that every
+conversation begins with, and the default system prompt.
+
+`template` derives it from a chat template; `call_layout` has contexts and positions.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Frame(NamedTuple):
     named: tuple[str, str] | None
 
     def without_blank(self) -> Frame:
-        """The same, where the content brings the blank that stands before it."""
+        """The same frame for contents that bring the blank before them."""
         named = (self.named[0], self.named[1].removesuffix(" ")) if self.named else None
         return self._replace(opening=self.opening.removesuffix(" "), named=named)
 
@@ -43,19 +44,20 @@ class Framing:
         frames: The frame of each role that the template can frame by itself, as text.
         aliases: The role that a role is framed as.
         begin: The ids that every conversation begins with, encoded once, at position 0: a BOS, or more (GLM's two
-            tokens, the system message of gpt-oss). Empty: a conversation begins with its first message.
-        stops: The ids that end a decode; after each comes the canonical `closing` of the assistant.
-        content: Tokenises what stands between frames.
+            tokens, the system message of gpt-oss). Empty if a conversation begins with its first message.
+        stops: The ids that end a decode. The canonical `closing` of the assistant follows in each case.
+        content: Tokenises the contents between frames.
         ids: The ids of each piece of a frame.
         tools: How functions, calls and their results are written.
-        conversations: How the template writes a conversation as a whole.
-        answer: What the template opens for an answer to be generated, where that is not what stands before one in a
-            conversation (None: it is).
+        conversations: Renders whole conversations.
+        answer: The opening that the template writes for an answer to be generated. None if it is the same as before an
+            answer in a conversation.
         thinking: How the model thinks before it answers.
-        default: What the template writes where a conversation has no system message (None: nothing).
-        varied: How the template writes whole conversations given other variables, as JSON, and how the model thinks
-            then.
-        later: The ids before a system message behind others, which has no preamble (None: it is opened as the first).
+        default: The system prompt that the template writes if a conversation has no system message. None if it writes
+            none.
+        varied: Returns the renderer and the thinking for other variables, which are given as JSON.
+        later: The ids before a system message that is not the first, without a preamble. None if it is opened like the
+            first.
     """
 
     frames: dict[str, Frame]
@@ -74,29 +76,29 @@ class Framing:
 
     @property
     def opens_thought(self) -> bool:
-        """Whether an answer begins inside a thought, which the template opens for it."""
+        """Whether the template opens a thought, so that an answer begins inside it."""
         return self.answer is not None and opens_thought(self.answer)
 
     @property
     def leaves_open(self) -> bool:
-        """Whether the template opens an answer and leaves control tokens to the model that stand before one in a
-        conversation and that it may not say, such as the channel of gpt-oss. What is said is the answer alone then."""
+        """Whether the opening for a generated answer lacks control tokens that precede an answer in a conversation and
+        that the model may not sample, such as the channel of gpt-oss. Decodes then generate the answer alone."""
         opening = self.frames["assistant"].opening
         return self.answer is not None and bool(self.content.control(opening) - self.content.control(self.answer))
 
     @property
     def prompted(self) -> tuple[int, ...]:
-        """What the template opens for an answer of nobody by name."""
+        """The ids that the template opens an unnamed answer with."""
         return self.ids[self.frames["assistant"].opening if self.answer is None else self.answer]
 
     @property
     def bos(self) -> int | None:
-        """The BOS, where that is all that a conversation begins with."""
+        """The BOS. None if a conversation does not begin with exactly one token."""
         return self.begin[0] if len(self.begin) == 1 else None
 
     @property
     def fingerprint(self) -> dict[str, str]:
-        """What a record says of it, in the fingerprint of its engine."""
+        """Its entries in the engine's fingerprint for run records."""
         chats = self.conversations
         found = {"markers": "plain"} if self.plain else {}
         found |= {} if chats.date is None else {"prompt_date": chats.date}
@@ -104,8 +106,8 @@ class Framing:
 
     @property
     def plain(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of roles whose messages, one right after the other, have nothing between them but what a text can spell
-        or a model can say: there, one message can pass for two. A control token is something that neither can."""
+        """Pairs of roles with no control token between two adjacent messages. A text or a model could write everything
+        between these, so one message can pass for two."""
         control = self.content.forbidden
 
         def spellable(one: str, other: str) -> bool:
@@ -119,25 +121,25 @@ class Framing:
         return self.conversations.apart
 
     def _openings(self, role: str) -> Iterator[tuple[int, ...]]:
-        """The ids before the content of a message, with a name and without; the name itself is left out."""
+        """The ids before the content of a message, without a name and with one. The name itself is left out."""
         frame = self.frames[role]
         yield self.ids[frame.opening]
         if frame.named is not None:
             yield sum((self.ids[part] for part in frame.named), ())
 
     def unsayable(self, vocabulary: int, known: int) -> list[int]:
-        """Control tokens that do not end a message, and the ids beyond those that the tokenizer knows (`known`)."""
+        """Control tokens that do not end a message, and the ids from `known` on, which the tokenizer lacks."""
         control = {id for id in self.content.forbidden - self.stops if id < vocabulary}
         return sorted(control.union(range(known, vocabulary)))
 
     def opening(self, role: str, name: str | None, answer: bool = False) -> tuple[int, ...]:
-        """Ids before a message's content; none for what is no message's beginning (see `Part`).
+        """The ids before a message's content. Empty for a piece that does not begin a message (see `Part`).
 
         Args:
-            role: The role of the message, or a piece of one.
+            role: The role of the message, or of a piece of it.
             name: Its speaker. A name that the template cannot frame is left to the header.
-            answer: Whether the message is an answer that is generated, without a thought before it, and so has all that
-                the template opens for it.
+            answer: Whether the message is a generated answer, which without a thought before it gets all that the
+                template opens for an answer.
         """
         whole, opens, _ = framed_as(role)
         frame = self.frame(whole)
@@ -151,7 +153,7 @@ class Framing:
         return (*self.ids[before], *self.content.encode(name), *self.ids[after], *more)
 
     def closing(self, role: str) -> tuple[int, ...]:
-        """Ids after a message's content; none for what is no message's end (see `Part`)."""
+        """The ids after a message's content. Empty for a piece that does not end a message (see `Part`)."""
         whole, _, closes = framed_as(role)
         closing = self.ids[self.frame(whole).closing]
         return closing if closes else ()
@@ -162,9 +164,8 @@ class Framing:
         return next(id for id in self.closing("assistant") if id in self.stops)
 
     def prompt(self, conversation: Sequence[ChatMessage], variables: Variables = NO_VARIABLES) -> RenderedPrompt | None:
-        """A conversation as the template writes it as a whole; see `FramingPort` and `ChatRenderer`. Where the first
-        message is the default prompt, the template itself writes that, or what it writes in its place where it lists
-        functions."""
+        """A whole conversation as the template writes it; see `FramingPort` and `ChatRenderer`. If the first message is
+        the default prompt, it is left to the template, which may write another one when it lists functions."""
         known = self.conversations.variables
         if (wanted := {**known, **variables}) != known and self.varied is not None:
             conversations, thinking = self.varied(written(wanted))
@@ -197,7 +198,7 @@ class Framing:
         return RenderedPrompt((*begun, *starmap(PromptPiece, rest)), found.opening)
 
     def frame(self, role: str) -> Frame:
-        """The frame of a role, that of its alias where it has none."""
+        """The frame of a role, or of the role that it is framed as."""
         if role not in self.aliases:
             raise RequestError(f"unknown role {role!r}; roles are {', '.join(ROLES)}")
         return self.frames[self.aliases[role]]

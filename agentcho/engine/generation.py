@@ -1,7 +1,7 @@
-"""What a decode says: the tokens it feeds next, those that are guessed and checked with them, and how it goes on and
-ends.
+"""The text generation of one decode: the tokens that it feeds next, the draft tokens verified with them, and how it
+continues and ends.
 
-Does not know: what it reads, when it runs, how a forward computes.
+Independent of contexts, scheduling and forwards.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from agentcho.protocol.call import Decode, DecodeStarted, EncodingId, SampledTok
 
 
 class TokenLimits(NamedTuple):
-    """Which tokens a free text may go on with: of those `among` these ids (None: of all, control tokens aside), and of
-    the `freed` control tokens, the ones that are not `barred`."""
+    """The tokens that unconstrained text may continue with: the ids in `among` (None: all except control tokens) and
+    the `freed` control tokens, without those that are `barred`."""
 
     among: array[int] | None
     freed: tuple[int, ...]
@@ -31,9 +31,9 @@ class TokenLimits(NamedTuple):
 
 
 class SamplingDraw(NamedTuple):
-    """How a token is drawn: the sampling options, the index of the token in its message (from 0), and the ids that it
-    may be (None: any, within `limits` where there are some). `bent`: its options change logits, by the ids of what is
-    read in the `prompt` and those `said`."""
+    """How a token is drawn: the sampling options, the index of the token in its message (from 0), and the allowed ids
+    (None: any, within `limits` if given). `bent`: the options change logits, depending on the ids of the `prompt` and
+    those generated so far (`said`)."""
 
     sampling: Sampling
     nth: int
@@ -45,13 +45,13 @@ class SamplingDraw(NamedTuple):
 
 
 class Generation:
-    """What a decode says, from its framing to its closing. It feeds the opening and the header, then each token that it
-    is given, then the closing. `feed`: the ids that the next forward takes; behind them it takes those of `guessed`,
-    which are no part of the message until they are accepted. With `indexes` it guesses. `prompt`: the ids of all that
-    the call reads, where its sampling goes by them.
+    """Generates one message, from its framing to its closing. It feeds the opening and the header, then each token that
+    it is given, then the closing. `feed`: the ids that the next forward takes, followed by the draft tokens in
+    `guessed`, which are not part of the message until they are accepted. With `indexes` it drafts tokens. `prompt`: the
+    ids of all that the call reads, if its sampling depends on them.
 
-    One that thinks feeds the opening, its thought, what the template writes behind that, and then the header. Nothing
-    of a thought is held to a constraint, unless a script says all that the decode says."""
+    A decode that thinks feeds the opening, its thought, the ids that the template writes after it, and then the header.
+    Constraints do not apply to thoughts, unless a script determines everything that the decode generates."""
 
     def __init__(
         self,
@@ -102,9 +102,9 @@ class Generation:
 
     @property
     def wanted(self) -> Listed[int]:
-        """The indices in the next feed of the tokens whose next-token logits are asked for: the last one, while the
-        decode waits for a token, and all guessed ones. Where logits are kept: every token of its
-        text, the last of these for the first closing token."""
+        """The indices in the next feed of the tokens whose next-token logits are requested: the last one, while the
+        decode waits for a token, and all draft tokens. If logits are kept: every token of its text, the last of these
+        for the first closing token."""
         asks = self.stopped is None
         said = len(self.feed) - (0 if asks else len(self._closing))
         if self.call.logits and self.sampled:
@@ -120,11 +120,11 @@ class Generation:
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """All ids of the message, if it ended now."""
+        """All ids of the message if it ended now."""
         return (*self._framed.begun, *self.sampled, *self._closing)
 
     def guess(self) -> DraftTokens:
-        """What it may say next; NONE: nothing is guessed. What its constraint leaves no choice about is certain."""
+        """Draft the next tokens. NONE if there are none. Tokens that the constraint forces are certain."""
         self.guessed, self._allowed = (), []
         room = (self.call.last if self.call.forced is None else len(self.call.forced)) - len(self.sampled) - 1
         if self._guesser is None or self.stopped is not None or not self.sampled or room < 1:
@@ -133,7 +133,7 @@ class Generation:
         return guess if self._constraint is None else self._constrained(self._constraint.ahead(), guess, room)
 
     def _constrained(self, ahead: TokenConstraint, guess: DraftTokens, room: int) -> DraftTokens:
-        """As much of a guess as a constraint admits; first of all the ids that it leaves no choice about."""
+        """The ids that a constraint forces next, if any, else the part of a draft that it admits."""
         certain = list[int]()
         while len(certain) < min(room, MOST) and not ahead.done and (only := ahead.only) is not None:
             if only in self._stops:
@@ -156,23 +156,23 @@ class Generation:
         return guess._replace(tokens=tuple(admitted))
 
     def _admits(self, allowed: Any, token: int) -> bool:
-        """Whether a constraint that allows these ids allows a token; for a script, always: a model could say it."""
+        """Whether `allowed` admits a token. A script admits any token, because a model could generate it."""
         return isinstance(allowed, int) or token in allowed
 
     def draws(self) -> list[SamplingDraw]:
-        """How the next token is to be drawn, and each one behind a guessed token."""
+        """How to draw the next token, and the one after each draft token."""
         allowed: Listed[Any] = [None] * (len(self.guessed) + 1)
         if self._thinker is not None and not self._thinker.answers:
             allowed = [self._allowed_before(self._thinker)]
         elif self._constraint is not None:
             allowed = self._allowed if self.guessed else [self._constraint.allowed]
         if self._thinker is not None and self._thinker.now is None and self._header and not self.sampled:
-            return [self._draw(-1, allowed[0])]  # whether there is a thought; the first token has a coin of its own
+            return [self._draw(-1, allowed[0])]  # decides on a thought, with other randomness than the first token
         return [self._draw(nth, allowed[nth]) for nth in range(len(self.guessed) + 1)]
 
     def _allowed_before(self, thinker: ThoughtTracker) -> Any:
-        """The ids that may come next before the answer: in a thought, any. Before one the answer must be able to begin
-        instead: with the header, or with what its constraint allows."""
+        """The ids that may come next before the answer. In a thought, any. Before a thought, the mark that opens one or
+        the beginning of the answer: its header, or what its constraint allows."""
         scripted = None if self._constraint is None or self.call.is_whole else self._constraint.allowed
         if thinker.now or not (self._header or self.call.is_whole):
             return scripted
@@ -188,7 +188,7 @@ class Generation:
         return allowed if mark is None or isinstance(allowed, int) else allowed.also(mark)
 
     def _draw(self, nth: int, allowed: Any) -> SamplingDraw:
-        """How the token behind so many guessed ones is to be drawn."""
+        """How to draw the token after `nth` draft tokens."""
         draw = SamplingDraw(self.call.sampling, len(self.sampled) + nth, allowed)
         if not self._bent and self._allowance is None:
             return draw
@@ -199,27 +199,27 @@ class Generation:
             thinks = self._thinking is not None and self._thinker is not None and self._thinker.now
             kept = (
                 self._thinking.ends if thinks and self._thinking is not None else ()
-            )  # what ends a thought, no message
+            )  # ends the thought, not the message
             barred = tuple(id for id in rules.barred(said, len(said) - self._uncounted) if id not in kept)
             draw = draw._replace(limits=TokenLimits(rules.among, rules.freed, barred))
         return draw
 
     def forced(self) -> list[int] | None:
-        """The next forced tokens, one and as many as are guessed: the text's, then the closing's first. None where
-        tokens are sampled."""
+        """The next forced token, and one after each draft token: those of the text, then the first of the closing. None
+        if tokens are sampled."""
         if self.call.forced is None:
             return None
         whole, done = (*self.call.forced, self._closing[0]), len(self.sampled)
         return [whole[min(done + nth, len(whole) - 1)] for nth in range(len(self.guessed) + 1)]
 
     def say(self, tokens: Listed[int | None], spoken: list[SampledToken]) -> int:
-        """Take as many of these as are right, the next token and each one behind a guessed token that was drawn, and
-        add to `spoken` what they say. Returns how many of the tokens that were fed are none of the message.
-        `CallFailed`: no token can be drawn."""
+        """Accept the next token and each one after a draft token that equals the drawn one, and add them to `spoken`.
+        Returns the number of fed draft tokens that are not part of the message. Raises `CallFailed` if no token can be
+        drawn."""
         before, guessed, self.guessed = len(self.sampled), self.guessed, ()
         for token, next in zip_longest(tokens, guessed):
             if token is None and len(self.sampled) > before:
-                break  # it is drawn again in a forward of its own
+                break  # the next forward draws it again
             if token is None:
                 raise CallFailed.sampling()
             said = self.accept(token)
@@ -236,12 +236,12 @@ class Generation:
             self._guesser.say(added)
             if guessed:
                 self._guesser.judge(len(guessed), right)
-        if self.stopped is not None and right == len(added):  # its last token was fed on a guess
+        if self.stopped is not None and right == len(added):  # its last token was already fed as a draft token
             self.feed = self._closing
         return len(guessed) - right
 
     def accept(self, token: int) -> SampledToken | None:
-        """Take `token` as the next one and set the next feed. None: it ended the message and adds no text."""
+        """Accept `token` as the next one and set the next feed. None if it ended the message and adds no text."""
         forced = self.call.forced
         if forced is not None:
             return self._repeat(token, forced)
@@ -251,8 +251,8 @@ class Generation:
         return self._answer(token, left)
 
     def _before(self, thinker: ThoughtTracker, token: int, left: int) -> SampledToken | None:
-        """Take the next token before the answer: one of a thought, or of the mark before it, or else the answer's
-        first. Where all must come to an end of its own, a thought that is too long is closed."""
+        """Accept the next token before the answer: one of a thought, one of the mark that opens it, or the first of an
+        answer without a thought. If the answer must be complete (`is_whole`), a thought that is too long is closed."""
         unsure = thinker.now is None
         if unsure and not self.sampled and self._header and token == self._header[0]:
             thinker.begin()
@@ -287,8 +287,8 @@ class Generation:
         return said if thinker.thought or self.stopped is None else said._replace(text=self._show(), thought=False)
 
     def _begin_answer(self) -> None:
-        """Feed what stands between a thought and the answer, and the header. All that must come to an end of its own
-        has its tokens for itself."""
+        """Feed the ids between a thought and the answer, and the header. An answer that must be complete (`is_whole`)
+        has the whole token limit to itself."""
         given = (*self._thinking.behind, *self._header) if self._thinking is not None else ()
         for token in given:
             self._give(token)
@@ -296,13 +296,13 @@ class Generation:
         self._uncounted = self._behind if self.call.is_whole else len(given)
 
     def _give(self, token: int) -> None:
-        """Feed a token that the template gives."""
+        """Feed a token that the template writes."""
         self.sampled.append(token)
         self.feed = (*self.feed, token)
         self._given.append(SampledToken(self.id, len(self.sampled) - 1, token, "", thought=True))
 
     def _answer(self, token: int, left: int) -> SampledToken | None:
-        """Take the next token of the answer."""
+        """Accept the next token of the answer."""
         if self._constraint is not None:
             token = self._constraint.take(token, left)
         if token in self._ends:
@@ -318,14 +318,14 @@ class Generation:
         return self._said(token, left)
 
     def _stop(self, token: int) -> SampledToken | None:
-        """End with a token that is none of the text."""
+        """End with a token that is not part of the text."""
         rules = self._allowance
         self._reason = None if rules is None else rules.reason(token)
         self._end("stop" if rules is None or token in rules.own else "stop_token", ())
         return self._tail()
 
     def _said(self, token: int, left: int) -> SampledToken:
-        """End with a token of the answer, where it is the last one."""
+        """Report a token of the answer, and end the message if it is the last one."""
         if self._stopped_by(self._counted):
             self._end("stop_string", (token,))
         elif self._constraint is not None and self._constraint.done:
@@ -335,7 +335,7 @@ class Generation:
         return SampledToken(self.id, len(self.sampled) - 1, token, self._show())
 
     def _repeat(self, token: int, forced: tuple[int, ...]) -> SampledToken | None:
-        """Take the next forced token, or as many as are fed at once."""
+        """Accept the next forced token, or `stride` of them at once."""
         done = len(self.sampled)
         if forced and self.call.stride > 1:
             self._say(forced[done : done + self.call.stride])
@@ -351,7 +351,7 @@ class Generation:
         return SampledToken(self.id, done, token, self._show())
 
     def _repeat_thought(self, thinker: ThoughtTracker, token: int) -> SampledToken:
-        """Take a forced token where some of them may be a thought, and what was given behind it."""
+        """Accept a forced token, if some of them may be a thought and the ids that the template writes after it."""
         self.feed, done, unsure = (token,), len(self.sampled), thinker.now is None
         self.sampled.append(token)
         if not thinker.answers:
@@ -375,7 +375,7 @@ class Generation:
             self._repeat_words(token)
 
     def _repeat_words(self, token: int) -> None:
-        """What a forced token adds to the text, which is cut where it was when its words were sampled."""
+        """Add a forced token to the text. The text is cut at the same place as when its tokens were sampled."""
         assert self.call.forced is not None
         last = len(self.sampled) == len(self.call.forced) and self._is_last(token)
         self._text += self._shown_end(token) if last else self._stream.push(token)
@@ -384,16 +384,16 @@ class Generation:
 
     @property
     def _counted(self) -> int:
-        """How many tokens were said of those that the call may sample."""
+        """The number of generated tokens that count against the limit of the call."""
         return len(self.sampled) - self._uncounted
 
     def _is_last(self, token: int) -> bool:
-        """Whether the token that was said last is one of `stop_token_ids`, and may end the text."""
+        """Whether the last token is one of `stop_token_ids` and may end the text."""
         rules = self._allowance
         return rules is not None and token in rules.said_ends and rules.counts(self._counted)
 
     def _shown_end(self, token: int) -> str:
-        """What one of `stop_token_ids` adds to the text."""
+        """The text that a token of `stop_token_ids` adds."""
         return self._stream.push(token) if self.call.sampling.include_stop_str_in_output else ""
 
     def _end(self, why: Stopped, unfed: tuple[int, ...]) -> None:
@@ -404,7 +404,7 @@ class Generation:
         self._text += self._stream.end()  # a character that stayed incomplete comes out as U+FFFD
 
     def _stopped_by(self, said: int) -> bool:
-        """Whether a stop string is in the text; one that was whole before `min_tokens` were said counts as words."""
+        """Whether the text contains a stop string. One that was complete before `min_tokens` tokens counts as text."""
         if not self._until:
             return False
         if self._allowance is not None and not self._allowance.counts(said):
@@ -422,7 +422,7 @@ class Generation:
         return True
 
     def _show(self) -> str:
-        """The text that is certain to stay and was not shown before."""
+        """The new text that is certain to stay, because it cannot be part of a stop string."""
         end = len(self._text)
         if self._cut_at is not None:
             end = self._cut_at
@@ -432,7 +432,7 @@ class Generation:
         return piece
 
     def _doubtful(self) -> int:
-        """How many characters at the end of the text may be the beginning of a stop string."""
+        """The number of characters at the end of the text that may begin a stop string."""
         longest = max(map(len, self._until), default=1) - 1
         ends = range(min(longest, len(self._text)), 0, -1)
         return next((n for n in ends if any(stop.startswith(self._text[-n:]) for stop in self._until)), 0)
@@ -443,7 +443,7 @@ class Generation:
 
     @property
     def begun(self) -> DecodeStarted:
-        """What is fed before the first token, and the receipt of the context."""
+        """The ids fed before the first token, and the receipt of the context."""
         framed = self._framed._replace(content=(), closing=())
         return DecodeStarted(self.id, decoded(self.call, framed, "", None), self.receipt)
 
@@ -459,7 +459,7 @@ class Generation:
         return words._replace(stop_reason=self._reason)
 
     def _thought(self, thinker: ThoughtTracker, text: str) -> Words:
-        """The words of a thought, with those of the answer as a message of its own."""
+        """The words of a thought, with those of the answer in `said`."""
         framed, ended = self._framed._replace(content=tuple(self.sampled)), thinker.ended
         begin = len(framed.opening)
         span = begin, begin + (len(self.sampled) if ended is None else ended)

@@ -1,4 +1,4 @@
-"""The ids that one engine gives out. Does not know: what they name."""
+"""Allocates the ids of one engine."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from itertools import count
 from agentcho.protocol.ids import GivenId
 
 APART = 1 << 40
-"""Ids of one place: see `IdAllocator`."""
+"""Number of ids per place: see `IdAllocator`."""
 _engines = count()
 
 
 class IdAllocator:
-    """Gives out the ids of one engine, from 1. In a run of several engines each has a place, and the ids that it gives
-    out there begin at its place times `APART`, so that no two encodings of the run have one number."""
+    """Gives out the ids of one engine, from 1. In a run of several engines each has a place, and its ids there begin at
+    its place times `APART`, so that no two encodings of the run have the same number."""
 
     def __init__(self) -> None:
         self._engine, self.last = next(_engines), 0
         self._lasts: dict[int, int] = {}
 
     def go_to(self, place: int) -> None:
-        """Give out the ids of that place from now, after those that were given out there before."""
+        """Give out the ids of this place from now on, after those that were given out there before."""
         self._lasts[self.last // APART] = self.last
         self.last = self._lasts.get(place, place * APART)
 
@@ -30,7 +30,7 @@ class IdAllocator:
         return self.at(self.last)
 
     def at(self, number: int) -> int:
-        """The id of that number, given out already or not."""
+        """The id with this number, given out already or not."""
         id = GivenId(number)
         id.engine = self._engine
         return id

@@ -1,7 +1,4 @@
-"""Checks that stored keys and values, the counts of their holders, and their labels are as they must be.
-
-Does not know: how they came to be there, how to mend them.
-"""
+"""Checks the integrity of stored keys and values, the counts of their holders, and their labels. Repairs nothing."""
 
 from __future__ import annotations
 
@@ -16,8 +13,8 @@ from agentcho.protocol.call import EncodingId
 
 
 class Integrity:
-    """Looks at every entry that can still be asked for: those that ids name, that unfinished calls hold, that are
-    pinned, and those from which any of these would be made again. To be used between steps."""
+    """Checks every entry that is still reachable: named by an id, held by an unfinished call, pinned, or needed to make
+    one of these again. Use it between steps."""
 
     def __init__(self, tiers: TieredCache, encodings: Mapping[EncodingId, Encoding], calls: Sequence[Admitted]) -> None:
         self._tiers = tiers
@@ -32,9 +29,9 @@ class Integrity:
         """Raise `StoreDamaged` unless all of this holds:
 
         - each page is free or belongs to one entry, and the promised pages are those of running calls;
-        - each entry is in one tier, and is held, pinned and counted as often as it is named;
+        - each entry is in at most one tier, and its counts of holders and pins are right;
         - each entry in the store, in host memory or on disk has the checksum that was taken when it first moved or was
-          first checked (now, where none was taken), and each file is as it was written;
+          first checked (now, if none was taken yet), and each file is as it was written;
         - each dropped entry can be made again;
         - key, position and length of an entry are those of its recipe, and its tokens and positions are those of the
           words and the receipt of each of its ids.
@@ -112,7 +109,7 @@ def _sound(holds: bool, otherwise: str) -> None:
 
 
 def _complete(recipe: EncodingRecipe) -> bool:
-    """Whether the recipe can be followed: all that it starts from was made, and every token is accounted for."""
+    """Whether the recipe can be followed: all its sources were made, and every token is accounted for."""
     fed = not recipe.feeds or sum(recipe.feeds) == len(recipe.tokens)
     placed = bool(recipe.places) and max(recipe.places) < len(recipe.tokens)
     repaired = recipe.base is None or bool(recipe.anchors) or placed

@@ -1,7 +1,4 @@
-"""How likely the tokens are that a step has said, for the decodes that ask.
-
-Does not know: how a token is chosen.
-"""
+"""Computes the log-probabilities of the tokens that a step sampled, for the decodes that ask for them."""
 
 from __future__ import annotations
 
@@ -16,8 +13,8 @@ from agentcho.protocol.call import CallFailure, EncodingId, Logprobs, SampledTok
 def weigh(
     runner: Runner, blame: FaultAttribution, plan: ForwardPlan, spoken: Listed[SampledToken]
 ) -> tuple[list[SampledToken], list[CallFailure]]:
-    """What was said, with the probabilities that `plan.weighed` asks for, and the decodes that fail because theirs
-    cannot be computed. In the exact profile each row is computed alone."""
+    """The sampled tokens with the log-probabilities that `plan.weighed` asks for, and the decodes that fail because
+    theirs cannot be computed. In the deterministic profile each row is computed alone."""
     asked = [each for each in spoken if _is_new(each, plan.weighed)]
     found, failed = dict[EncodingId, Logprobs](), list[CallFailure]()
     stride = 1 if plan.exact else max(1, len(asked))
@@ -32,8 +29,8 @@ def weigh(
 
 
 def _is_new(spoken: SampledToken, weighed: Mapping[EncodingId, LogprobRequest]) -> bool:
-    """Whether a decode that asks has said a token, and not only text that was held back before, or what was given
-    behind a thought."""
+    """Whether this is a newly sampled token of a decode that asks, and not only text that was held back before, or a
+    token that the template writes after a thought."""
     return spoken.id in weighed and spoken.nth == weighed[spoken.id].before
 
 
@@ -44,8 +41,8 @@ def _found(
     asked: Listed[SampledToken],
     failed: list[CallFailure],
 ) -> dict[EncodingId, Logprobs]:
-    """The probabilities of these tokens, computed at once; if that fails, one by one, and who fails alone is added to
-    `failed`."""
+    """The log-probabilities of these tokens, computed at once. If that fails, they are computed one by one, and decodes
+    that fail alone are added to `failed`."""
     rows = [weighed[each.id].row for each in asked]
     try:
         found = runner.likely(rows, [(each.token, weighed[each.id].most) for each in asked])

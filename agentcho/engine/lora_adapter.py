@@ -1,9 +1,9 @@
-"""An adapter on disk: the digest of its weights, and what it was trained for.
+"""A LoRA adapter on disk: the digest of its weights, and what it was trained for.
 
     DIR/adapter_model.safetensors, adapter_config.json   as peft writes and reads them
-    DIR/agentcho.json                                    base, workflow and traces; absent where others trained it
+    DIR/agentcho.json                                    base, workflow and traces; absent if trained elsewhere
 
-Does not know: torch, how one is trained.
+Must not depend on torch.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ TRAINED = "agentcho.json"
 
 
 class AdapterTraining(BaseModel):
-    """What an adapter was trained for. `base` is the fingerprint of the model under it, `traces` the digest of their
-    file; losses are nats a word over `dev` traces that were held out. `chosen`: the score, the number of games and
-    the mean by which this checkpoint was chosen; None: by the loss. `speed` is in traces a second, whole and call by
-    call, with the ratio's median, least and largest, where it was measured. `step` is that of the weights that are
-    kept, `seconds` and `tokens` are of all steps until the file was written."""
+    """The training of an adapter. `base` is the fingerprint of the base model, `traces` the digest of the file of
+    traces. Losses are in nats per word over `dev` held-out traces. `chosen`: the score, the number of games and the
+    mean by which this checkpoint was chosen; None if it was chosen by loss. `speed`, if it was measured, is in traces
+    per second, whole and call by call, with the median, minimum and maximum of the ratio. `step` is that of the kept
+    weights; `seconds` and `tokens` count all steps until the file was written."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -52,7 +52,7 @@ class AdapterTraining(BaseModel):
 
 
 class Adapter(NamedTuple):
-    """A folder of weights over a base model. `digest` is of weights and configuration."""
+    """A folder with adapter weights for a base model. `digest` covers weights and configuration."""
 
     path: Path
     digest: str
@@ -64,15 +64,15 @@ class Adapter(NamedTuple):
         return self.path.resolve().name
 
     def check_base(self, base: dict[str, str]) -> None:
-        """`AdapterError` where it was trained on other weights than those of this fingerprint."""
+        """Raise `AdapterError` if it was trained on weights other than those of this fingerprint."""
         if self.trained is not None and self.trained.base["weights"] != base["weights"]:
             theirs, ours = self.trained.base["model"], base["model"]
             raise AdapterError(self.path, f"it was trained on other weights ({theirs}) than the loaded ones ({ours})")
 
 
 def find_adapter(folder: str | Path) -> Adapter:
-    """What lies in a folder, its weights unread. `AdapterError` says what is missing or broken; `ExtraMissing`: peft
-    is not installed."""
+    """The adapter in a folder. Its weights are hashed, not parsed. Raises `AdapterError` if something is missing or
+    invalid, and `ExtraMissing` if peft is not installed."""
     require("to use adapters", "tune")
     path = Path(folder)
     if not path.is_dir():

@@ -1,10 +1,8 @@
-"""Which encodings outlive a run, and how a later one begins from them: those that a guard has just found to be for
-everyone.
+"""Stores encodings that a guard has just found to be public for later runs, and loads those of earlier runs.
 
-That is the guard's answer about what a call really attends to, given in this run, before a file is looked for and
-before one is written. So whether there is a file depends on what everybody may read alone, and the labels of what comes
-out of one are those of the messages of the run that reads it. Does not know: who may read what, what is in a file, how
-room is made.
+The guard answers, in this run, about what a call really attends to, before a file is looked up and before one is
+written. So the existence of a file depends only on what everybody may read, and the labels of a loaded encoding are
+those of the messages of the run that loads it. Must not decide who may read what; only the guard does.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ FULL = "cannot write to %s: %s. From now on nothing more is kept there; all else
 
 
 class PersistentCache:
-    """Takes encodings from `files`, and puts them there (None: there are none). `found` and `kept` count tokens."""
+    """Loads encodings from `files` and stores them there. None: no files. `found` and `kept` count tokens."""
 
     def __init__(self, assembly: CacheRestorer, files: PersistentFiles | None) -> None:
         self._assembly, self.files = assembly, files
@@ -33,9 +31,9 @@ class PersistentCache:
         self._full = False
 
     def take(self, call: Sequence, exact: bool) -> bool:
-        """Give a call that nothing was encoded for yet what an earlier run has encoded, if that is there; then its
-        entry is ready, and pinned for it. What is damaged is told of in the log, and is as good as not there. There
-        must be room for the entry."""
+        """Load the encoding of a call that has not started from an earlier run, if there is one. Returns whether it
+        did; the entry is then ready, and pinned for the call. A damaged file is logged and ignored. There must be room
+        for the entry."""
         if self.files is None or not _everyones(call):
             return False
         name, store = self.files.name(call.own.key, exact), self._assembly.tiers.store
@@ -56,8 +54,8 @@ class PersistentCache:
         return True
 
     def put(self, call: Sequence, exact: bool) -> None:
-        """Keep what was encoded for a call in this run. The encoding is in the store. A disk that takes no more is told
-        of once, and not asked again."""
+        """Store the encoding of a call for later runs, if it was encoded in this run. It must be in the store. A failed
+        write is logged once, and nothing more is written."""
         if self.files is None or self._full or not call.encoded or not _everyones(call):
             return
         store, entry = self._assembly.tiers.store, call.own
@@ -71,11 +69,11 @@ class PersistentCache:
             self.kept += entry.length if kept else 0
 
     def close(self) -> None:
-        """Let go of the folder."""
+        """Close the folder."""
         if self.files is not None:
             self.files.close()
 
 
 def _everyones(call: Sequence) -> bool:
-    """Whether a call encodes known words that everyone may read, over nothing but what everyone may read."""
+    """Whether a call encodes known words that everyone may read, over messages that everyone may read."""
     return call.everyones and isinstance(call.call, Prefill)

@@ -1,10 +1,10 @@
-"""Files that outlive a run: encodings of what everyone may read, for later runs of the same model.
+"""Stores encodings of public messages on disk for later runs of the same model.
 
-A folder is one model's and one user's, whom alone the system lets in. Each file is under a keyed digest (HMAC-SHA256,
-see `kept_key`) that binds its name, and with it the call that it was made for and all else that its bits depend on: so
-a file that was changed, or put in the place of another, is noticed before anything of it is used. Names are keyed
-digests too. Files are made under another name and renamed, so that several processes may use one folder, and a killed
-one leaves nothing half. Does not know: what is in a file, who may read it.
+A folder belongs to one model and one user; its permissions exclude other users. Each file has a keyed digest
+(HMAC-SHA256, see `persistent_key`) that covers its name, and with it the call that it was made for and everything else
+that its bits depend on. So a file that was changed or swapped for another is detected before it is used. Names are
+keyed digests too. Files are written under a temporary name and renamed, so that several processes may share a folder,
+and a killed process leaves no partial file. Independent of the content of files.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from agentcho.errors import CannotWrite, ConfigError, ModelError, StoreDamaged
 from agentcho.records.files import check_folder
 
 MOST = 4 << 30
-"""Bytes that a folder may have in all; what was used least recently leaves it."""
+"""Maximum size of a folder in bytes. The least recently used files are removed first."""
 SPARE = 8
-"""Where room is made, one in so many bytes more than needed is freed, so that not every file looks through all."""
+"""When room is made, 1/SPARE of the maximum size is freed as well, so that not every write scans all files."""
 HEAD = "cache.json"
 FORMAT = "agentcho-cache/1"
 ENDING, FRESH = ".kept", ".new"
@@ -38,16 +38,17 @@ Fields = Mapping[str, str]
 
 
 class Fingerprint(NamedTuple):
-    """What the bits of encodings depend on, their calls aside. `model`: what a whole folder is of. `beside`: what files
-    of one folder may differ in, such as the versions of libraries: what was made otherwise is not found."""
+    """Everything except the call that the bits of an encoding depend on. `model`: common to a whole folder. `beside`:
+    what may differ between files of one folder, such as library versions; files made under other values are not found.
+    """
 
     model: Fields
     beside: Fields
 
 
 class PersistentFiles:
-    """The files of one model in `place`, a folder that is made where there is none. `ConfigError`, `ModelError`: see
-    `check`. `CannotWrite`: the system refuses it."""
+    """The files of one model in the folder `place`, which is created if it does not exist. Raises `ConfigError` and
+    `ModelError` as `check` does, and `CannotWrite` if the folder cannot be written."""
 
     def __init__(self, place: Path, fingerprint: Fingerprint, most: int = MOST) -> None:
         self._secret, self.most = key_for(place), most
@@ -65,14 +66,14 @@ class PersistentFiles:
         self.used = sum(size for _, size, _ in self._files())
 
     def name(self, key: bytes, exact: bool) -> str:
-        """The file of an encoding, by the key that names the encoding in its engine. `exact`: as it is made in the
-        deterministic profile, of which another has other bits."""
+        """The file name of an encoding, by its key in the engine. `exact`: made in the deterministic profile, which
+        gives other bits."""
         profile = b"exact" if exact else b"fast"
         return self._digest(b"name", self._bound, profile, key).hex()[:TAG] + ENDING
 
     def read(self, name: str) -> bytes | None:
-        """What was written under a name; None: nothing. It counts as used. `StoreDamaged`, with its path: it is not
-        what was written."""
+        """The bytes written under a name. None if there are none. Marks the file as used. Raises `StoreDamaged`, with
+        the path, if the file cannot be read or has changed."""
         path = self.folder / name
         try:
             with open(name, "rb", opener=lambda name, flags: os.open(name, READ, dir_fd=self._at)) as opened:
@@ -89,8 +90,8 @@ class PersistentFiles:
         return data[TAG:]
 
     def write(self, name: str, data: bytes) -> bool:
-        """Keep these bytes under a name; False: there is more of them than may be kept. `OSError`: the disk is full, or
-        cannot be written; nothing is left of them."""
+        """Store these bytes under a name. Returns False if they exceed the maximum size. Raises `OSError` if the disk
+        is full or cannot be written; no partial file remains."""
         size = TAG + len(data)
         if size > self.most:
             return False
@@ -101,11 +102,11 @@ class PersistentFiles:
         return True
 
     def _put(self, name: str, *parts: bytes, over: bool = True) -> None:
-        """A file of these parts, there whole or not at all. Not `over`: `FileExistsError` where there is one."""
+        """Write a file of these parts atomically. Without `over`, raises `FileExistsError` if it exists."""
         fresh = token_hex(16) + FRESH
         descriptor = os.open(fresh, MADE, 0o600, dir_fd=self._at)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)  # as long as it is held, nobody takes the file for a dead one's
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # other processes remove unlocked temporary files
             for part in parts:
                 left = memoryview(part)
                 while left:
@@ -120,17 +121,17 @@ class PersistentFiles:
             os.close(descriptor)
 
     def _begin(self, place: Path, model: Fields) -> None:
-        """Write down what the folder is of, or check it."""
+        """Write the folder's head, or check it."""
         if not _blank(self._at):
             return _check_head(self._at, place, self._secret, model)
         head = {"format": FORMAT, "model": dict(model), "hmac": self._digest(b"head", _canonical(model)).hex()}
         try:
             self._put(HEAD, json.dumps(head, indent=1).encode() + b"\n", over=False)
-        except FileExistsError:  # another process has begun at once
+        except FileExistsError:  # another process began at the same time
             _check_head(self._at, place, self._secret, model)
 
     def _files(self) -> list[tuple[float, int, str]]:
-        """When each file was used last, its bytes and its name."""
+        """The time of last use, size in bytes and name of each file."""
         found = []
         with os.scandir(self._at) as there:
             for name in [each.name for each in there if each.name.endswith(ENDING)]:
@@ -140,8 +141,8 @@ class PersistentFiles:
         return found
 
     def _make_room(self, size: int) -> None:
-        """Remove what was used least recently, if that is needed with all that other processes have written. What one
-        is reading it has open."""
+        """Remove the least recently used files, if the files of all processes leave too little room. A process that is
+        reading one has it open, and can go on."""
         files = sorted(self._files())
         self.used = sum(each for _, each, _ in files)
         full = self.used + size > self.most
@@ -152,7 +153,7 @@ class PersistentFiles:
                 self.used -= each
 
     def _remove_torn(self) -> None:
-        """Remove what killed processes had not written to its end."""
+        """Remove the partial files of killed processes."""
         for name in [name for name in os.listdir(self._at) if name.endswith(FRESH)]:
             with suppress(OSError):  # it is being written, or gone by now
                 descriptor = os.open(name, READ, dir_fd=self._at)
@@ -163,7 +164,7 @@ class PersistentFiles:
                     os.close(descriptor)
 
     def _tag(self, name: str, data: bytes) -> bytes:
-        """What a file begins with."""
+        """The keyed digest that a file begins with."""
         return self._digest(b"file", self._bound, name.encode(), data)
 
     def _digest(self, *parts: bytes) -> bytes:
@@ -171,9 +172,9 @@ class PersistentFiles:
 
 
 def check(place: Path, model: Fields) -> None:
-    """Whether encodings of a model may be kept in a folder, by these fields of it. Leaves nothing there. `ConfigError`:
-    the folder is not its user's alone, holds other things, or is under another key. `ModelError`: it is another
-    model's. `CannotWrite`: there can be no files in it."""
+    """Check that encodings of a model with these fields may be stored in a folder. Writes nothing. Raises `ConfigError`
+    if other users can access the folder, if it holds other files, or if it was made under another key, `ModelError` if
+    it belongs to another model, and `CannotWrite` if it cannot be written."""
     secret = key_for(place)
     check_folder(place)
     if os.path.lexists(place):
@@ -186,12 +187,12 @@ def check(place: Path, model: Fields) -> None:
 
 
 def _blank(at: int) -> bool:
-    """Whether there is nothing in a folder but what somebody has begun to write."""
+    """Whether a folder has nothing in it except temporary files."""
     return all(name.endswith(FRESH) for name in os.listdir(at))
 
 
 def _entered(place: Path) -> int:
-    """The descriptor of a folder that only its owner can enter, and that is no link."""
+    """The descriptor of a folder, after a check that only its owner can enter it and that it is not a link."""
     if place.is_symlink():
         raise ConfigError(f"{place} is a link, and no encodings are stored through links; give the folder")
     descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | NO_LINK)
@@ -209,7 +210,7 @@ def _entered(place: Path) -> int:
 
 
 def _check_head(at: int, place: Path, secret: bytes, model: Fields) -> None:
-    """Hold what a folder says that it is of against the fields of a model that are known."""
+    """Check the head of a folder against the fields of a model."""
     try:
         with open(HEAD, "rb", opener=lambda name, flags: os.open(name, READ, dir_fd=at)) as opened:
             head: Any = json.loads(opened.read(1 << 16))
@@ -237,7 +238,8 @@ def _canonical(fields: Mapping[str, Any]) -> bytes:
 
 
 def _digest(secret: bytes, *parts: bytes) -> bytes:
-    """A keyed digest of several parts, each with its length, so that no two lists of parts look alike."""
+    """A keyed digest of several parts, each with its length, so that different lists of parts never collide by
+    concatenation."""
     digest = hmac.new(secret, FORMAT.encode(), "sha256")
     for part in parts:
         digest.update(len(part).to_bytes(8))

@@ -1,5 +1,5 @@
-"""The secret under which encodings are kept from run to run: in the environment, or in a file of its owner alone that
-is made at first use. It is never in the folder that it is for. Does not know: what is kept."""
+"""The secret key that protects encodings stored between runs. It comes from the environment, or from a file that only
+its owner can read and that is made at first use. It is never in the folder that it protects."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ LONGEST = 1 << 12
 
 
 def key_for(folder: Path) -> bytes:
-    """The secret for what is kept in `folder`. `ConfigError`: it is too short, others may read its file, or that is in
-    the folder itself. `CannotWrite`: none can be made."""
+    """The secret key for the files in `folder`. Raises `ConfigError` if it is too short, or its file is readable by
+    others or inside the folder, and `CannotWrite` if none can be made."""
     if said := os.environ.get(VARIABLE):
         return _usable(said, f"the key in {VARIABLE}", f"set {VARIABLE} to at least {SHORTEST} secret characters")
     file = key_file()
@@ -32,12 +32,12 @@ def key_for(folder: Path) -> bytes:
 
 
 def source() -> str:
-    """Where the secret is, in words."""
+    """The place of the secret key, in words."""
     return f"the environment ({VARIABLE})" if os.environ.get(VARIABLE) else str(key_file())
 
 
 def key_file() -> Path:
-    """Where the secret is, unless the environment has it."""
+    """The file of the secret key, used unless the environment has one."""
     said = os.environ.get("XDG_CONFIG_HOME", "")
     home = Path(said) if os.path.isabs(said) else Path("~/.config").expanduser()
     return home / "agentcho" / "cache.key"
@@ -65,7 +65,7 @@ def _read(file: Path) -> str:
 
 
 def _make(file: Path) -> None:
-    """Make a secret where there is none. Of two processes that begin at once one has its own, and both read that."""
+    """Make a secret key if there is none. If two processes begin at once, one file wins, and both read it."""
     if os.path.lexists(file):
         return
     fresh = file.with_name(f"{file.name}.{token_hex(8)}")

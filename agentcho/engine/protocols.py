@@ -1,7 +1,7 @@
-"""What the core of an engine needs from below: the template that frames messages, constraints, and a pool of pages.
+"""Protocols that the core of an engine depends on: the template that frames messages, constraints, and the page pool.
 
-No torch: the runner of a model keeps tensors behind these types, other runners keep none. Does not know: calls, when
-they run, the runner (`runner_port`).
+No torch: the runner of a model keeps tensors behind these types, other runners keep none. The runner itself is in
+`runner_port`.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any, Protocol
 from agentcho.protocol.call import ContentPort, FramingPort
 
 Row = Any
-"""One row of logits `[vocab]`, or what stands for one. Only the runner that made it looks inside."""
+"""One row of logits `[vocab]`, or a stand-in. Opaque except to the runner that made it."""
 Stored = Any
-"""The pages of one encoding, or a copy of them outside. Only the runner that made it looks inside."""
+"""The pages of one encoding, or a copy of them outside the store. Opaque except to the runner that made it."""
 
 
 class Detokenizer(Protocol):
-    """Turns the tokens of one message into text, one token at a time. `end` gives what is left behind the last one."""
+    """Turns the tokens of one message into text, one token at a time. `end` returns the rest after the last one."""
 
     def push(self, id: int) -> str: ...
     def end(self) -> str: ...
@@ -26,18 +26,18 @@ class Detokenizer(Protocol):
 
 class Content(ContentPort, Protocol):
     """Turns text into the token ids of a message's content, and back. `forbidden`: control tokens, which are never part
-    of a content. `stream` gives a fresh `Detokenizer`; where the message has begun with a header, a blank at the
-    beginning of what follows is part of the text."""
+    of a content. `stream` returns a fresh `Detokenizer`; if the message has `begun` with a header, a blank at the
+    beginning is part of the text."""
 
     forbidden: frozenset[int]
 
     def stream(self, begun: bool = False) -> Detokenizer: ...
     def encode_behind(self, text: str) -> list[int]:
-        """The ids of a text that stands behind the header of its message."""
+        """The ids of a text that follows the header of its message."""
 
 
 class Template(FramingPort, Protocol):
-    """How messages are framed. `stops`: the ids that end a decode. `end`: the one by which a model ends its message;
+    """How messages are framed. `stops`: the ids that end a decode. `end`: the one that a model ends its message with;
     the assistant's closing may have blanks before it."""
 
     @property
@@ -49,15 +49,15 @@ class Template(FramingPort, Protocol):
 
 
 class TokenConstraint(Protocol):
-    """Restricts what one decode may say. `allowed`: the ids that it may sample next, for `Runner.sample`. `done`: no
-    token can follow.
+    """Restricts what one decode may generate. `allowed`: the ids that it may sample next, for `Runner.sample`. `done`:
+    no token can follow.
 
-    `ahead()` is a copy, to see with `allowed` what may follow tokens that were not said; `only` is the one id that may
-    come next, or None; `follow(token)` notes a token whatever is left of the budget.
+    `ahead()` returns a copy for lookahead over tokens that are not accepted yet; `only` is the only id that may come
+    next, or None; `follow(token)` notes a token regardless of the remaining budget.
 
     `take(token, left)` notes a sampled token, `left` tokens before the end of the budget (this token included), and
-    returns the token to be said. That is another one only where the sampled token could not be brought to an end in
-    time.
+    returns the token to accept. That is another one only if the text could not be completed in time after the sampled
+    one.
     """
 
     @property
@@ -72,7 +72,7 @@ class TokenConstraint(Protocol):
 
 
 class KVPool(Protocol):
-    """Keeps encodings in pages of `page_tokens` tokens, at most `limit` pages. Counted in pages: `used` hold encodings,
+    """Stores encodings in pages of `page_tokens` tokens, at most `limit` pages. In pages: `used` hold encodings,
     `reserved` are promised to running calls, `room` are left."""
 
     page_tokens: int
@@ -85,30 +85,30 @@ class KVPool(Protocol):
     def room(self) -> int: ...
     def pages_for(self, tokens: int) -> int: ...
     def reserve(self, tokens: int) -> int:
-        """Promise room for this many tokens; returns the number of pages. `StoreFull`: nothing was promised."""
+        """Promise room for this many tokens. Returns the number of pages. Raises `StoreFull` if there is no room."""
 
     def unreserve(self, pages: int) -> None: ...
     def allocate(self, length: int) -> Stored:
-        """Pages for this many tokens. `StoreFull`: there is no room."""
+        """Pages for this many tokens. Raises `StoreFull` if there is no room."""
 
     def free(self, pages: Stored) -> None: ...
     def copy_out(self, pages: Sequence[Stored]) -> list[Stored]:
-        """Copies of several encodings in host memory, whole when this returns."""
+        """Copies of several encodings in host memory, complete when this returns."""
 
     def copy_in(self, copies: Sequence[tuple[Stored, Stored]]) -> None:
-        """Write copies into pages of their lengths: pairs of both."""
+        """Write copies into pages of the same lengths, given as pairs of (pages, copy)."""
 
     def copy(self, source: Stored, target: Stored, tokens: int) -> None:
-        """Copy the first so many tokens of one encoding to the beginning of another."""
+        """Copy the first `tokens` tokens of one encoding to the beginning of another."""
 
     def checksum(self, copy: Stored) -> int:
-        """A checksum of all that a copy holds."""
+        """A checksum of the content of a copy."""
 
     def packed(self, copy: Stored) -> bytes:
-        """A copy as the bytes of a file."""
+        """A copy, serialized as the bytes of a file."""
 
     def unpacked(self, data: bytes) -> Stored:
-        """The copy that these bytes were made from, to the bit."""
+        """The copy that these bytes were made from, exact to the bit."""
 
     def check(self, stored: Sequence[tuple[Stored, int]]) -> None:
-        """Raise `StoreDamaged` unless each page is free or in one of these, each of so many tokens."""
+        """Raise `StoreDamaged` unless each page is free or in exactly one of these (pages, tokens)."""

@@ -1,13 +1,11 @@
-"""What waits: calls in line for a forward, how many of their tokens go into the next one, and shadows until a call
-reads them.
+"""Queues of the scheduler: calls that wait for a forward, with the token budget of a forward, and deferred shadows.
 
 The order of calls: by priority; then those that have begun; then those of the workflow that was served the fewest
 tokens while any call waited; then by arrival. Of equal prefills one is encoded for all, with the highest of their
 priorities.
 
 A shadow whose leader ended before the shadow fed anything is encoded when a call first reads it, in the same forward.
-Nobody may ever read what was said in a few words, such as a vote, so nothing is fed for it before. Does not know: how
-calls are checked, how a forward computes.
+A short message, such as a vote, may never be read, so nothing is fed for its shadow before.
 """
 
 from __future__ import annotations
@@ -25,9 +23,9 @@ from agentcho.protocol.call import EncodingId, SchedulingPriority
 
 
 class QueuedCall(NamedTuple):
-    """A call in line, its turn (workflow and priority), and its number in the order of arrival. `spare`: the call was
-    made and begun ahead of time, and other calls wait now; it goes on only where these find no room, and then it gives
-    its room back."""
+    """A call in the queue, its turn (workflow and priority), and its number in the order of arrival. `spare`: the call
+    was made and begun ahead of time, and other calls wait now; it goes on only if these find no room in the store, so
+    that it finishes and gives its own room back."""
 
     call: Sequence
     turn: SchedulingPriority
@@ -36,8 +34,8 @@ class QueuedCall(NamedTuple):
 
 
 class CallQueue:
-    """The waiting calls, in no order. Calls of one workflow and priority keep the order in which they came, so that
-    parents come before the calls that read them."""
+    """The waiting calls, unordered. `line` orders them; calls of one workflow and priority keep their order of arrival,
+    so that parents come before the calls that read them."""
 
     def __init__(self) -> None:
         self.waiting: list[QueuedCall] = []
@@ -51,7 +49,7 @@ class CallQueue:
         return len(self.waiting)
 
     def add(self, calls: Iterable[Sequence], turn: SchedulingPriority) -> None:
-        """Put calls at the end of the line. A workflow that had no call waiting begins level with the least served one
+        """Add calls at the end of the queue. A workflow that had no waiting call starts level with the least served one
         that has, and gets no credit for the time when it did not wait."""
         waits = any(each.turn.workflow == turn.workflow and not each.turn.ahead for each in self.waiting)
         if not turn.ahead and not waits:
@@ -63,8 +61,8 @@ class CallQueue:
             self._arrived += 1
 
     def line(self) -> list[QueuedCall]:
-        """All waiting calls, the next one first. Calls that were made ahead of time come in only when no other call
-        waits for a forward, or when another call needs the same entry; those that have begun come last."""
+        """All waiting calls, the next one first. While other calls wait for a forward, calls that were made ahead of
+        time are included only if another call needs the same entry, or, at the end, if they have begun."""
         wanted = [each for each in self.waiting if not each.turn.ahead]
         ahead = [each for each in self.waiting if each.turn.ahead]
         if not ahead or not any(each.call.entry is not None or each.call.due for each in wanted):
@@ -97,41 +95,41 @@ class CallQueue:
         self._served[waiting.turn.workflow] += 0 if waiting.turn.ahead else tokens
 
     def put_back(self, waiting: QueuedCall) -> None:
-        """Put a call back to where it was in line before it began."""
+        """Put a call back to its place in the queue from before it began."""
         self.waiting.append(waiting)
 
     def keep(self, wanted: Callable[[Sequence], bool]) -> None:
-        """Keep the calls that are `wanted`, and leave out all others."""
+        """Keep only the calls that are `wanted`."""
         self.waiting = [each for each in self.waiting if wanted(each.call)]
         self._served = Counter({workflow: self._served[workflow] for workflow in self._here})
 
 
 DEPTH = 1024
-"""A token that attends to so many others costs about twice as much as a token that attends to none, as measured on a
+"""A token that attends to this many others costs about twice as much as one that attends to none, as measured on a
 CPU."""
 
 
 class TokenBudget(NamedTuple):
-    """How many tokens one forward takes: at most `packed` in all. While decodes run, prefills get only so much work as
-    `beside` tokens take that attend to nothing, so that a long prefill does not hold up the next tokens of all
-    others. `strict`: that holds in a rush too."""
+    """The number of tokens of one forward: at most `packed` in all. While decodes run, prefills get at most the work of
+    `beside` tokens that attend to nothing, so that a long prefill does not delay the next tokens of all decodes.
+    `strict`: that holds in a burst too."""
 
     packed: int
     beside: int
     strict: bool = False
 
     def room(self, fed: int, speaking: bool) -> ForwardRoom:
-        """What is left of a forward that already feeds `fed` tokens. `speaking`: decodes run that must not be held
-        up."""
+        """The room left in a forward that already feeds `fed` tokens. `speaking`: decodes run that must not be
+        delayed."""
         return ForwardRoom(self.packed - fed, self.beside if speaking else None, empty=fed == 0)
 
 
 class BurstDetector:
-    """Whether as many calls wait for their first token as decodes run, and at least two, as when many calls come at
-    once. Then prefills get the whole forward. That lasts until no call waits, or the last of them would go on in the
-    small parts that spare running decodes.
+    """Detects bursts: at least two calls wait for their first token, and at least as many as decodes run. Prefills then
+    get the whole forward, until no call waits. Otherwise the last ones would go on in the small parts that spare
+    running decodes.
 
-    The work is the same in all. A running decode loses at once the time that it would lose bit by bit, and the waiting
+    The total work is the same. A running decode loses at once the time that it would lose bit by bit, and the waiting
     calls get their first tokens earlier.
     """
 
@@ -139,13 +137,13 @@ class BurstDetector:
         self.on = False
 
     def see(self, waiting: int, speaking: int) -> None:
-        """Note how many calls wait for their first token, and how many decodes run."""
+        """Note the number of calls that wait for their first token, and the number of running decodes."""
         self.on = waiting > 0 and (self.on or waiting >= max(2, speaking))
 
 
 class ForwardRoom:
-    """What is left of one forward: `total` tokens, and the `work` of prefills, counted in tokens that attend to nothing
-    (None: no bound)."""
+    """The room left in one forward: `total` tokens, and the `work` of prefills, counted in tokens that attend to
+    nothing (None: no bound)."""
 
     def __init__(self, total: int, work: float | None, empty: bool) -> None:
         self._total = total
@@ -154,9 +152,9 @@ class ForwardRoom:
         self._begun = False
 
     def take(self, tokens: int, divisible: bool, depth: int = 0) -> int | None:
-        """How many tokens of a call go into this forward, the first of which attends to `depth` others; None: the call
-        waits. A call that cannot be divided goes whatever its size if nothing else does; once one has to wait, none
-        overtakes it."""
+        """The number of tokens of a call that go into this forward. The first of them attends to `depth` others. None
+        if the call has to wait. An indivisible call goes at any size if the forward is empty; once one has to wait, no
+        other call overtakes it."""
         if not tokens:
             return 0
         if divisible:
@@ -184,8 +182,8 @@ class ForwardRoom:
 def take_turns(rows: Listed[Sequence], exact: bool) -> None:
     """Decide how many tokens each shadow among these decodes and shadows feeds in the next forward (`portion`).
 
-    - All shadows together feed at most `STRIDE` tokens, or as many as their leaders say in this forward, so that they
-      keep up with their leaders and hold up no decode. The shadow that is furthest behind goes first.
+    - All shadows together feed at most `STRIDE` tokens, or as many as their leaders feed in this forward if that is
+      more, so that they keep up with their leaders and delay no decode. The shadow that is furthest behind goes first.
     - None feeds in the forward of its leader's first token, which must not be delayed, or before the message is longer
       than `SHORT`. Each feeds all that is left when its leader has ended, unless it is late.
     - `exact`: what a shadow feeds depends on its leader alone, and late shadows are fed like all others.
@@ -202,9 +200,9 @@ def take_turns(rows: Listed[Sequence], exact: bool) -> None:
 
 
 class DeferredShadows:
-    """Shadows whose ids are finished and whose entries are not made, in the order they came, so that each stands after
-    those that it reads. They hold what they read, and are given up when nobody can ask for them any more. Each is
-    handed to `finished` as it comes.
+    """Shadows whose ids are finished and whose entries are not made, in order of arrival, so that each comes after
+    those that it reads. They hold what they read, and are given up when nothing can reach them any more. Each is passed
+    to `finished` when it is added.
 
     `sequences`: the shadows by their entries. `refused`: the errors of those that a guard refused.
     """
@@ -221,7 +219,7 @@ class DeferredShadows:
         return entry in self.sequences
 
     def takes(self, call: Sequence) -> bool:
-        """Whether a call is a late shadow for which nothing is missing but other deferred shadows."""
+        """Whether a call is a late shadow that lacks nothing except other deferred shadows."""
         return call.late and all(entry in self.sequences for entry in call.lacks)
 
     def add(self, call: Sequence) -> EncodingId:
@@ -232,14 +230,14 @@ class DeferredShadows:
         call.entry = entry
         call.words = words
         call.status = Status.DEFERRED
-        call.leader = call.generation = None  # else the deferred shadow would keep them in memory
+        call.leader = call.generation = None  # frees their memory
         self.sequences[entry] = call
         self._finished(Encoding(call.id, entry, words, call.context.receipt))
         return call.id
 
     def before(self, line: Iterable[QueuedCall], gone: Container[EncodingId]) -> Iterator[QueuedCall]:
-        """The line, in which each deferred shadow (unless it is `gone`) comes right before the first call that reads it
-        and lacks nothing else."""
+        """The line, with each deferred shadow (unless it is `gone`) right before the first call that reads it and lacks
+        nothing except deferred shadows."""
         for waiting in line:
             if self.sequences and waiting.call.due:
                 lacked = waiting.call.lacks
@@ -248,7 +246,7 @@ class DeferredShadows:
             yield waiting
 
     def among(self, entries: Iterable[KVEntry]) -> list[Sequence]:
-        """The deferred shadows among these entries and among all that they read, each after those that it reads."""
+        """The deferred shadows among these entries and all that they read, each after those that it reads."""
         found, left = set[Sequence](), list(entries)
         while left:
             entry = left.pop()
@@ -261,8 +259,8 @@ class DeferredShadows:
     def hasten(self, pieces: Iterable[ContextPiece], make: Callable[[KVEntry], None]) -> None:
         """Make all deferred shadows among these pieces now, and those that they read.
 
-        `LeakageError`: a guard refuses one of them, or did before. `RequestError`: one of the pieces is not finished.
-        Raises what `make` raises. Those that are not made then stay deferred.
+        Raises `LeakageError` if a guard refuses one of them or did before, `RequestError` if one of the pieces is not
+        finished, and what `make` raises. Those that are not made then stay deferred.
         """
         asked = list(pieces)
         late = self.among(piece.entry for piece in asked)
@@ -277,20 +275,20 @@ class DeferredShadows:
             self.settle([call.own])
 
     def refuse(self, call: Sequence, error: Exception) -> None:
-        """Take a shadow that a guard refused out of the deferred ones: calls that read it fail with the same error. It
-        keeps holding what it reads. Any other call is left alone."""
+        """Remove a shadow that a guard refused from the deferred ones: calls that read it fail with the same error. It
+        keeps holding what it reads. Does nothing for any other call."""
         if call.status is Status.DEFERRED:
             self.refused[call.own] = error
             del self.sequences[call.own]
 
     def keeps(self, call: Sequence, error: Exception) -> bool:
-        """Whether a shadow that failed stays deferred, to be made when it is read again: it does, unless a guard
-        refused it."""
+        """Whether a failed shadow stays deferred, to be made when it is read again. It does unless a guard refused
+        it."""
         return call.status is Status.DEFERRED and not isinstance(error, LeakageError | CallbackFailed)
 
     def unmade(self, failed: Mapping[Sequence, Exception]) -> dict[KVEntry, Exception]:
         """The entries that could not be made because of these failures, each with its error: those of the failed
-        shadows, and of those made from them."""
+        shadows, and of the shadows that read them."""
         unmade = dict[KVEntry, Exception]()
         for call in self if failed else ():
             errors = (unmade.get(piece.entry) for piece in call.context.pieces)
@@ -299,13 +297,13 @@ class DeferredShadows:
         return unmade
 
     def why(self, call: Sequence) -> Exception:
-        """The error of a call that will never have all that it reads."""
+        """The error of a call that can never get all that it reads."""
         errors = (self.refused.get(piece.entry) for piece in call.reads)
         cancelled = RequestError.parents("a parent was cancelled before it was encoded")
         return next((error for error in errors if error is not None), cancelled)
 
     def put_back(self) -> None:
-        """After a forward that failed: what it began will begin anew."""
+        """Reset the deferred shadows that a failed forward began."""
         for call in self:
             self._tiers.unpin(call)
             call.started = False
@@ -314,15 +312,15 @@ class DeferredShadows:
         self.settle(list(self.sequences))
 
     def release(self, entries: Iterable[KVEntry]) -> None:
-        """Count one holder less of each entry (see `TieredCache.release`), and give up the deferred shadows that have
-        none left."""
+        """Count one holder less of each entry (see `TieredCache.release`), and give up the deferred shadows without
+        holders."""
         given = list(entries)
         self._tiers.release(given)
         self.settle(given)
 
     def settle(self, entries: Iterable[KVEntry]) -> None:
-        """Let go of those deferred shadows that were made or that nobody can ask for any more, and then of those that
-        only they held."""
+        """Let go of those deferred shadows that were made or have no holders left, and then of those that only they
+        held."""
         left = list(entries) if self.sequences or self.refused else []
         while left:
             entry = left.pop()

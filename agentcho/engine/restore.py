@@ -1,9 +1,8 @@
-"""Brings together in the store all that a call gathers: what was moved out, and what was dropped, which is made again.
+"""Restores to the store all entries that a call gathers: moved-out entries are copied back, dropped ones made again.
 
-Whether all of it fits is settled before anything is moved, by counting pages. After that only a failing forward or a
-damaged copy in memory can stop it; what is damaged on disk is dropped, and it begins anew. An entry that is made again
-gathers exactly what it gathered the first time, so its label stays true. Does not know: calls, guards, how a forward
-computes, where an entry is while nobody reads it.
+Pages are counted before anything is moved, to check that all of it fits. After that only a failing forward or a damaged
+copy in memory can stop it; an entry that is damaged on disk is dropped, and the restore starts over. An entry that is
+made again gathers exactly what it gathered the first time, so its label stays true. Independent of calls and guards.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from agentcho.errors import StoreDamaged, StoreFull
 
 
 class CacheRestorer:
-    """Brings entries together in the store. `make(entry)` computes an entry into its pages by its recipe and returns
-    the number of tokens fed. `fed`: the tokens that were fed so far to make dropped entries again."""
+    """Restores entries to the store. `make(entry)` computes an entry into its pages by its recipe and returns the
+    number of tokens fed. `fed`: the number of tokens fed so far to make dropped entries again."""
 
     def __init__(self, tiers: TieredCache, make: Callable[[KVEntry], int]) -> None:
         self.tiers, self._make = tiers, make
@@ -38,7 +37,7 @@ class CacheRestorer:
 
     def first(self, entry: KVEntry) -> None:
         """Make an entry for the first time, between two steps. Raises what `gathering` and a forward raise; the entry
-        is not made then."""
+        is then not made."""
         with self.gathering(entry.sources, entry):
             try:
                 self._make(entry)
@@ -47,24 +46,24 @@ class CacheRestorer:
                 raise
 
     def check(self, entries: Iterable[KVEntry], own: int, wide: int) -> None:
-        """`StoreFull` where a call that gathers these entries and makes `own` tokens could never run. In the end it
+        """Raise `StoreFull` if a call that gathers these entries and makes `own` tokens could never run. In the end it
         attends to `wide` tokens: an entry that it reads several times is gathered as often."""
         self.tiers.check((*entries, *self._kept), own, wide)
 
     def fits(self, entries: Sequence[KVEntry], own: int) -> bool:
         """Whether a call that gathers these entries and makes `own` tokens can begin now. That needs room for both at
-        once, and before that for each dropped entry together with its sources."""
+        once, and before that for each dropped entry with its sources."""
         tiers = self.tiers
         return tiers.fits(entries, own) and all(tiers.fits((*s.sources, s), 0) for s in missing_entries(entries))
 
     def copies(self, prefix: SharedPrefix, entries: Sequence[KVEntry], own: int) -> int:
-        """How many tokens a call that gathers these entries and makes `own` tokens can take over now: all that it
-        begins with where these are in the store, and there is room beside them."""
+        """The number of tokens that a call that gathers these entries and makes `own` tokens can copy now: the whole
+        prefix if it is in the store and leaves enough room, else 0."""
         here = prefix.entry.pages is not None and self.fits((*entries, prefix.entry), own)
         return prefix.tokens if here else 0
 
     def expect(self, entries: Sequence[KVEntry]) -> None:
-        """Have the system read ahead what is on disk of all that these entries need, before a call gathers them."""
+        """Have the system read ahead all files that these entries need, before a call gathers them."""
         files = self.tiers.files
         if files is not None and self.tiers.beneath.used:
             for entry in {*entries, *(source for each in missing_entries(entries) for source in each.sources)}:
@@ -79,16 +78,16 @@ class CacheRestorer:
         prefix: SharedPrefix | None = None,
     ) -> None:
         """Bring all of `entries` into the store, pinned for `owner` until `TieredCache.unpin`, and give `own` its
-        pages, pinned too, with what it has in common with a `prefix` that is in the store.
+        pages, pinned too, with the tokens of a `prefix` that is in the store copied into them.
 
-        They must fit (see `fits`). What is damaged on disk is made again. Raises what a forward raises, or
+        They must fit (see `fits`). An entry that is damaged on disk is made again. Raises what a forward raises, or
         `StoreDamaged`; nothing is pinned for `owner` then.
         """
         gathered = entries if prefix is None else (*entries, prefix.entry)
         while True:
             try:
                 return self._gather(owner, gathered, own, prefix)
-            except StoreDamaged as error:  # the entry is dropped now
+            except StoreDamaged as error:  # the entry is now dropped
                 if error.file is None or not self.fits(gathered, 0 if own is None else own.length):
                     raise
 
@@ -121,8 +120,8 @@ class CacheRestorer:
 
     @contextmanager
     def gathering(self, entries: Iterable[KVEntry], own: KVEntry | None = None) -> Iterator[None]:
-        """For callers between two steps: have these entries in the store, and pages for `own`, until the end of the
-        `with` block. `StoreFull`: running calls leave no room for them."""
+        """For callers between two steps: keep these entries in the store, and pages for `own`, until the end of the
+        `with` block. Raises `StoreFull` if running calls leave no room for them."""
         owner, asked = object(), list(entries)
         made = 0 if own is None else own.length
         if not self.fits(asked, made):
@@ -150,8 +149,8 @@ class CacheRestorer:
 
 
 def common_prefix(recipe: EncodingRecipe, known: KVEntry) -> SharedPrefix | None:
-    """What the result of `recipe` begins with as an entry does that is there already; at least its last token is fed.
-    None: nothing, or the entry is of another context or class, or was put together or fed in another way."""
+    """The prefix that the result of `recipe` shares with an existing entry, without its last token, which is fed. None
+    if there is none, or the entry has another context or salt, or was repaired or fed in another way."""
     other = known.recipe
     if other is None or other.base is not None or other.way != "whole" or not known.ready:
         return None
@@ -183,7 +182,7 @@ def _tokens(entries: Iterable[KVEntry]) -> int:
 
 
 def _used_up(users: Counter[KVEntry], used: Iterable[KVEntry]) -> list[KVEntry]:
-    """Count one use of each of `used`; returns the entries that no later one needs, which are taken out of `users`."""
+    """Count one use of each of `used`. Removes from `users`, and returns, the entries that are no longer needed."""
     done = []
     for entry in used:
         users[entry] -= 1

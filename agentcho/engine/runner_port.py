@@ -1,7 +1,6 @@
-"""What the core of an engine needs of a `Runner`, which computes, and of its slots.
+"""The interface between the core of an engine and its `Runner`, which computes, with the runner's slots.
 
-No torch: the runner of a model keeps tensors behind these types, other runners keep none. Does not know: when calls
-run.
+No torch: the runner of a model keeps tensors behind these types, other runners keep none. Independent of scheduling.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ class Slots(Protocol):
     def open(self, tokens: int, alone: bool = False) -> Slot: ...
     def close(self, slot: Slot) -> None: ...
     def retract(self, slot: Slot, tokens: int) -> None:
-        """Forget the last tokens that a row was fed."""
+        """Remove the last `tokens` tokens that were fed into a slot."""
 
     def clear(self) -> None: ...
 
 
 class Runner(Protocol):
-    """Computes. `origin` is its name in every key. Token ids are below `vocabulary` (None: whatever ids the template
-    knows). `budget` is what fits in one of its forwards. `owner` says who may call it. It keeps no state but its pages
-    and slots."""
+    """Computes forwards. `origin` is its name in every key. Token ids are below `vocabulary` (None: any ids that the
+    template knows). `budget` is what fits into one of its forwards. `owner` controls who may call it. It has no state
+    except its pages and slots."""
 
     @property
     def pages(self) -> KVPool: ...
@@ -57,59 +56,59 @@ class Runner(Protocol):
 
     @property
     def block(self) -> int:
-        """How many tokens of rows that are `Segment.alone` one forward of `run` takes so that no bit of one row depends
-        on another; 0: each has a forward of its own."""
+        """How many tokens of rows that are `Segment.alone` one forward of `run` can take such that no bit of one row
+        depends on another. 0 if each needs a forward of its own."""
 
     costs: ForwardCosts | None
-    """What forwards take, by which guesses are weighed; None: it was not measured, and nothing is guessed."""
+    """The costs of forwards, which decide how many tokens to draft. None if they were not measured: no drafts then."""
 
     def measure(self, context: int) -> ForwardCosts | None:
-        """Time forwards of running rows, in a model of so many positions, while none is running. None: they take no
+        """Time forwards of rows in a model with `context` positions. No row may be running. None if forwards take no
         time."""
 
     @property
     def asynchronous(self) -> bool:
-        """Whether a forward may still be under way when its method has returned."""
+        """Whether a forward may still be running when its method has returned."""
 
     def step(self, segments: Sequence[Segment]) -> Ran:
-        """Run one forward of a step by the fastest way there is, and store its results."""
+        """Run one forward of a step in the fastest way, and store its results."""
 
     def run(self, segments: Sequence[Segment]) -> Ran:
         """Run one forward and store its results. The same segments give the same bits, and rows that are
-        `Segment.alone`, at most `block` tokens together, give those that each gives by itself."""
+        `Segment.alone`, at most `block` tokens in total, give the same bits as each by itself."""
 
     def select(self, groups: Sequence[Sequence[Admitted]]) -> int:
-        """Choose which tokens of these repairs are encoded anew, in one forward a group; returns the number of tokens
+        """Choose which tokens of these repairs are recomputed, in one forward per group. Returns the number of tokens
         fed for that."""
 
     def apart(self, tokens: Sequence[int], others: Sequence[Sequence[int]]) -> Sequence[float]:
-        """How far the input embeddings of these tokens are from those of as many first tokens of each other, which has
-        no fewer: L2 norms."""
+        """The distances (L2 norms) between the input embeddings of these tokens and those of equally many first tokens
+        of each of the others, which have no fewer."""
 
     def make(self, entry: KVEntry) -> int:
-        """Compute the keys and values of an entry by its recipe and write them into its pages; returns the number of
+        """Compute the keys and values of an entry by its recipe and write them into its pages. Returns the number of
         tokens fed."""
 
     def store(self, slot: Slot, start: int, entry: KVEntry) -> None:
-        """Move what a decode has in its slot, from token `start` on, into the pages of an entry."""
+        """Move the keys and values in a decode's slot, from token `start` on, into the pages of an entry."""
 
     def sample(self, rows: Sequence[Row], draws: Sequence[SamplingDraw]) -> list[int | None]:
-        """A token for each row of logits; None where a row has no token that can be drawn."""
+        """Sample a token for each row of logits. None for a row in which no token can be drawn."""
 
     def likely(self, rows: Sequence[Row], asked: Sequence[tuple[int, int]]) -> list[Logprobs]:
-        """For each row of logits, and a token and a number: the natural logarithms of the probabilities of this token,
-        and then of so many of the likeliest ones. See `SampledToken.likely`."""
+        """For each row of logits, given a token and a number n: the log-probabilities of this token, and then of the n
+        likeliest tokens. See `SampledToken.likely`."""
 
     def keep(self, rows: Sequence[Row]) -> Sequence[Row]:
         """The same rows, copied so that they stay valid after the step."""
 
     def constrain(self, sampling: Sampling, forms: Sequence[AnswerForm], begun: bool) -> TokenConstraint | None:
-        """The constraint of a decode with these options, written in one of these forms if there are any; None where it
-        may say anything. `begun`: the message has a header, so that what is said goes on with it. `RequestError`:
-        nothing can satisfy them."""
+        """The constraint of a decode with these options, in one of these forms if there are any. None if any text is
+        allowed. `begun`: the message has a header, which the text continues. Raises `RequestError` if nothing can
+        satisfy the options."""
 
     def synchronize(self) -> None:
-        """Wait until all forwards that were asked for are done."""
+        """Wait until all requested forwards are done."""
 
     def probe(self) -> None:
         """Do a trivial operation on each device. If that raises, the device has failed."""

@@ -1,8 +1,8 @@
-"""Decides what runs in the next forward (running decodes and shadows, and waiting calls as far as the budget goes), and
-turns the results of the forward into tokens, finished encodings and failures.
+"""Plans the next forward (running decodes and shadows, and waiting calls within the budget), and turns its results into
+tokens, finished encodings and failures.
 
-While no call waits, a step looks at the running decodes alone. Does not know: how calls are checked, how a forward
-computes.
+While no call waits, a step only looks at the running decodes. Independent of the validation of calls and of how a
+forward computes.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from agentcho.protocol.forward_costs import ForwardCosts
 
 
 class Scheduler:
-    """The waiting calls in their order, and the running decodes and shadows. Finished encodings are handed to
-    `finished`."""
+    """Schedules the waiting calls and the running decodes and shadows. Finished encodings are passed to `finished`."""
 
     def __init__(
         self,
@@ -49,44 +48,44 @@ class Scheduler:
         self.deferred = DeferredShadows(assembly.tiers, finished)
 
     def spare(self, tokens: int | None) -> None:
-        """Let prefills have no more than so many tokens a step from now on while decodes run. None: as many as the
-        runner says, which are more in a rush."""
+        """Limit prefills to this many tokens per step from now on while decodes run. None means the budget of the
+        runner, which is not limited in a burst."""
         own = self._runner.budget
         self._budget = own if tokens is None else TokenBudget(own.packed, tokens, strict=True)
 
     @property
     def idle(self) -> bool:
-        """Whether no call waits and none runs. Deferred shadows wait for no forward."""
+        """Whether no call waits and none runs. Deferred shadows do not count."""
         return not self._waiting.waiting and not self._running
 
     @property
     def in_flight(self) -> frozenset[EncodingId]:
-        """The ids of all calls that are not finished."""
+        """The ids of all unfinished calls."""
         return frozenset(call.id for call in self.calls)
 
     @property
     def rows(self) -> tuple[Sequence, ...]:
-        """The decodes and shadows that run."""
+        """The running decodes and shadows."""
         return tuple(self._running)
 
     @property
     def calls(self) -> tuple[Sequence, ...]:
-        """All calls that are not finished."""
+        """All unfinished calls."""
         return (*self._waiting, *self._running)
 
     def add(self, calls: Iterable[Sequence], turn: SchedulingPriority) -> None:
         """Queue admitted calls."""
         self._waiting.add(calls, turn)
 
-    # -- what runs next ----------------------------------------------------------------------------------
+    # -- planning a forward ------------------------------------------------------------------------------
 
     def schedule(self, exact: bool = False) -> ForwardPlan:
-        """The plan of the next forward: one feed of every running decode and shadow, and waiting calls as far as the
-        budget goes.
+        """The plan of the next forward: one feed of every running decode and shadow, and waiting calls within the
+        budget.
 
         A waiting call goes into the forward in which all that it attends to is ready or completed, once the store has
-        room for that and for its own tokens. No call takes room before one that waits for room. At least one call goes.
-        `exact`: rows that begin share no tensor with others, no prefill is divided, and no shadow is deferred.
+        room for that and for its own tokens. No call overtakes one that waits for room. At least one call goes.
+        `exact`: new rows share no tensor with others, no prefill is divided, and no shadow is deferred.
         """
         plan, waiting = ForwardPlan(exact), bool(self._waiting.waiting)
         followed = waiting
@@ -114,7 +113,7 @@ class Scheduler:
         return plan
 
     def _guess(self, costs: ForwardCosts) -> None:
-        """Let decodes guess as many tokens as pay beside all else that is fed for rows."""
+        """Let decodes draft as many tokens as are worthwhile beside the other tokens of rows."""
         guesses = [row.guess() for row in self._running]
         if any(guess.tokens for guess in guesses):
             fed = sum(len(row.feed) if row.leader is None else row.portion for row in self._running)
@@ -130,7 +129,7 @@ class Scheduler:
         plan.rows.append((row, segment))
 
     def _let_in(self, plan: ForwardPlan) -> None:
-        """Begin waiting calls, or go on with them."""
+        """Begin waiting calls, or continue them."""
         exact, rush = plan.exact, self._rush.on and not self._budget.strict
         spared = bool(plan.rows) and not exact and not rush
         room = self._budget.room(sum(len(s.ids) for s in plan.segments), speaking=spared)
@@ -160,15 +159,15 @@ class Scheduler:
         self._making += (*(call for call, _ in plan.failed), *plan.late)
 
     def _afresh(self, call: Sequence) -> None:
-        """Forget the parts of a prefill that were encoded beside other calls: in the exact profile it is encoded at
-        once, or its bits would show what ran beside it."""
+        """Discard the parts of a prefill that were encoded beside other calls. In the deterministic profile it is
+        encoded at once, because its bits would otherwise depend on what ran beside it."""
         if call.slot is not None and not call.own.ready:
             self._leave_slot(call)
             call.own.written = call.copied = 0
 
     def _begin(self, plan: ForwardPlan, waiting: QueuedCall, tokens: int) -> bool:
-        """Ask the call's guard about exactly the pieces that are gathered next; then start the call, go on with it, or
-        defer it. Returns whether it has left the waiting line."""
+        """Ask the call's guard about exactly the pieces that are gathered next, then start the call, continue it, or
+        defer it. Returns whether it has left the queue."""
         call = waiting.call
         try:
             call.ask()
@@ -214,7 +213,8 @@ class Scheduler:
         return True
 
     def _put_together(self, call: Sequence) -> bool:
-        """Make what is made of stored encodings alone, without a forward; False: the call is none such."""
+        """Make the entry of a repair from anchors, which needs stored encodings but no forward. False for other
+        calls."""
         if call.repair is None or not call.repair.anchors:
             return False
         entry = call.own
@@ -224,12 +224,12 @@ class Scheduler:
         entry.written = entry.length
         return True
 
-    # -- what comes of it --------------------------------------------------------------------------------
+    # -- processing its results --------------------------------------------------------------------------
 
     def process(self, plan: ForwardPlan, order: list[Segment], logits: Listed[Row]) -> StepResult:
         """Turn the rows of logits `[vocab]`, in the order of the wanted tokens of `order`, into tokens, finished
-        encodings and failures. Decodes that began and have their contexts in slots now let go of the entries in the
-        store; others read them there until they are done."""
+        encodings and failures. Decodes that began and now have their contexts in slots unpin the entries in the store;
+        others read them there until they are done."""
         failed, finished = list[CallFailure](), list[EncodingId]()
         for waiting in plan.begun:
             if waiting.call.entry is None and not waiting.call.reads_stored:
@@ -260,7 +260,7 @@ class Scheduler:
         return StepResult(said, ended, tuple(failed), fed - dropped, begun=tuple(begun), dropped=dropped)
 
     def _complete(self, plan: ForwardPlan) -> list[EncodingId]:
-        """Finish the known words that are encoded now, and let go of deferred shadows that are."""
+        """Finish the calls of known words that are now encoded, and settle deferred shadows that are."""
         for call in plan.prefills:
             self._keeper.put(call, plan.exact)
         finished = [self._finish_known(call) for call in plan.prefills]
@@ -277,7 +277,7 @@ class Scheduler:
         return call.id
 
     def _finishes(self, row: Sequence, failed: list[CallFailure]) -> bool:
-        """Finish a decode or a shadow; False: it failed."""
+        """Finish a decode or a shadow. Returns False if it failed."""
         if row.status is not Status.RUNNING:  # a shadow whose leader has just failed
             return False
         try:
@@ -320,7 +320,7 @@ class Scheduler:
         self.deferred.release(call.uses)
 
     def _failure(self, call: Sequence, error: Exception) -> CallFailure:
-        """Drop a call that failed, wherever it is by now, and its shadows."""
+        """Drop a call that failed, in whichever state it is, and its shadows."""
         self._making = [each for each in self._making if each is not call]
         self.deferred.refuse(call, error)
         if call in self.calls:
@@ -331,11 +331,11 @@ class Scheduler:
         return CallFailure(call.id, error)
 
     def _leave_out(self, plan: ForwardPlan, order: list[Segment]) -> list[CallFailure]:
-        """Undo what a plan promised and its forward did not do; returns the failures.
+        """Undo the parts of a plan that its forward did not complete. Returns the failures.
 
-        Calls that failed are lost with their shadows. Calls that would have read their result, or waited for them to
-        encode the same, go back in line. A call that lacks only deferred shadows which could not be made fails with the
-        same error.
+        Failed calls are dropped with their shadows. Calls that would have read their result, or waited for them to
+        encode the same, go back into the queue. A call that lacks only deferred shadows that could not be made fails
+        with the same error.
         """
         failed = [self._failure(call, error) for call, error in plan.failed if not self.deferred.keeps(call, error)]
         lost, ran = {failure.id for failure in failed}, {id(segment) for segment in order}
@@ -356,7 +356,7 @@ class Scheduler:
         return failed
 
     def _follows(self, late: Sequence, lost: Container[EncodingId]) -> bool:
-        """Whether the leader of a late shadow has failed; the shadow is dropped then."""
+        """Whether the leader of a late shadow has failed. If so, drops the shadow."""
         if late.leader is None or late.leader.id not in lost:
             return False
         self._making.remove(late)
@@ -364,7 +364,7 @@ class Scheduler:
         return True
 
     def _put_back(self, waiting: QueuedCall) -> None:
-        """Undo what was begun for a call in this forward; the call will begin anew."""
+        """Undo what was begun for a call in this forward. The call will begin again."""
         call = waiting.call
         self._tiers.unpin(call)
         self._making = [each for each in self._making if each is not call]
@@ -380,7 +380,7 @@ class Scheduler:
             self._waiting.put_back(waiting)
 
     def drop_all(self) -> None:
-        """Drop every unfinished call, those of a failed forward included. Deferred shadows stay deferred."""
+        """Drop all unfinished calls, those of a failed forward included. Deferred shadows stay deferred."""
         for call in dict.fromkeys((*self._making, *self.calls)):
             if call.status is not Status.DEFERRED:
                 self._drop(call)
@@ -389,7 +389,7 @@ class Scheduler:
         self._making, self._waiting, self._running = [], CallQueue(), []
 
     def cancel(self, ids: Iterable[EncodingId]) -> None:
-        """Drop the waiting and running calls of these ids, their shadows, and all that they hold."""
+        """Drop the waiting and running calls with these ids, their shadows, and all that they hold."""
         gone = frozenset(ids)
         gone |= self._shadows(gone)
         for call in [call for call in self.calls if call.id in gone]:
@@ -411,7 +411,7 @@ class Scheduler:
         call.status = Status.FINISHED
 
     def _leave_slot(self, call: Sequence) -> None:
-        """Close the slot of a call, if it has one, and keep its tensors alive no longer."""
+        """Close the slot of a call, if it has one, and drop the reference to its tensors."""
         if call.slot is not None:
             self._slots.close(call.slot)
             call.slot = None

@@ -1,6 +1,6 @@
-"""One admitted call until it is done: the encodings it reads, the encoding it makes, the tokens it feeds next.
+"""The state of one admitted call: the encodings it reads, the encoding it makes, the tokens it feeds next.
 
-Does not know: when a call runs, how a forward computes, what a decode says.
+Independent of scheduling. `generation` decides what a decode generates.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from agentcho.protocol.call import Call, EncodingId, Receipt, Repair
 from agentcho.protocol.call_validation import ask_guard
 
 STRIDE = 32
-"""How many tokens a shadow feeds at a time, so that it reads its context once for all of them."""
+"""Number of tokens that a shadow feeds at a time, so that it reads its context once for all of them."""
 SHORT = 48
-"""A message of at most so many tokens, framing and header included, has no shadow begin while it is being said."""
+"""The shadow of a message with at most this many tokens, framing and header included, does not feed while the message
+is generated."""
 
 
 class Status(Enum):
-    """WAITING: in line, perhaps encoded in part. RUNNING: a decode or a shadow that has begun. DEFERRED: a shadow whose
-    id is finished, and which is encoded when a call first reads it. FINISHED: done, failed or dropped."""
+    """WAITING: in the queue, perhaps partly encoded. RUNNING: a decode or a shadow that has begun. DEFERRED: a shadow
+    whose id is finished, and which is encoded when a call first reads it. FINISHED: done, failed or dropped."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -45,10 +46,10 @@ class Status(Enum):
 
 @dataclass
 class Reuse:
-    """What a repair keeps of a message: `base`, its encoding, at its new place; `count`, how many tokens are encoded
-    anew; `places`, which tokens these are, once that is known; `judged`, the context over which they are chosen by how
-    their values differ from the base's (None: they are not chosen that way); `anchors`: those whose offsets are added
-    to the base, no token being encoded anew."""
+    """What a repair reuses of a message. `base`: its encoding, at its new place. `count`: number of recomputed tokens.
+    `places`: their indices, once known. `judged`: the context over which they are chosen by how far their values
+    deviate from the base's (None if they are not chosen that way). `anchors`: the anchors whose offsets are added to
+    the base, without recomputed tokens."""
 
     base: ContextPiece
     count: int
@@ -58,7 +59,7 @@ class Reuse:
 
     @property
     def compared(self) -> tuple[ContextPiece, ...]:
-        """All that must be stored before its tokens are chosen, or put together."""
+        """All pieces that must be stored before its tokens are chosen, or its entry is made from anchors."""
         judged = () if self.judged is None else self.judged.pieces
         return (self.base, *judged, *both(self.anchors))
 
@@ -68,15 +69,15 @@ class Sequence:
     """One admitted call.
 
     - A prefill, a repair and a deferred shadow encode known `words` into an `entry`. Other calls may share the entry,
-      and it may be ready already. Of all calls that want it, the one that `started` it encodes it, perhaps in parts;
-      then `slot` keeps the context that the parts attend to. Of an earlier state of the words (`prefix`) the first
-      `copied` tokens are taken over as it starts.
+      and it may be ready already. Of all calls that need it, the one that `started` it encodes it, perhaps in parts;
+      `slot` then keeps the context that the parts attend to. The first `copied` tokens are copied from an earlier state
+      of the words (`prefix`) at the start.
     - A decode has a `generation`. Its shadow (`leader` is the decode) feeds the same tokens over another context, after
-      they were accepted. Both can become `longest` tokens long and have so many pages `reserved` while they run, and a
-      `slot`, where their own tokens come after `before` others.
-    - `everyones`: its guard has said that what comes of it is everyone's. `encoded`: its entry was encoded for it.
-    - `fed`: the tokens fed so far. `feeds`: the same for each forward. `portion`: the tokens that a shadow feeds in the
-      next forward.
+      they were accepted. Both can become `longest` tokens long, have `reserved` pages while they run, and a `slot`, in
+      which their own tokens come after `before` others.
+    - `everyones`: its guard has found its encoding to be public. `encoded`: its entry was encoded for it.
+    - `fed`: number of tokens fed so far. `feeds`: the same for each forward. `portion`: number of tokens that a shadow
+      feeds in the next forward.
     """
 
     id: EncodingId
@@ -101,7 +102,7 @@ class Sequence:
     portion: int = 0
     feeds: list[int] = field(default_factory=list)
 
-    # -- what it reads, holds and needs ------------------------------------------------------------------
+    # -- entries that it reads, holds and needs ----------------------------------------------------------
 
     @property
     def own(self) -> KVEntry:
@@ -111,21 +112,21 @@ class Sequence:
 
     @property
     def speech(self) -> Generation:
-        """The generation of a decode; of a shadow that of its leader."""
+        """The generation of a decode; for a shadow that of its leader."""
         assert self.generation is not None
         return self.generation
 
     @property
     def reads(self) -> tuple[ContextPiece, ...]:
-        """All pieces that it reads, and holds until it is done: its context; of a repair also its base, the context
-        that its tokens are judged over, and its anchors."""
+        """All pieces that it reads, and holds until it is done: its context; for a repair also its base, the context
+        that its tokens are chosen over, and its anchors."""
         if self.repair is None:
             return self.context.pieces
         return (*self.context.pieces, *self.repair.compared)
 
     @property
     def receipt(self) -> Receipt:
-        """What known words are encoded over."""
+        """The receipt of known words."""
         receipt = self.context.receipt
         if self.repair is None:
             return receipt
@@ -134,79 +135,79 @@ class Sequence:
 
     @property
     def holds(self) -> tuple[KVEntry, ...]:
-        """All entries that it counts as a holder of, as often as it names them: those that it reads, and the one that
-        it makes for its id. The entry of a deferred shadow is held by its id, and by the calls that read it."""
+        """All entries that it is counted as a holder of, with repeats: those that it uses, and the one that it makes
+        for its id. The entry of a deferred shadow is held by its id, and by the calls that read it."""
         return self.uses if self.entry is None or self.status is Status.DEFERRED else (*self.uses, self.entry)
 
     @property
     def uses(self) -> tuple[KVEntry, ...]:
-        """All entries that it holds until it is done: those that it reads, and the one that it goes on from."""
+        """All entries that it holds until it is done: those that it reads, and the one that it copies a prefix from."""
         read = tuple(piece.entry for piece in self.reads)
         return read if self.prefix is None else (*read, self.prefix.entry)
 
     @property
     def lacks(self) -> list[KVEntry]:
-        """The entries that it reads and that are not computed, nor will be by the end of the forward that is being
-        planned."""
+        """The entries that it reads and that will not be computed by the end of the forward that is being planned."""
         return [piece.entry for piece in self.reads if not piece.entry.attendable]
 
     @property
     def needs(self) -> tuple[KVEntry, ...]:
-        """The entries that must be in the store before it begins: all that it reads; of words that were encoded before,
-        their entry alone."""
+        """The entries that must be in the store before it begins: all that it reads, or, if its own entry is ready,
+        only that."""
         if self.entry is not None and self.entry.ready:
             return (self.entry,)
         return tuple(piece.entry for piece in self.reads)
 
     @property
     def reads_stored(self) -> bool:
-        """Whether it reads its context in the store with every token, and not in its slot."""
+        """Whether it reads its context from the store with every token, and not from its slot."""
         return self.slot is not None and bool(self.slot.stored)
 
     @property
     def takes(self) -> SharedPrefix | None:
-        """What its entry begins with, to be copied as it begins; None: nothing is."""
+        """The prefix to be copied into its entry when it begins. None if nothing is copied."""
         return self.prefix if self.copied else None
 
     @property
     def grows(self) -> int:
-        """How many tokens its own encoding may still add to the store."""
+        """The number of tokens that its own encoding may still add to the store."""
         if self.entry is None:
             return self.longest
         return 0 if self.entry.ready else self.entry.length
 
     def ask(self) -> None:
-        """Ask its guard about all that it reads. `LeakageError`: the guard refuses. `CallbackFailed`: the guard itself
-        failed."""
+        """Ask its guard about all that it reads. Raises `LeakageError` if the guard refuses, and `CallbackFailed` if
+        the guard itself fails."""
         if self.call.guard is not None:
             over = [piece.id for piece in self.reads if piece.id is not None]
             self.everyones = ask_guard(self.call.guard, self.id, over)
 
     @property
     def attendable(self) -> bool:
-        """Whether all that it attends to is computed, or will be by the end of the forward that is being planned."""
+        """Whether all that it attends to is computed, or will be by the end of the forward that is being planned. The
+        pieces that a repair compares must be ready before."""
         if self.repair is not None and not all(piece.entry.ready for piece in self.repair.compared):
             return False
         return all(piece.entry.attendable for piece in self.context.pieces)
 
     def promised(self, *making: Container[KVEntry]) -> bool:
-        """Whether every entry that it lacks is in one of `making`, the entries that waiting or deferred calls are going
-        to make."""
+        """Whether every entry that it lacks is in one of `making`, the entries that waiting or deferred calls will
+        make."""
         return all(any(entry in those for those in making) for entry in self.lacks)
 
-    # -- what it feeds next ------------------------------------------------------------------------------
+    # -- the tokens that it feeds next -------------------------------------------------------------------
 
     @property
     def placed(self) -> bool:
-        """Whether its known words have all the room that they need: it has started, or its entry is computed or will be
-        by the end of the forward that is being planned."""
+        """Whether its known words have all the room that they need: it has started, or its entry is computed or will
+        be by the end of the forward that is being planned."""
         if self.entry is None or self.entry.dropped:
             return False
         return self.started or self.entry.attendable
 
     @property
     def due(self) -> bool:
-        """Whether it may go into the forward that is being planned, provided that its context is ready."""
+        """Whether it may go into the forward that is being planned, apart from the state of its context."""
         if self.entry is None:
             return self.leader is None or self.portion > 0
         return self.started or self.entry.attendable or self.entry.pages is None  # else another call encodes it
@@ -219,14 +220,14 @@ class Sequence:
 
     @property
     def feed(self) -> tuple[int, ...]:
-        """The ids that the next forward takes of a decode or a shadow."""
+        """The ids of a decode or a shadow that the next forward takes."""
         if self.leader is None:
             return self.speech.feed
         return self.speech.script[self.fed : self.fed + self.portion]
 
     @property
     def remaining(self) -> int:
-        """How many tokens it has to feed next; of known words, all that are left."""
+        """The number of tokens that it has to feed next; for known words, all that are left."""
         if self.entry is None:
             return len(self.feed)
         if self.entry.attendable:
@@ -236,23 +237,23 @@ class Sequence:
 
     @property
     def depth(self) -> int:
-        """How many tokens its next token attends to."""
+        """The number of tokens that its next token attends to."""
         return self.context.length + (0 if self.entry is None else self.entry.written)
 
     @property
     def lacking(self) -> int:
-        """How many tokens of its leader a shadow has not fed."""
+        """The number of its leader's tokens that a shadow has not fed."""
         return len(self.speech.script) - self.fed
 
     @property
     def late(self) -> bool:
-        """Whether it is a shadow that has fed nothing, and its leader has ended in a short message. Such a shadow is
+        """Whether it is a shadow that has fed nothing, and its leader has ended with a short message. Such a shadow is
         not encoded before a call reads it; it is so short that the call does not wait long."""
         ended = self.entry is None and self.leader is not None and self.speech.stopped is not None
         return ended and not self.fed and self.lacking <= SHORT
 
     def next_segment(self) -> Segment:
-        """The next segment of a decode or a shadow. Of all rows over a shared run, the first to begin gathers that."""
+        """The next segment of a decode or a shadow. The first row over a shared run that begins gathers the run."""
         assert self.slot is not None
         generation = self.speech
         if self.leader is None:
@@ -278,19 +279,19 @@ class Sequence:
             self.speech.feed = ()
 
     def retract(self, tokens: int) -> None:
-        """Note that so many of the tokens fed last are none of what it says."""
+        """Note that the last `tokens` fed tokens are not part of its message."""
         self.fed -= tokens
         self.feeds[-1] -= tokens
 
     def guess(self) -> DraftTokens:
-        """What a decode may say next. Nothing is guessed before its first token, or where its forwards are made again
-        as they were."""
+        """Draft the next tokens of a decode. Nothing is drafted before its first token, or in the deterministic
+        profile."""
         if self.leader is not None or not self.fed or self.slot is None or self.slot.alone:
             return NONE
         return self.speech.guess()
 
     def starved(self, fed: Container[Sequence]) -> bool:
-        """Whether what was begun for it in a forward came to nothing; `fed` are the rows of that forward."""
+        """Whether a forward did not complete what was begun for it; `fed` are the rows of that forward."""
         if self.entry is None:
             return self.status is Status.RUNNING and self not in fed
         return not self.entry.ready
@@ -298,9 +299,9 @@ class Sequence:
     # -- known words -------------------------------------------------------------------------------------
 
     def encode(self, most: int) -> Segment:
-        """The next segment of known words, of at most `most` tokens. It completes the entry, or goes on with it.
+        """The next segment of known words, of at most `most` tokens. It completes the entry, or continues it.
 
-        The first of them fixes the recipe of the entry to this call's own context: an equal call may read other entries
+        The first segment fixes the recipe of the entry to this call's own context: an equal call may read other entries
         with the same keys, and those may never have been computed.
         """
         entry = self.own
@@ -311,7 +312,7 @@ class Sequence:
         return entry.segment
 
     def start(self) -> None:
-        """Note that its entry is made now, and over which context: see `encode`."""
+        """Note that its entry is now being made, and over which context: see `encode`."""
         base, anchors = (None, ()) if self.repair is None else (self.repair.base, self.repair.anchors)
         recipe = self.own.recipe
         assert recipe is not None
@@ -339,7 +340,7 @@ class Sequence:
         )
 
     def _repaired(self) -> Segment:
-        """The segment of the chosen tokens, among those of the base, all at once."""
+        """The segment of all recomputed tokens, between those of the base."""
         assert self.repair is not None
         base, places = self.repair.base, self.repair.places
         assert isinstance(self.call, Repair)
@@ -355,7 +356,7 @@ class Sequence:
         )
 
     def choose(self, places: Listed[int]) -> None:
-        """Say which tokens a repair encodes anew, before the forward that it is planned in."""
+        """Set the tokens that a repair recomputes, before the forward that it is planned in."""
         segment, recipe = self.own.segment, self.own.recipe
         assert self.repair is not None
         assert segment is not None

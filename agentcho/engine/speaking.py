@@ -1,7 +1,4 @@
-"""Turns the rows of logits of a forward into the tokens that its decodes say.
-
-Does not know: what runs next, what becomes of decodes that end.
-"""
+"""Turns the rows of logits of a forward into the next tokens of its decodes. Independent of scheduling."""
 
 from __future__ import annotations
 
@@ -18,26 +15,26 @@ from agentcho.engine.sequence import Sequence
 from agentcho.protocol.call import CallFailure, DecodeStarted, EncodingId, SampledToken
 
 Tokens = Listed[int | None]
-"""The next token of a decode, then one behind each token that it guessed. None: none can be drawn, or the message has
+"""The next token of a decode, then one after each of its draft tokens. None if none can be drawn, or the message has
 ended."""
 
 
 class Asking(NamedTuple):
-    """A decode that asked for rows of logits: those of its next token, and of the one behind each guessed token."""
+    """A decode that requested rows of logits: those of its next token, and of the one after each draft token."""
 
     row: Sequence
     logits: Listed[Row]
 
 
 class Speaker:
-    """Lets decodes say what is drawn for them. A decode that fails is handed to `cancel`."""
+    """Draws tokens for decodes, and passes them on. A decode that fails is passed to `cancel`."""
 
     def __init__(self, runner: Runner, blame: FaultAttribution, cancel: Callable[[Iterable[EncodingId]], None]) -> None:
         self._runner, self._blame, self._cancel = runner, blame, cancel
 
     def asking(self, plan: ForwardPlan, order: list[Segment], logits: Listed[Row]) -> list[Asking]:
-        """The decodes that asked for rows of logits, in the order of these. Where a decode keeps its logits, all its
-        rows are kept."""
+        """The decodes that requested rows of logits, in the order of the rows. Keeps all rows of a decode that keeps
+        its logits."""
         of = dict[int, Sequence]()
         for row, segment in plan.rows:
             of[id(segment)] = row
@@ -56,7 +53,7 @@ class Speaker:
         return asking
 
     def choose(self, asking: list[Asking], exact: bool) -> list[Tokens]:
-        """What each of these decodes is to say."""
+        """The next tokens of each of these decodes."""
         tokens, free = list[Tokens](), list[int]()
         for place, (row, _) in enumerate(asking):
             forced = row.speech.forced()
@@ -71,8 +68,8 @@ class Speaker:
         return tokens
 
     def _drawn(self, asking: list[Asking]) -> list[Tokens]:
-        """What is drawn for these decodes. If drawing for them together fails, it is done for each alone; None where
-        that fails too, or no token can be drawn."""
+        """Draw tokens for these decodes. If drawing for all together fails, it is done for each alone. None if that
+        fails too, or no token can be drawn."""
         lines, draws = list[Row](), list[SamplingDraw]()
         try:
             for row, logits in asking:
@@ -80,15 +77,15 @@ class Speaker:
                 draws += row.speech.draws()
             drawn = iter(self._runner.sample(lines, draws))
             return [[next(drawn) for _ in logits] for _, logits in asking]
-        except BaseException as error:  # a panic of the grammar library is no `Exception`
+        except BaseException as error:  # a panic of the grammar library is not an `Exception`
             self._blame.of(error)
             return [[None]] if len(asking) == 1 else [self._drawn([each])[0] for each in asking]
 
     def say(
         self, asking: list[Asking], tokens: list[Tokens], failed: list[CallFailure]
     ) -> tuple[list[SampledToken], list[DecodeStarted], int]:
-        """Give each decode its tokens. Returns what is said, those decodes that said their first token, and how many
-        tokens were guessed wrong."""
+        """Give each decode its tokens. Returns the accepted tokens, the decodes that accepted their first token, and
+        the number of wrong draft tokens."""
         spoken, begun, dropped = list[SampledToken](), list[DecodeStarted](), 0
         for (row, _), drawn in zip(asking, tokens, strict=True):
             speech = row.speech

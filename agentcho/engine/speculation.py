@@ -1,10 +1,9 @@
-"""What a decode may say next, guessed from what its author may read and from what it has said, so that one forward can
-check several tokens (speculative decoding; the guesses are SuffixDecoding's, arXiv 2411.04975, without a model of their
-own).
+"""Drafts the next tokens of a decode from its own text and from what its author may read, so that one forward can
+verify several tokens (speculative decoding; drafts as in SuffixDecoding, arXiv 2411.04975, without a draft model).
 
-A token that is not what the coin picks is dropped, so that guesses decide nothing of what is said. How many are made is
-weighed: by how long the guess matches, by the share of this decode's guesses that were right so far, and by what
-another token costs in the forward. Does not know: who may read what, how a forward computes.
+A draft token that differs from the sampled one is dropped, so drafts never change the text. The number of draft tokens
+depends on the length of the match, on the share of right tokens in this decode so far, and on the cost of another token
+in the forward. Must not decide who may read what: the corpora are given.
 """
 
 from __future__ import annotations
@@ -20,19 +19,19 @@ from agentcho.protocol.forward_costs import CostCurve
 from agentcho.protocol.speculation_corpus import Corpus
 
 MOST = 16
-"""So many tokens are guessed at once at most."""
+"""Maximum number of draft tokens at once."""
 KEPT = 1 << 15
-"""An index that has more tokens than that begins anew with the later half of them."""
+"""An index that would exceed this number of tokens is rebuilt from the last messages, with at most half as many."""
 LATELY = 32
-"""So many of the last tokens are looked up in an index that is new."""
+"""Number of last tokens that are looked up in a new index."""
 RIGHT = ((1, 0.30), (2, 0.50), (3, 0.60), (5, 0.70), (9, 0.80), (17, 0.90))
-"""How likely a guessed token is right, by the number of tokens from which on a guess matches."""
+"""Prior probability that a draft token is right, by the minimum length of the match in tokens."""
 PRIOR = 8
-"""The weight of these figures beside a decode's own guesses, in tokens."""
+"""Weight of the prior against a decode's own draft tokens, in tokens."""
 
 
 class DraftTokens(NamedTuple):
-    """What may come next, and how likely each token is right if those before it were."""
+    """Draft tokens, and the probability that each is right if those before it are."""
 
     tokens: tuple[int, ...]
     right: float
@@ -42,13 +41,13 @@ NONE = DraftTokens((), 0.0)
 
 
 class _Index:
-    """The automaton of a corpus. `automaton` is another one after it has begun anew."""
+    """The automaton of a corpus. A rebuild replaces `automaton`."""
 
     def __init__(self) -> None:
         self.automaton, self._read = Automaton(), 0
 
     def read(self, corpus: Corpus) -> Automaton:
-        """Take in what is new."""
+        """Add new messages of the corpus, and return the automaton."""
         messages, there = corpus.messages, len(corpus.messages)
         if self._read == there:
             return self.automaton
@@ -68,25 +67,25 @@ class _Index:
 
 
 class CorpusIndexes:
-    """The indexes of all corpora that were drawn from, as long as somebody holds these."""
+    """The indexes of all corpora in use. Each lives as long as its corpus."""
 
     def __init__(self) -> None:
         self._known: WeakKeyDictionary[Corpus, _Index] = WeakKeyDictionary()
 
     def of(self, corpus: Corpus) -> Automaton:
-        """That of one corpus, with all that was added to it."""
+        """The index of one corpus, with all that was added to the corpus."""
         return self._known.setdefault(corpus, _Index()).read(corpus)
 
 
 class _Place:
-    """Where a decode stands in the index of one corpus."""
+    """The position of a decode in the index of one corpus."""
 
     def __init__(self) -> None:
         self._automaton: Automaton | None = None
         self._state = self._matched = 0
 
     def follow(self, automaton: Automaton, lately: Sequence[int], fresh: int) -> tuple[int, int]:
-        """Its state, and how many of the last tokens match, after `fresh` more tokens, the last of `lately`."""
+        """The state, and the number of last tokens that match, after the `fresh` last tokens of `lately` are added."""
         if automaton is not self._automaton or fresh > len(lately):
             self._automaton = automaton
             self._state = 0
@@ -98,7 +97,7 @@ class _Place:
 
 
 class Speculator:
-    """Guesses for one decode, from its `corpora` and from what it says; `before` is what its text begins after."""
+    """Drafts tokens for one decode, from its `corpora` and its own text. `before`: the ids before its text."""
 
     def __init__(self, indexes: CorpusIndexes, corpora: Sequence[Corpus], before: Sequence[int]) -> None:
         self._indexes, self._places = indexes, [(corpus, _Place()) for corpus in corpora]
@@ -109,18 +108,18 @@ class Speculator:
         self._tried = self._accepted = 0
 
     def say(self, tokens: Sequence[int]) -> None:
-        """Note what was said."""
+        """Add generated tokens."""
         self._own.extend(tokens)
         self._lately = [*self._lately, *tokens][-LATELY:]
         self._fresh += len(tokens)
 
     def judge(self, tried: int, accepted: int) -> None:
-        """Note how many of the guessed tokens were right. Those behind the first wrong one say nothing."""
+        """Record how many of the draft tokens were right. Those after the first wrong one do not count."""
         self._accepted += accepted
         self._tried += min(tried, accepted + 1)
 
     def guess(self, most: int) -> DraftTokens:
-        """At most `most` tokens, from where most of the last tokens match; what it said itself goes first."""
+        """Draft at most `most` tokens from the longest match. On a tie the decode's own text goes first."""
         most = min(most, MOST)
         tokens, matched = self._own.follow(*self._own.earlier, most)
         for corpus, place in self._places:
@@ -136,8 +135,8 @@ class Speculator:
 
 
 def worthwhile_drafts(guesses: Iterable[DraftTokens], fed: int, costs: CostCurve) -> list[int]:
-    """How many tokens of each guess go into a forward that feeds `fed` others, so that it brings most tokens a second.
-    The likeliest come first; none comes after the first that does not pay."""
+    """The number of tokens of each draft to add to a forward that feeds `fed` others, for most tokens per second. The
+    likeliest are added first, until the first one that is not worth its cost."""
     chosen, open = list[int](), list[tuple[float, int, Iterator[float]]]()
     for place, guess in enumerate(guesses):
         chosen.append(0)

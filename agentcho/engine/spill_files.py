@@ -1,12 +1,12 @@
-"""Files of one engine alone, for as long as it lives: what leaves host memory is written to them. On POSIX systems.
+"""Temporary files of one engine, for encodings that leave host memory. On POSIX systems.
 
-Each engine has a folder of its own, which nobody but its owner can enter; names of files are random. A file is read
-whole, into memory of this process, and held against a keyed digest that never leaves it, before anything of it is used:
-so a file that was changed, cut or put in the place of another is noticed, even while it is being read. (A mapping would
-be neither: it shows what is changed after the check, and a file that is cut under it kills the process.)
+Each engine has a folder of its own that only its owner can enter; file names are random. A file is read completely into
+the memory of this process and checked against a keyed digest that never leaves the process before it is used. So a file
+that was changed, truncated or swapped for another is detected, even while it is being read. (A memory mapping would not
+do: it shows changes made after the check, and truncation of the file kills the process.)
 
-The system locks the folder as long as the process lives, however that ends. What a dead one has left is removed by
-whoever begins next in the same place. Does not know: what is in a file, which one has to go.
+The folder is locked as long as the process lives, however that ends. The next engine that starts in the same place
+removes the folders of dead processes. Independent of the content of files and of eviction.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from agentcho.errors import CannotWrite, StoreDamaged
 
 PREFIX = "agentcho-disk-"
 TRIES = 5
-"""How often a folder is made anew that somebody else has taken for one of the dead."""
+"""Maximum number of attempts to create a folder, because another process may remove a new one as abandoned."""
 NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC
 READ = os.O_RDONLY | os.O_NONBLOCK | NO_LINK
-"""Without waiting for somebody to write, where a pipe was put in the place of a file."""
+"""Does not block if the file was replaced by a pipe."""
 MADE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK
 
 
 class SpillFile(NamedTuple):
-    """A file of `size` bytes. `digest`: of its bytes, keyed."""
+    """A file of `size` bytes, with the keyed `digest` of its bytes."""
 
     name: str
     size: int
@@ -42,7 +42,7 @@ class SpillFile(NamedTuple):
 
 
 class SpillFiles:
-    """The files of one engine, in a folder that is made in `place`. `CannotWrite`: the system refuses that."""
+    """The files of one engine, in a new folder in `place`. Raises `CannotWrite` if it cannot be created."""
 
     def __init__(self, place: Path) -> None:
         self._key = token_bytes(32)
@@ -56,7 +56,7 @@ class SpillFiles:
         """Remove all of it, once; it is also done when the process ends by itself."""
 
     def write(self, data: bytes) -> SpillFile:
-        """A new file with these bytes. `OSError`: the disk is full, or cannot be written; nothing is left of it."""
+        """Write a new file. Raises `OSError` if the disk is full or cannot be written; no partial file remains."""
         name = f"{token_hex(16)}.safetensors"
         descriptor = os.open(name, MADE, 0o600, dir_fd=self._at)
         try:
@@ -71,7 +71,7 @@ class SpillFiles:
         return SpillFile(name, len(data), self._digest(data))
 
     def read(self, file: SpillFile) -> bytes:
-        """Its bytes, as they were written. `StoreDamaged`, with its path: it is gone, or not what it was."""
+        """The bytes of a file. Raises `StoreDamaged`, with the path, if it is gone or has changed."""
         path = self.folder / file.name
         try:
             with open(file.name, "rb", opener=self._open) as opened:
@@ -83,13 +83,13 @@ class SpillFiles:
         return data
 
     def expect(self, file: SpillFile) -> None:
-        """Have the system read a file ahead, beside what else is done, where it can."""
+        """Have the system read a file ahead in the background, if it can."""
         if hasattr(os, "posix_fadvise"):
             with suppress(OSError), open(file.name, "rb", buffering=0, opener=self._open) as opened:
                 os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
 
     def remove(self, file: SpillFile) -> None:
-        """Give a file up; one that is gone is none."""
+        """Remove a file, if it still exists."""
         with suppress(OSError):
             os.unlink(file.name, dir_fd=self._at)
 
@@ -101,9 +101,9 @@ class SpillFiles:
 
 
 def remove_dead(place: Path) -> None:
-    """Remove the folders in `place` that engines of this user have left whose processes are dead."""
+    """Remove the folders in `place` of this user's engines whose processes are dead."""
     for folder in place.glob(f"{PREFIX}*"):
-        with suppress(OSError):  # it is no folder, another user's, in use, or gone by now
+        with suppress(OSError):  # not a folder, another user's, in use, or gone by now
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | NO_LINK)
             try:
                 if os.fstat(descriptor).st_uid == os.getuid():
@@ -114,7 +114,7 @@ def remove_dead(place: Path) -> None:
 
 
 def _claimed(place: Path) -> tuple[Path, int]:
-    """A fresh folder and its descriptor, locked. Somebody may take it for one of the dead before it is locked."""
+    """A new, locked folder and its descriptor. Tries again if another process removes the folder before the lock."""
     for _ in range(TRIES):
         folder = Path(mkdtemp(prefix=PREFIX, dir=place))
         with suppress(FileNotFoundError):
@@ -123,7 +123,8 @@ def _claimed(place: Path) -> tuple[Path, int]:
 
 
 def _locked(folder: Path) -> int:
-    """The descriptor of a folder that was just made. `OSError`: it cannot be locked, and is removed, or it is gone."""
+    """Lock a new folder, and return its descriptor. Raises `OSError` if it is gone or cannot be locked; it is removed
+    then."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | NO_LINK)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -136,7 +137,7 @@ def _locked(folder: Path) -> int:
 
 
 def _remove(folder: Path, descriptor: int, owner: int) -> None:
-    """Remove a folder. A child of the process that was forked has the same object, and not the folder."""
+    """Close a folder, and remove it unless this is a forked child of the owning process."""
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)
     os.close(descriptor)

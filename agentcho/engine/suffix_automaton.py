@@ -1,7 +1,7 @@
-"""A suffix automaton over token ids: of all that was said, the place that goes on from what was said last.
+"""A suffix automaton over token ids, which finds earlier occurrences of the last tokens and what followed them.
 
-Built online (Blumer et al., 1985): a token takes amortised constant time. Used as SuffixDecoding (arXiv 2411.04975)
-uses suffix trees, to guess what comes next. Does not know: who said what.
+Built online (Blumer et al., 1985): a token takes amortised constant time. Used to draft tokens, as SuffixDecoding
+(arXiv 2411.04975) uses suffix trees.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 RECENT = 16
-"""For so many suffixes, the longest first, the place where they stood last is kept exactly."""
+"""Number of suffixes, the longest first, for which the last occurrence is kept exactly."""
 
 
 class Automaton:
-    """All substrings of what was added. `text`: the ids, and after each sequence an id of its own, below 0, so that
-    nothing matches across two. Of state s: `length[s]`, that of its longest substring; `link[s]`, the state of the
-    longest suffix that is in another state; `after[s]`, where an occurrence ends in `text`, of long ones the last."""
+    """All substrings of the added ids. `text`: the ids, with a unique id below 0 after each sequence, so that nothing
+    matches across two. For state s: `length[s]` is the length of its longest substring; `link[s]` the state of the
+    longest suffix that is in another state; `after[s]` the end of an occurrence in `text`, for long ones the last."""
 
     def __init__(self) -> None:
         self.text: list[int] = []
@@ -29,25 +29,24 @@ class Automaton:
         return len(self.text)
 
     def extend(self, tokens: Sequence[int]) -> None:
-        """Go on with these ids."""
+        """Append these ids."""
         for token in tokens:
             self._push(token)
 
     def close(self) -> None:
-        """End a sequence: what is added next does not follow from it."""
+        """End a sequence: the next ids do not continue it."""
         self._push(-1 - len(self.text))
         self.last = 0
 
     @property
     def earlier(self) -> tuple[int, int]:
-        """The state and the length of the longest suffix of what was said last that stood somewhere before."""
+        """The state and the length of the longest suffix of the text that also occurs earlier."""
         state = max(0, self.link[self.last])
         return state, self.length[state]
 
     def step(self, state: int, matched: int, token: int) -> tuple[int, int]:
-        """The state and the length of the longest suffix that is known, after one whose state and length are given, and
-        this token."""
-        while state and matched <= self.length[self.link[state]]:  # the state was split since
+        """The state and the length of the longest known suffix after one more token, given those before it."""
+        while state and matched <= self.length[self.link[state]]:  # the state was split in the meantime
             state = self.link[state]
         while state and token not in self._next[state]:
             state = self.link[state]
@@ -57,8 +56,8 @@ class Automaton:
         return 0, 0
 
     def follow(self, state: int, matched: int, most: int) -> tuple[tuple[int, ...], int]:
-        """At most `most` ids that came after an occurrence of what matches, to the end of their sequence, and how long
-        what matches is. Where it stood at an end alone, the longest suffix of it that did not is taken."""
+        """At most `most` ids that followed an occurrence of the match, up to the end of their sequence, and the length
+        of the match. If the occurrence ends a sequence, a shorter suffix of the match is taken."""
         while state:
             found = self.text[self.after[state] : self.after[state] + most]
             if found and found[0] >= 0:
@@ -80,8 +79,8 @@ class Automaton:
             self.link[new] = self._ending(state, token)
 
     def _recall(self) -> None:
-        """Note that the suffixes of what was said last stood here. Only now that more follows: until then the place
-        before this one is the last that something came after."""
+        """Record this place as the last occurrence of the suffixes of the text. This is done only when a token follows:
+        until then the place before is the last one that something follows."""
         at, end = self.link[self.last], len(self.text)
         for _ in range(RECENT):
             if at <= 0:
@@ -90,7 +89,8 @@ class Automaton:
             at = self.link[at]
 
     def _ending(self, state: int, token: int) -> int:
-        """The state of the longest substring of `state` and this token alone, split off where there are longer ones."""
+        """The state whose longest substring is that of `state` with this token, split off if its state has longer
+        ones."""
         target = self._next[state][token]
         if self.length[target] == self.length[state] + 1:
             return target

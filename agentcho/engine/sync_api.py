@@ -1,7 +1,4 @@
-"""Calls that block until they are done: the paper's API, over an engine that works step by step.
-
-Scripts and tests need no event loop this way. Does not know: how a step computes.
-"""
+"""Blocking calls: the paper's API, over an engine that works step by step. Scripts and tests need no event loop."""
 
 from __future__ import annotations
 

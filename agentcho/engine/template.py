@@ -1,11 +1,10 @@
 """Finds how a chat template frames messages: the fixed ids that open and close a message of each role.
 
-The chat template is rendered with sentinels and the text around them is taken. A role that it cannot frame by itself
-becomes user. What it injects is kept: text that every conversation begins with stands there, a preamble or a date
-inside the system message is part of that frame, a default system prompt is a system message of that text, and an answer
-is opened as the template opens it. Frames are tokenised behind what stands before them in a conversation, so that
-pieces joined are the ids of the whole. `content` tokenises what stands between them. Does not know: contexts,
-positions; `layout` has those.
+The template is rendered with sentinels as contents, and the text around them becomes the frames. A role that it cannot
+frame by itself becomes user. Injected text is kept: text that begins every conversation becomes `begin`, a preamble or
+a date inside the system message is part of that frame, a default system prompt becomes a system message with that text,
+and an answer is opened as the template opens it. Frames are tokenised after the text that precedes them in a
+conversation, so that joined pieces are the ids of the whole. `call_layout` has contexts and positions.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
 
 NAME = "Qnamesentinel"
 VARIED = 16
-"""For so many values of its variables what a template writes with them is kept."""
+"""Number of variable settings for which the derived renderer and thinking are cached."""
 PROBE = "Hello there"
-"""A text of two words, whose ids show whether frames and contents join as the whole is tokenised."""
+"""A text of two words, which shows whether joined frames and contents have the ids of the whole."""
 
 
 def _sentinel(index: int) -> str:
@@ -53,15 +52,15 @@ def derive(
 
     Args:
         tokenizer: The model's tokenizer.
-        model: What errors call the model.
+        model: The model's name, for errors.
         eos: The model's own end tokens.
-        variables: What the template is given beside the conversation, such as `enable_thinking`.
+        variables: Variables that the template gets beside the conversation, such as `enable_thinking`.
 
     Returns:
         The framing.
 
     Raises:
-        UnsupportedModel: There is none, with the cause.
+        UnsupportedModel: The template cannot be used. The error has the cause.
     """
     if not getattr(tokenizer, "chat_template", None):
         raise UnsupportedModel.unframed(model, "its tokenizer has no chat template")
@@ -76,12 +75,12 @@ def derive(
         content.let_say(frames["assistant"].opening, answer, *others, *(frame.closing for frame in frames.values()))
     found = _usable(derive_tool_format(template, ended["user"], ended["assistant"]), frames, content)
     thinking = _thinking(tokenizer, template, content, frames, answer)
-    if not framed["assistant"].closing:  # the model ends its message with the token that opens the next one
+    if not framed["assistant"].closing:  # the model ends a message with the token that opens the next one
         openers = (content.first_control(frame.opening) for frame in ended.values())
         eos |= {opener for opener in openers if opener is not None}
     source = _Source(tokenizer, model, template, now, answer, _default(tokenizer, template, ended))
     framing = _framed(source, content, frames | _tool_frame(found, frames), found, eos)
-    if any("tool" in pair for pair in framing.plain):  # a frame that nobody can forge is better than one of its own
+    if any("tool" in pair for pair in framing.plain):  # prefer an unforgeable frame over the template's own tool frame
         framing = _framed(source, content, frames, found, eos)
     later = template.later(frames)
     behind = None if later is None else _ids_behind(tokenizer, frames["user"].closing or PROBE, later)
@@ -92,7 +91,7 @@ def derive(
         conversations, given = framing.conversations.given(other), template.given(other)
         try:
             opened = _answer(given, ended["assistant"], frames)
-        except UnsupportedModel:  # the template takes no such value
+        except UnsupportedModel:  # the template does not accept the value
             return conversations, None
         return conversations, _thinking(tokenizer, given, content, frames, answer=opened)
 
@@ -106,7 +105,7 @@ def _thinking(
     frames: dict[str, Frame],
     answer: str | None,
 ) -> Thinking | None:
-    """How the model thinks before it answers, which begins as the template opens an answer."""
+    """How the model thinks before it answers, given how the template opens an answer. None if it does not."""
     prompt = frames["assistant"].opening if answer is None else answer
     found = thought_format(template_source(tokenizer), prompt, lambda turns: template.render(turns, None))
     if found is None:
@@ -133,7 +132,7 @@ def _thinking(
 
 
 class _Source(NamedTuple):
-    """What a framing is made from, beside frames: `answer` and `default` as in `Framing`."""
+    """The inputs of a framing other than frames. `answer` and `default`: as in `Framing`."""
 
     tokenizer: PreTrainedTokenizerBase
     model: str
@@ -144,19 +143,19 @@ class _Source(NamedTuple):
 
 
 def _default(tokenizer: PreTrainedTokenizerBase, template: _Template, frames: dict[str, Frame]) -> DefaultPrompt | None:
-    """What the template writes before the user's words where there is no system message."""
+    """The system prompt that the template writes before the user's message if there is no system message."""
     injected, system = template.injected(frames["user"]), frames.get("system")
     if not injected:
         return None
     start, stop = _text_within(template, injected, system)
     behind = frames["user"].opening
     opening, begun, tokens = (_ids_before(tokenizer, injected, behind, cut) for cut in (start, stop, len(injected)))
-    shown = injected[start:stop] or injected  # a text by which it is told from a system message that says nothing
+    shown = injected[start:stop] or injected  # distinguishes it from an empty system message
     return DefaultPrompt(shown, tokens, (len(opening), len(begun)))
 
 
 def _text_within(template: _Template, injected: str, system: Frame | None) -> tuple[int, int]:
-    """The (start, stop) of what is shown of a default prompt: what stands in the place of a system message's words, or
+    """The (start, stop) of the visible text of a default prompt: the content if it is framed like a system message,
     else the longest text between its control tokens, such as a date."""
     start = len(system.opening) if system is not None and injected.startswith(system.opening) else 0
     if start and system is not None and injected[start:].endswith(system.closing):
@@ -171,8 +170,8 @@ def _text_within(template: _Template, injected: str, system: Frame | None) -> tu
 
 
 def _answer(template: _Template, written: Frame, frames: dict[str, Frame]) -> str | None:
-    """What the template opens for an answer, where that is not the opening of the assistant's frame. `written`: the
-    assistant's frame before blanks were left to contents."""
+    """The text that the template opens an answer with. None if it is the opening of the assistant's frame. `written`:
+    the assistant's frame before blanks were left to contents."""
     opening, closing = frames["assistant"].opening, frames["user"].closing
     behind = template.behind_user()
     if not behind.startswith(closing):
@@ -186,8 +185,8 @@ def _answer(template: _Template, written: Frame, frames: dict[str, Frame]) -> st
 def _ended(
     tokenizer: PreTrainedTokenizerBase, model: str, frames: dict[str, Frame], eos: frozenset[int]
 ) -> dict[str, Frame]:
-    """The frames, the assistant's with a closing. Where the template writes none, or blanks, it begins with the model's
-    own end token: an encoded message has to end in a token."""
+    """The frames, with a closing for the assistant. If the template writes none, or only whitespace, the closing begins
+    with the model's own end token, because an encoded message has to end with a token."""
     assistant = frames["assistant"]
     if assistant.closing.strip():
         return frames
@@ -202,13 +201,14 @@ def _ended(
 def _fitting(
     tokenizer: PreTrainedTokenizerBase, model: str, frames: dict[str, Frame], template: _Template
 ) -> tuple[ContentTokenizer, dict[str, Frame]]:
-    """How contents are tokenised, so that between the frames they have the ids that they have in the whole.
+    """The tokenizer of contents, and the frames, such that contents between frames have the ids that they have in the
+    whole.
 
     SentencePiece puts a blank before a text. A frame that ends in a blank leaves that to the content; in a frame that
-    ends in a line break, or in a token with no blank behind it, the content is tokenised without one.
+    ends in a line break, or in a token without a blank after it, the content is tokenised without one.
 
-    With other tokenizers too the content brings the blank where the frames end in one and the template's own prompt for
-    an answer does not, so that the model itself begins with it.
+    With other tokenizers the content also brings the blank if the frames end in one and the template's opening of an
+    answer does not, because the model itself then begins with the blank.
     """
     pieces = [piece for frame in frames.values() for piece in (frame.opening, frame.closing, *(frame.named or ()))]
     thoughts = (mark for marks in MARKS for mark in marks[:2])
@@ -223,7 +223,7 @@ def _fitting(
     before, (opening, closing, _) = frames["assistant"].closing, frames["user"]
     whole = _ids_behind(tokenizer, before, opening + PROBE + closing)
     without = {role: frame.without_blank() for role, frame in frames.items()}
-    if not without["assistant"].opening:  # a decode has to begin with something
+    if not without["assistant"].opening:  # the opening of an answer must not be empty
         user, assistant = without["user"], without["assistant"]
         without["assistant"] = assistant._replace(opening=user.closing)
         without["user"] = user._replace(closing="")
@@ -237,7 +237,7 @@ def _fitting(
 def _framed(
     source: _Source, content: ContentTokenizer, frames: dict[str, Frame], found: FoundToolFormat, eos: frozenset[int]
 ) -> Framing:
-    """The framing with these frames; a role without a frame is framed as user."""
+    """The framing with these frames. A role without a frame is framed as user."""
     tokenizer, model, template, now, answer, default = source
     aliases = {role: role if role in frames else "user" for role in ROLES}
     ids: dict[str, tuple[int, ...]] = {}
@@ -277,8 +277,8 @@ def _framed(
 
 
 def _usable(found: FoundToolFormat, frames: dict[str, Frame], content: ContentTokenizer) -> FoundToolFormat:
-    """What can be content of what was found. Control tokens that stand in calls alone become ordinary ones: the model
-    has to say them. Those of frames stay what they are."""
+    """The parts of a found tool format that can be content. Control tokens that occur only in calls become ordinary
+    tokens in `content`, because the model has to sample them. Those of frames stay control tokens."""
     calls, listing, results, frame = found
     if frame is not None and content.control(*results[:2]):
         before, after = (without_names(piece) for piece in results[:2])
@@ -294,15 +294,16 @@ def _usable(found: FoundToolFormat, frames: dict[str, Frame], content: ContentTo
 
 
 def _tool_frame(found: FoundToolFormat, frames: dict[str, Frame]) -> dict[str, Frame]:
-    """The template's own frame for a tool's result, if it has one: not that of another role, nor the beginning of one,
-    for then a result could pass for what another role says."""
+    """The template's own frame for a tool's result, if it has one. It must not be the beginning of another role's
+    opening, because a result could then pass for a message of that role."""
     if found.frame is None or any(frame.opening.startswith(found.frame[0]) for frame in frames.values()):
         return {}
     return {"tool": Frame(*found.frame, None)}
 
 
 def _ids_behind(tokenizer: PreTrainedTokenizerBase, before: str, piece: str) -> tuple[int, ...]:
-    """The ids of a piece of the template's text where it stands behind another; alone, where one token spans both."""
+    """The ids of a piece of the template's text after another one. If one token spans both, the ids of the piece
+    alone."""
     if not piece:
         return ()
     found = tokenizer(before + piece, add_special_tokens=False, return_offsets_mapping=True)
@@ -316,7 +317,7 @@ def _ids_behind(tokenizer: PreTrainedTokenizerBase, before: str, piece: str) -> 
 def _ids_before(
     tokenizer: PreTrainedTokenizerBase, piece: str, behind: str, stop: int | None = None
 ) -> tuple[int, ...]:
-    """The ids of the beginning of a conversation, where an opening stands behind it; those up to place `stop` of it."""
+    """The ids of the beginning of a conversation before the text `behind`, or only those up to offset `stop`."""
     if not piece:
         return ()
     cut = len(piece) if stop is None else stop
@@ -332,7 +333,7 @@ def _stops(
     special: frozenset[int],
     eos: frozenset[int],
 ) -> frozenset[int]:
-    """The control tokens of a closing, or its first token that is no blank, and the model's own end tokens."""
+    """The control tokens of a closing, or else its first non-whitespace token, and the model's own end tokens."""
     ends = [id for id in closing if id in special] or [id for id in closing if str(tokenizer.decode([id])).strip()][:1]
     if not ends:
         raise UnsupportedModel.unframed(model, "its template closes the assistant's message with whitespace only")
@@ -341,9 +342,9 @@ def _stops(
 
 
 class _Template:
-    """Renders sentinels and reads the frames off the text between them. `begin`: what every conversation begins with.
-    `source`: the template in place of the tokenizer's own (None: that one). `variables`: what it is given beside the
-    conversation."""
+    """Renders conversations of sentinels, and takes the frames from the text between them. `begin`: the text that every
+    conversation begins with. `source`: the template in place of the tokenizer's own (None: the tokenizer's).
+    `variables`: variables that it gets beside the conversation."""
 
     def __init__(
         self, tokenizer: PreTrainedTokenizerBase, model: str, source: str | None, variables: Variables
@@ -358,15 +359,15 @@ class _Template:
         self._opens_unasked = self._render("user") == self._render("user", prompt=True)
 
     def given(self, variables: Variables) -> _Template:
-        """The same with other variables."""
+        """A copy with other variables."""
         other = copy(self)
         other.variables = variables
         return other
 
     def _begins_with(self) -> str:
-        """The BOS that every conversation begins with; none where each message of the user opens with that token, or
-        blanks stand before it where there is a system message, or the template does not write it, for then stock
-        transformers does not encode it either."""
+        """The BOS that every conversation begins with. Empty if each user message opens with that token, if blanks
+        precede it in conversations with a system message, or if the template does not write it, because stock
+        transformers then does not encode it either."""
         bos = str(self._tokenizer.bos_token or "")
         before, _, between, _ = self._render("user", "assistant", "user")
         if not bos or not before.startswith(bos) or self._is_indented(bos):
@@ -375,7 +376,7 @@ class _Template:
         return "" if bos in opens else bos
 
     def _is_indented(self, bos: str) -> bool:
-        """Whether blanks stand before the BOS of a conversation with a system message."""
+        """Whether blanks precede the BOS of a conversation with a system message."""
         try:
             before = self._render("system", "user")[0]
         except UnsupportedModel:
@@ -383,14 +384,14 @@ class _Template:
         return before.lstrip().startswith(bos) and not before.startswith(bos)
 
     def frames(self) -> dict[str, Frame]:
-        """The frame of each role that the template can frame by itself. What stands before all else in every
+        """The frame of each role that the template can frame by itself. Text that precedes everything else in every
         conversation becomes part of `begin`."""
         user, assistant = self._turns()
         if injected := self.injected(user):
             try:
                 system = self._render("system", "user", "assistant")[0]
             except UnsupportedModel:
-                system = f"{injected}\0"  # there are no other conversations
+                system = f"{injected}\0"  # there are no conversations with a system message
             if system.startswith(injected) and system != injected:
                 self.begin += injected
                 user, assistant = self._turns()
@@ -403,13 +404,13 @@ class _Template:
         return frames
 
     def injected(self, user: Frame) -> str:
-        """What stands before the first message of a conversation that the user begins."""
+        """The text before the first message of a conversation that the user begins."""
         before = self._render("user", "assistant", "user")[0]
         return before.removesuffix(user.opening) if before.endswith(user.opening) else ""
 
     def later(self, frames: dict[str, Frame]) -> str | None:
-        """What stands before a system message in the middle of a conversation, where that is another opening than that
-        of the first one, and all else of its frame is the same."""
+        """The opening of a system message in the middle of a conversation, if it differs from that of the first one and
+        the rest of its frame is the same, else None."""
         user, system = frames["user"], frames.get("system")
         try:
             _, _, before, behind, _ = self._render("system", "user", "system", "user")
@@ -418,11 +419,11 @@ class _Template:
         opening = before.removeprefix(user.closing)
         alike = system is not None and system.opening != opening and behind == system.closing + user.opening
         own = before.startswith(user.closing) and self.added.match(opening) is not None
-        more = system is not None and opening.endswith(system.opening)  # which ends the message before it
+        more = system is not None and opening.endswith(system.opening)  # the rest closes the message before it
         return opening if alike and own and not more else None
 
     def longest_text(self, text: str) -> tuple[int, int]:
-        """The (start, stop) of the longest part of a text between added tokens, blanks around it left out."""
+        """The (start, stop) of the longest part of a text between added tokens, without whitespace around it."""
         ends = [(0, 0), *(found.span() for found in self.added.finditer(text)), (len(text), len(text))]
         start, stop = max(((a, b) for (_, a), (b, _) in pairwise(ends)), key=lambda span: span[1] - span[0])
         part = text[start:stop]
@@ -430,8 +431,8 @@ class _Template:
         return (start, stop) if start < stop else (stop, stop)
 
     def _render(self, *roles: str, name: str | None = None, prompt: bool = False) -> list[str]:
-        """The text before, between and after the sentinels of a conversation of these roles. `prompt`: with what the
-        template opens for an answer."""
+        """The text before, between and after the sentinels of a conversation of these roles. `prompt`: with the opening
+        of an answer."""
         turns: list[dict[str, Any]] = [
             {"role": role, "content": _sentinel(i)} | ({"name": name} if name else {}) for i, role in enumerate(roles)
         ]
@@ -442,7 +443,7 @@ class _Template:
         return self._cut(text, len(roles))
 
     def _rendered(self, turns: list[dict[str, Any]], prompt: bool) -> str:
-        """The text of a conversation. Some templates that know functions fail where none are given at all."""
+        """The text of a conversation. Some templates that support functions fail if `tools` is missing."""
         given: Any = {**self.variables, "tokenize": False, "add_generation_prompt": prompt}
         given["chat_template"] = self._source
         try:
@@ -451,8 +452,8 @@ class _Template:
             return str(self._tokenizer.apply_chat_template(turns, tools=[], **given))
 
     def render(self, turns: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> str | None:
-        """The text of a talk without its beginning, functions listed in its system message where the template lets one
-        choose; None: the template cannot render it."""
+        """The text of a conversation without its beginning. Functions are listed in the system message if the template
+        supports that option. None if the template cannot render it."""
         given: Any = {**self.variables, "tools": tools, "tools_in_user_message": False, "chat_template": self._source}
         try:
             text = self._tokenizer.apply_chat_template(turns, tokenize=False, **given)
@@ -475,30 +476,31 @@ class _Template:
         return [*parts, rest]
 
     def behind_user(self) -> str:
-        """What the template writes behind the user's words for an answer to be generated."""
+        """The text that the template writes after the user's content to open an answer."""
         return self._render("user", prompt=True)[1]
 
     def _turns(self) -> tuple[Frame, Frame]:
-        """The frames of user and assistant, read from the middle of a talk, where no preamble or think block stands."""
+        """The frames of user and assistant, taken from the middle of a conversation, where there is no preamble or
+        think block."""
         first, to_assistant, to_user, after_user = self._render("user", "assistant", "user")
         *_, at_end = self._render("user", "assistant")
         self._begins = self.added.match(first)
         close_user = self._closing(after_user, to_assistant)
-        if first and to_user.endswith(first):  # a talk that begins with the user's words begins with their opening
+        if first and to_user.endswith(first):  # a conversation that the user begins starts with the user's opening
             close = to_user.removesuffix(first)
-        else:  # a template may end the last answer in another way than those before it: then the others' is canonical
+        else:  # a template may end the last answer differently; the closing of earlier answers is then canonical
             close = self._closing(at_end, to_user) or self._closing(close_user, to_user) or at_end
         close = close or self._left_open(first, to_assistant, to_user)
         if not close_user and close and to_assistant.removeprefix(close) not in ("", to_assistant):
-            close_user = close  # it leaves the last message open, and closes all others alike
+            close_user = close  # the template leaves the last message open, and closes all others in the same way
         start = to_assistant.removeprefix(close_user)
-        if not start:  # a decode has to begin with something: with what stands between the user's words and its own
+        if not start:  # the opening must not be empty: take all text between the user's content and the answer
             start, close_user = to_assistant, ""
         return Frame(to_user.removeprefix(close), close_user, None), Frame(start, close, None)
 
     def _left_open(self, first: str, to_assistant: str, to_user: str) -> str:
-        """The closing of an answer in the middle of a talk, where a template leaves the last one open. Empty: it closes
-        none. `first`: what stands before the first words of the user."""
+        """The closing of an answer in the middle of a conversation, for a template that leaves the last one open. Empty
+        if it closes none. `first`: the text before the first content of the user."""
         shared = self._common_start(to_assistant, to_user)
         if len(self.added.findall(shared)) > 1:
             return self._first_token_of(shared)
@@ -506,15 +508,16 @@ class _Template:
         return self._first_token_of(to_user.removesuffix(opening)) if opening else ""
 
     def _closing(self, end: str, between: str) -> str:
-        """The closing of a message, from what stands behind it at the end of a talk and in the middle. Where the
-        template opens an answer unasked, that is cut off: at the token that talks begin with, if it is there."""
+        """The closing of a message, from the text after it at the end of a conversation and in the middle. If the
+        template opens an answer without being asked to, that opening is cut off: at the token that conversations begin
+        with, if it occurs."""
         shared = self._common_start(end, between)
         if self._begins is not None and (cut := shared.find(self._begins[0])) > 0:
             return shared[:cut]
         return shared if shared == end and not self._opens_unasked else self._first_token_of(shared)
 
     def _first_token_of(self, closing: str) -> str:
-        """A closing up to its first added token and the blanks behind that: what comes then opens the next message."""
+        """A closing up to its first added token and the whitespace after it. The rest opens the next message."""
         found = self.added.search(closing)
         if found is None:
             return closing
@@ -522,7 +525,7 @@ class _Template:
         return closing[: found.end()] + rest[: len(rest) - len(rest.lstrip())]
 
     def _system(self, user: Frame) -> Frame | None:
-        """The system frame, or None where the template has none or folds it into the user's message."""
+        """The system frame. None if the template has none or folds it into the user's message."""
         try:
             before, between, *_ = self._render("system", "user", "assistant")
         except UnsupportedModel:
@@ -531,12 +534,12 @@ class _Template:
             return None
         opening, closing = before, between.removesuffix(user.opening)
         if not closing and not (self.added.search(opening) and self.added.match(user.opening)):
-            return None  # nothing would tell it from what stands before or behind it
+            return None  # nothing would separate it from the text before or after it
         return Frame(opening, closing, None)
 
     def _with_name(self, talk: tuple[str, ...], frame: Frame, before: str) -> Frame:
-        """Where the template puts the name of a speaker, if it does. `before` closes what stands before the last
-        sentinel of `talk`."""
+        """The frame with its `named` opening, if the template writes speaker names. `before`: the closing of the
+        message before the last one of `talk`."""
         try:
             opening = self._render(*talk, name=NAME)[len(talk) - 1]
         except UnsupportedModel:
@@ -545,11 +548,11 @@ class _Template:
         return frame._replace(named=(head, tail)) if found else frame
 
     def _common_start(self, a: str, b: str) -> str:
-        """The longest common start of two texts; an added token counts as one letter."""
+        """The longest common prefix of two texts. An added token counts as one character."""
         pairs = zip(self._atoms.findall(a), self._atoms.findall(b), strict=False)
         return "".join(x for x, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     def _common_end(self, a: str, b: str) -> str:
-        """The longest common end of two texts, counted in the same way."""
+        """The longest common suffix of two texts, counted in the same way."""
         pairs = zip(self._atoms.findall(a)[::-1], self._atoms.findall(b)[::-1], strict=False)
         return "".join([x for x, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)][::-1])

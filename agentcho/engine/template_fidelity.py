@@ -1,7 +1,7 @@
-"""How far the prompts of a model are those of stock `apply_chat_template`, found out on a few conversations, and what
-the differences cost.
+"""Measures on a few conversations how far a model's prompts equal those of stock `apply_chat_template`, and what the
+differences cost in tokens.
 
-Does not know: what the differences do to a model's answers.
+The effect of differences on a model's answers is not measured.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TALKS: tuple[Talk, ...] = (
         ChatMessage("user", "x"),
     ),
 )
-"""Conversations that are tried: system messages, turns, line breaks, blanks."""
+"""Test conversations: system messages, turns, line breaks, blanks."""
 ORDERS: tuple[tuple[str, ...], ...] = (
     ("system", "user"),
     ("system", "user", "assistant", "user"),
@@ -53,8 +53,8 @@ ORDERS: tuple[tuple[str, ...], ...] = (
     ("system", "assistant", "user"),
     ("system", "assistant"),
 )
-"""Roles of messages in agents' prompts, in the orders that are tried: others' messages and one's own are both of the
-assistant."""
+"""Tested orders of roles in agents' prompts. An agent's own messages and those of others both have the role assistant.
+"""
 REORDERED: tuple[tuple[str, ...], ...] = (
     *ORDERS,
     ("user", "system", "assistant", "user"),
@@ -62,18 +62,18 @@ REORDERED: tuple[tuple[str, ...], ...] = (
     ("user", "assistant", "assistant"),
     ("user", "user", "assistant"),
 )
-"""Orders in which messages stand where no plain chat has them: first, behind others, last. Those of agents' prompts,
-and such as reordering makes."""
+"""Tested orders with messages at places where plain chats have none: those of agents' prompts, and orders that
+reordering produces."""
 FEW = 3
-"""So many tokens are shown where other tokens have the same text."""
+"""Number of tokens to show if different tokens have the same text."""
 SHOWN = 48
-"""So many letters of each text are shown from the first difference on."""
+"""Number of characters of each text to show from the first difference on."""
 
 
 class TemplateMatch(NamedTuple):
-    """In how many of the conversations that stock transformers renders the ids are equal, and how the first that is not
-    goes on from its first difference, at token `at`: by stock, and here. `tokens` are those of stock's prompts, and
-    `more` is how many more the prompts have here, both in all conversations together."""
+    """The number of conversations with ids `equal` to stock transformers, `of` those that it renders. For the first
+    other one, the texts from the first difference on, at token `at`: `stock` and `ours`. `tokens`: the tokens of all
+    stock prompts. `more`: how many more tokens ours have in total."""
 
     equal: int
     of: int
@@ -91,9 +91,9 @@ class TemplateMatch(NamedTuple):
 
 
 class PromptReuse(NamedTuple):
-    """What whole prompts take of reuse. Of so many `messages`, `uncut` cannot be cut at their borders and are encoded
-    together with others; `changed` of those that stand in a shorter conversation too have other ids in a longer one;
-    `dropped` are in no prompt, because the template leaves them out."""
+    """How much reuse whole prompts prevent. Of all `messages`, `uncut` cannot be cut at their borders and are encoded
+    together with others; `changed` have other ids in a longer conversation than in a shorter one with the same
+    beginning; `dropped` are in no prompt, because the template leaves them out."""
 
     messages: int
     uncut: int
@@ -112,10 +112,10 @@ class PromptReuse(NamedTuple):
 
 
 class TemplateFidelity(NamedTuple):
-    """`plain`: chats of `agentcho serve` without a society, and baseline prompts. `apart`: messages that are framed one
-    by one, as those of agents are. `reuse`: of whole prompts. `refused`: the orders of roles in agents' prompts that
-    the template cannot write as a whole, of all that were tried. `moved`: messages framed one by one, in those orders
-    of `REORDERED` that the template writes."""
+    """How far prompts equal those of stock transformers. `plain`: chats of `agentcho serve` without a society, and
+    baseline prompts. `apart`: messages that are framed one by one, like those of agents. `reuse`: for whole prompts.
+    `refused`: the tested orders of roles in agents' prompts that the template cannot write as a whole. `moved`:
+    messages framed one by one, in those orders of `REORDERED` that the template writes."""
 
     plain: TemplateMatch
     apart: TemplateMatch
@@ -125,7 +125,7 @@ class TemplateFidelity(NamedTuple):
 
     @property
     def cost(self) -> str:
-        """How many tokens agents' messages take more than stock's prompts do, or fewer."""
+        """How many more or fewer tokens agents' messages have than stock prompts, in words."""
         more, count = self.apart.more, max(1, self.reuse.messages)
         if not more:
             return "as many tokens as stock's prompts"
@@ -135,8 +135,8 @@ class TemplateFidelity(NamedTuple):
 
     @property
     def reordered(self) -> str:
-        """How messages are framed where reordering puts them: each in the frame of its role, which is the nearest that
-        there is for places that the template frames otherwise, or not at all."""
+        """How reordered messages are framed, in words: each in the frame of its role, which is the nearest one at
+        places that the template frames otherwise, or not at all."""
         moved, tried = self.moved or TemplateMatch(0, 0), len(REORDERED)
         if not moved.of:
             return (
@@ -154,7 +154,7 @@ class TemplateFidelity(NamedTuple):
 
     @property
     def written(self) -> str:
-        """Which baseline prompts are written as a whole."""
+        """Which baseline prompts are written as a whole, in words."""
         if not self.refused:
             return f"the template writes all {len(ORDERS)} orders of roles that were tried as a whole"
         first = ", ".join(self.refused[0])
@@ -164,7 +164,7 @@ class TemplateFidelity(NamedTuple):
         )
 
     def told(self, model: str, mode: Mode = "choreographed") -> str | None:
-        """What the messages of agents differ in under this mode, in one line; None: in nothing."""
+        """How the messages of agents differ from stock in this mode, in one line. None if they do not."""
         if mode == "baseline":
             return f"{model}: in baseline prompts {self.written}" if self.refused else None
         if self.apart.equal == self.apart.of:
@@ -173,7 +173,7 @@ class TemplateFidelity(NamedTuple):
 
 
 def check_plain(found: TemplateFidelity, model: str, differs: Markers) -> None:
-    """`UnsupportedModel` where plain chats would differ from stock's, unless that is accepted."""
+    """Raise `UnsupportedModel` if plain chats would differ from stock transformers, unless that is accepted."""
     plain = found.plain
     if plain.equal == plain.of or differs == "accept":
         return
@@ -194,11 +194,11 @@ def fidelity(tokenizer: PreTrainedTokenizerBase, framing: Framing, talks: Sequen
 
     Args:
         tokenizer: The model's tokenizer.
-        framing: What was derived from it.
-        talks: The conversations that are tried.
+        framing: The framing derived from it.
+        talks: The conversations to test.
 
     Returns:
-        What was found on those of them that its chat template renders.
+        The result for those that its chat template renders.
     """
     plain, apart = list[tuple[list[int], list[int]]](), list[tuple[list[int], list[int]]]()
     prompts = dict[Talk, RenderedPrompt]()
@@ -288,5 +288,5 @@ def _shown(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
 
 
 def _cut(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
-    """A text with a bar between its tokens."""
+    """The text of these ids, with a bar between tokens."""
     return "|".join(str(tokenizer.decode([id], skip_special_tokens=False)) for id in ids) + "…"

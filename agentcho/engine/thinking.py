@@ -1,7 +1,7 @@
-"""Thoughts: how a chat template marks what a model thinks before it answers, and where in an answer a decode is.
+"""Thoughts: how a chat template marks what a model thinks before it answers, and whether a decode is inside a thought.
 
-The marks are looked for in the template's source, for templates differ in everything else: some open the thought
-themselves, some models begin it on their own, some have a channel for it. Does not know: who may read a thought.
+The marks are searched in the template's source, because templates differ in everything else: some open the thought
+themselves, some models begin it on their own, some have a channel for it. Independent of who may read a thought.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ THOUGHT, ANSWER = "Zqthoughtsentinel", "Zqanswersentinel"
 
 
 class ThoughtMarkers(NamedTuple):
-    """What stands before a thought and behind it, and between that and the answer where the template does not say."""
+    """The text before a thought and after it. `behind`: the text between `end` and the answer, unless the template
+    shows another one."""
 
     begin: str
     end: str
@@ -37,10 +38,10 @@ MARKS = (
     ThoughtMarkers("<|inner_prefix|>", "<|inner_suffix|>"),
     ThoughtMarkers("Here are my reasoning steps:\n", "[BEGIN FINAL RESPONSE]", "\n"),
 )
-"""Of DeepSeek R1, QwQ, Qwen3, SmolLM3, GLM and most others; Seed-OSS; LongCat; Mistral's reasoning models; Kimi;
-Gemma 4; Command R7B and A; Apertus; Apriel."""
+"""The marks of DeepSeek R1, QwQ, Qwen3, SmolLM3, GLM and most others; Seed-OSS; LongCat; Mistral's reasoning models;
+Kimi; Gemma 4; Command R7B and A; Apertus; Apriel."""
 CHANNELS = ThoughtMarkers("<|channel|>analysis<|message|>", "<|end|>", "<|start|>assistant<|channel|>final<|message|>")
-"""Of gpt-oss, which opens the channel of an answer anew."""
+"""The marks of gpt-oss, which opens a new channel for the answer."""
 
 
 class ThoughtFormat(NamedTuple):
@@ -54,8 +55,8 @@ class ThoughtFormat(NamedTuple):
 
 @dataclass(frozen=True)
 class Thinking:
-    """See `ThinkingPort`. `added` are the ids that follow an ordinary opening, `instead` those in its place. `opened`:
-    the template itself begins every thought."""
+    """See `ThinkingPort`. `added` are the ids after an ordinary opening, `instead` those in its place. `opened`: the
+    template itself begins every thought."""
 
     begin: str
     end: str
@@ -73,12 +74,12 @@ class Thinking:
 
 
 def thought_format(source: str, prompt: str, render: Render) -> ThoughtFormat | None:
-    """How a template with this source writes thoughts; None: it knows of none, or asks for an answer without one.
+    """How a template with this source writes thoughts. None if it has none, or asks for an answer without one.
 
     Args:
         source: The template's source.
-        prompt: What it writes behind a message of the user for an answer to be generated.
-        render: Renders a conversation as the template does; None where it cannot.
+        prompt: The text that it writes after a user message to open an answer.
+        render: Renders a conversation by the template. Returns None if that fails.
     """
     if CHANNELS.begin in source and prompt and CHANNELS.behind.startswith(prompt):
         return ThoughtFormat(CHANNELS, prompt + CHANNELS.begin, False)
@@ -91,18 +92,18 @@ def thought_format(source: str, prompt: str, render: Render) -> ThoughtFormat | 
 
 
 def opens_thought(text: str) -> bool:
-    """Whether a text ends inside of a thought."""
+    """Whether a text ends inside a thought."""
     return any(text.rfind(begin.rstrip()) > text.rfind(end) for begin, end, _ in MARKS)
 
 
 def _history(marks: ThoughtMarkers, source: str, render: Render) -> tuple[str | None, bool]:
-    """What a template writes between a thought and its answer (None: it does not say), and whether the thought is still
-    there when the conversation has gone on. Many templates take the thought apart from the answer."""
+    """The text that a template writes between a thought and its answer (None if unknown), and whether the thought is
+    kept when the conversation continues. Many templates take the thought in a field of its own."""
     apart = {"role": "assistant", "content": ANSWER, "reasoning_content": THOUGHT}
     inside = {"role": "assistant", "content": f"{marks.begin}{THOUGHT}{marks.end}{marks.behind}{ANSWER}"}
     asked = {"role": "user", "content": "Hello"}
     answer = apart if "reasoning_content" in source else inside
-    other = {"role": "assistant", "content": "Yes"}  # some templates leave the thought of the last answer alone
+    other = {"role": "assistant", "content": "Yes"}  # some templates keep the thought of the last answer only
     last, gone_on = render([asked, answer]) or "", render([asked, answer, asked, other, asked]) or ""
     _, thought, rest = last.partition(THOUGHT)
     _, ended, rest = rest.partition(marks.end)
@@ -111,21 +112,21 @@ def _history(marks: ThoughtMarkers, source: str, render: Render) -> tuple[str | 
 
 
 class Stream(Protocol):
-    """See `base.Detokenizer`."""
+    """See `protocols.Detokenizer`."""
 
     def push(self, id: int) -> str: ...
 
 
 class ThoughtTracker:
-    """Where a decode is. `now`: whether the next token belongs to a thought (None: that is not known yet).
+    """Tracks whether a decode is inside a thought. `now`: whether the next token belongs to a thought (None: unknown).
 
-    A decode begins inside a thought where its opening holds the mark. Elsewhere it may begin one, with blanks before
-    the mark; what is neither the mark nor its beginning is the answer.
+    A decode begins inside a thought if its opening ends with the mark. Otherwise it may begin one, with whitespace
+    before the mark; any other text is the answer.
 
     Args:
         thinking: The marks.
         opening: The text of the decode's opening.
-        stream: Gives the text of the tokens before the answer.
+        stream: Decodes the tokens before the answer.
     """
 
     def __init__(self, thinking: ThinkingPort, opening: str, stream: Stream) -> None:
@@ -138,16 +139,16 @@ class ThoughtTracker:
 
     @property
     def answers(self) -> bool:
-        """Whether the next token is the answer's."""
+        """Whether the next token belongs to the answer."""
         return self.now is False
 
     def begin(self) -> None:
-        """There is no thought: the answer begins."""
+        """Begin the answer without a thought."""
         self.now, self.text = False, ""
 
     def push(self, token: int, place: int) -> str:
-        """Take token `place` of the decode, and return what it adds to the thought, or, where it turns out that there
-        is none, all of the answer so far."""
+        """Take token number `place` of the decode. Returns the text that it adds to the thought, or all text so far if
+        it turns out that there is no thought."""
         piece = self._stream.push(token)
         self.text += piece
         if self.now is None:
@@ -180,7 +181,7 @@ class ThoughtTracker:
         return self.text.partition(self._thinking.end)[0]
 
     def next_of_mark(self, sampled: Sequence[int]) -> int | None:
-        """The next id of the mark, where all that was sampled so far are its first ones; None: there is none."""
+        """The next id of the opening mark if all sampled ids are its first ones, else None."""
         begins = self._thinking.begins
         done = len(sampled)
         return begins[done] if done < len(begins) and tuple(sampled) == begins[:done] else None

@@ -1,9 +1,9 @@
-"""What a free text may say next, and what ends it, by the options of its call: `stop_token_ids`, `min_tokens`,
+"""Restricts the next tokens of free text, and what ends it, by the options of its call: `stop_token_ids`, `min_tokens`,
 `ignore_eos`, `bad_words` and `allowed_token_ids`, with vLLM's meaning.
 
-A choice, JSON and a call of a tool are said as their constraint has them: there these options say nothing. One thing is
-not as in vLLM: a token that ends messages by itself is never a part of one, so `ignore_eos` rules it out instead of
-keeping it in the text. Does not know: logits, stop strings, how tokens are drawn.
+The options have no effect on choices, JSON and tool calls, which follow their constraint. One difference from vLLM: a
+token that ends messages by itself is never part of one, so `ignore_eos` excludes it instead of keeping it in the text.
+Independent of logits, stop strings and sampling.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from agentcho.protocol.call import Decode
 
 
 class TokenRules:
-    """The rules of one decode, which says free text.
+    """The rules of one decode of free text.
 
-    - `ends`: ids that end the text, and are none of it. `said_ends`: ids that end it as its last token.
-    - `freed`: control tokens that no message may contain, and that this text may end with.
+    - `ends`: ids that end the text and are not part of it. `said_ends`: ids that end it as its last token.
+    - `freed`: control tokens that no message may contain, but that this text may end with.
     - `among`: the only ids that may be sampled (None: any), as an array of 64-bit integers.
 
-    Raises `RequestError`: a bad word cannot be tokenised, or nothing that is allowed can be said.
+    Raises `RequestError` if a bad word cannot be tokenised, or if no allowed token can be the first one.
     """
 
     def __init__(self, call: Decode, template: Template) -> None:
@@ -45,11 +45,11 @@ class TokenRules:
             self._check(frozenset(self.among), template.content)
 
     def counts(self, said: int) -> bool:
-        """Whether the last of so many tokens may end the text, by itself or because a stop string is whole now."""
+        """Whether the last of `said` tokens may end the text, by itself or because it completes a stop string."""
         return said > self._least
 
     def barred(self, said: Sequence[int], counted: int) -> tuple[int, ...]:
-        """The ids that may not be sampled after these, of which so many count."""
+        """The ids that may not be sampled after the ids `said`, of which `counted` count."""
         barred = [*(self._all_ends if counted < self._least else self._ignored)]
         for *before, last in self._bad:
             if len(before) <= len(said) and [*said[len(said) - len(before) :]] == before:
@@ -57,11 +57,11 @@ class TokenRules:
         return tuple(barred)
 
     def reason(self, token: int) -> int | None:
-        """The id that a message which ended with it is said to have ended by; None: the message came to its own end."""
+        """The id to report as stop reason of a message that ended with this token. None if it ended by itself."""
         return token if token in self._reported else None
 
     def _check(self, among: frozenset[int], content: Content) -> None:
-        """`RequestError`: none of the ids that are allowed can be the first token."""
+        """Raise `RequestError` if none of the allowed ids can be the first token."""
         never = content.forbidden - self.ends | {word[0] for word in self._bad if len(word) == 1}
         if among <= never.union(self._all_ends if self._least else self._ignored):
             raise RequestError(
@@ -73,8 +73,8 @@ class TokenRules:
 
 
 def _bad_words(words: Sequence[str], content: Content) -> tuple[tuple[int, ...], ...]:
-    """The token ids of each word as it stands, and behind a blank where that makes another first token and as many of
-    them: so vLLM has it."""
+    """The token ids of each word as written, and after a blank if that gives another first token and the same number of
+    tokens, as in vLLM."""
     found = dict[tuple[int, ...], None]()
     for word in dict.fromkeys(words):
         try:

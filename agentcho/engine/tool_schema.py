@@ -1,7 +1,7 @@
-"""The JSON schema of a call of one of several functions.
+"""Builds the JSON schema of a call of one of several functions.
 
-The schemas of their arguments come into one document, and so their references are turned to where the definitions now
-stand. Does not know: how a call is written.
+The schemas of their arguments go into one document, so their references are rewritten to the new places of the
+definitions. Independent of how a template writes a call.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from agentcho.protocol.tools import ToolDefinition
 
 PLACES = ("$defs", "definitions")
 NAMED = ("properties", "patternProperties", "dependentSchemas", *PLACES)
-"""Keywords whose value has schemas by name: the names are the user's, and no keywords."""
+"""Keywords whose value maps names to schemas. The names are the user's, not keywords."""
 ELSEWHERE = ("allOf", "anyOf", "oneOf", "if", "$ref", "$dynamicRef", "patternProperties", "dependentSchemas")
-"""Keywords that say of the same object what other keys it may have."""
+"""Keywords that may allow other keys of the same object."""
 VALUES = ("const", "enum", "default", "examples")
-"""Keywords whose value is data, in which nothing is a keyword."""
+"""Keywords whose value is data that contains no keywords."""
 _DEFINED = re.compile(r"#/(\$defs|definitions)/([^/]+)(/.*)?", re.DOTALL)
 
 
 def chosen_functions(tools: Sequence[ToolDefinition], named: str | None) -> list[ToolDefinition]:
-    """The functions of which one is to be called. `RequestError`: there is none."""
+    """The functions of which one is to be called. Raises `RequestError` if there is none."""
     found = [tool for tool in tools if named is None or tool.name == named]
     if not found:
         raise RequestError(
@@ -41,8 +41,8 @@ def call_schema(
     answer: Mapping[str, Any] | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The schema of an object with the name of a function and, as `key`, its arguments, and then `more` properties; or
-    of the `answer` instead, where one is given. `RequestError`: parameters that are the schema of no object."""
+    """The schema of an object with the name of a function, its arguments as `key`, and `more` properties, or
+    alternatively of `answer`, if given. Raises `RequestError` for parameters that are not the schema of an object."""
     found = [_Hoisted(arguments_schema(tool), place) for place, tool in enumerate(tools)]
     ways = [_call(tool.name, key, each.schema, more or {}) for tool, each in zip(tools, found, strict=True)]
     if answer is not None:
@@ -59,20 +59,20 @@ def _call(name: str, key: str, arguments: dict[str, Any], more: Mapping[str, Any
 
 
 def arguments_schema(tool: ToolDefinition) -> dict[str, Any]:
-    """The schema of a function's arguments. `RequestError`: they are no object."""
+    """The schema of a function's arguments. Raises `RequestError` if they are not an object."""
     given = {"properties": {}, "additionalProperties": False} if tool.parameters is None else tool.parameters
     if given.get("type", "object") != "object":
         raise RequestError(
             f"the parameters of the function {shown(tool.name)} do not have the type object; change their type"
         )
     if "properties" in given and not any(word in given for word in ELSEWHERE):
-        # Whoever wrote the function takes no others, and a small model that may invent keys does so without end.
+        # The function accepts no other keys, and a small model that may invent keys does so without end.
         given = {"additionalProperties": False, **given}
     return {"type": "object"} | given
 
 
 class _Hoisted:
-    """A `schema`, fit to stand anywhere in a document. `definitions` belong into the "$defs" of the document's root."""
+    """A `schema` that can be placed anywhere in a document. `definitions` go into the "$defs" of the root."""
 
     def __init__(self, given: Mapping[str, Any], place: int) -> None:
         self._place, self._whole = place, False
@@ -89,7 +89,7 @@ class _Hoisted:
         return f"{self._place}{'.' if kind == '$defs' else ':'}"
 
     def _schema(self, given: Any) -> Any:
-        """A schema with its references turned. Its dialect is left out: the document has one."""
+        """A schema with rewritten references. Its dialect is left out, because the document has one."""
         if isinstance(given, list):
             return [self._schema(each) for each in given]
         if not isinstance(given, dict):

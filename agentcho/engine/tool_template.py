@@ -1,7 +1,7 @@
-"""A chat template's format of functions, calls and results, found by rendering talks with sentinels.
+"""Finds a chat template's format of functions, calls and results by rendering conversations with sentinels.
 
-What is not certain is not taken: each piece that is found must write a second talk as the template does. Does not
-know: tokens.
+Only certain results are used: the pieces that are found must reproduce a second conversation as the template writes it.
+Independent of tokens.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class RoleFrame(Protocol):
 
 
 class TemplateRenderer(Protocol):
-    """A chat template. `added` matches its added tokens. `render` gives the text of a talk without BOS, or None."""
+    """A chat template. `added` matches its added tokens. `render` returns the text of a conversation without BOS, or
+    None."""
 
     added: re.Pattern[str]
 
@@ -47,7 +48,7 @@ class TemplateRenderer(Protocol):
 
 
 class FoundToolFormat(NamedTuple):
-    """What a template says of tools; None: nothing that is certain. `frame`: the opening and closing of a result."""
+    """A template's format of tools. None for parts that are uncertain. `frame`: opening and closing of a result."""
 
     calls: CallPieces | None = None
     listing: ListingPieces | None = None
@@ -56,7 +57,7 @@ class FoundToolFormat(NamedTuple):
 
 
 def derive_tool_format(template: TemplateRenderer, user: RoleFrame, assistant: RoleFrame) -> FoundToolFormat:
-    """The format of a template whose frames for user and assistant are these."""
+    """The tool format of a template with these frames for user and assistant."""
     search = _Search(template, user, assistant)
     frame, results = search.result() or (None, ResultPieces())
     return FoundToolFormat(search.calls(), search.listing(), results, frame)
@@ -76,8 +77,8 @@ class _Search:
         self._template = template
         self._user = user
         self._assistant = assistant
-        self._listed, self._named = True, True  # functions are listed; a result says the name of its function
-        self._texts = False  # arguments are given as JSON texts, as some templates take them, and not as objects
+        self._listed, self._named = True, True  # functions are listed; a result has the name of its function
+        self._texts = False  # arguments are given as JSON text, which some templates expect, instead of objects
 
     def calls(self) -> CallPieces | None:
         """How calls are written."""
@@ -85,7 +86,7 @@ class _Search:
         ways = product((False, True), ("user", "assistant", None), ("", None), STYLES)
         taken = False
         for self._texts, last, content, style in ways:
-            if self._texts and taken:  # texts would stand where the template writes objects in a way of its own
+            if self._texts and taken:  # the template takes objects, and writes them in its own way
                 return None
             rest = self._after_user(last, self._calling(ARGUMENTS, content))
             taken = taken or (rest is not None and NAME in rest and all(key in rest for key in ARGUMENTS))
@@ -98,15 +99,15 @@ class _Search:
         return None
 
     def _calling(self, arguments: dict[str, Any], content: str | None, twice: bool = False) -> dict[str, Any]:
-        """An assistant's turn that is a call, or two."""
+        """An assistant's turn with one call, or two."""
         given = JsonStyle().write(arguments) if self._texts else arguments
         named = [(ID, NAME), (OTHER_ID, OTHER_NAME)][: 1 + twice]
         calls = [{"id": id, "type": "function", "function": {"name": name, "arguments": given}} for id, name in named]
         return {"role": "assistant", "content": content, "tool_calls": calls}
 
     def _after_user(self, last: str | None, call: dict[str, Any], result: str = RESULT) -> str | None:
-        """What follows the user's words in a talk: a call, its result, and something of the role `last`; "tool": the
-        result is the end, None: the call is."""
+        """The text after the user's content in a conversation with a call, its result, and a message of the role
+        `last`. "tool" ends it with the result, None with the call."""
         turns: Turns = [{"role": "user", "content": USER}, call]
         if last is not None:
             named = {"name": NAME} if self._named else {}
@@ -128,7 +129,7 @@ class _Search:
         return CallPieces(opened, middle, f"{tail}\n{opened}", tail, style=style)
 
     def _opened(self, head: str) -> str | None:
-        """What stands before a name, without the framing of the message."""
+        """The text before a name, without the framing of the message."""
         if not head.startswith(self._user.closing):
             return None
         head, opening = head.removeprefix(self._user.closing), self._assistant.opening
@@ -137,13 +138,14 @@ class _Search:
         return None if opening.strip() else head
 
     def _confirmed(self, pieces: CallPieces, last: str | None, content: str | None) -> bool:
-        """Whether the template writes other arguments by the same pieces."""
+        """Whether the template writes other arguments with the same pieces."""
         rest = self._after_user(last, self._calling(HARD, content))
         written = f"{pieces.head}{NAME}{pieces.middle}{pieces.style.write(HARD)}{pieces.tail}"
         return rest is not None and f"{written}{self._assistant.closing}" in rest
 
     def _with_more(self, pieces: CallPieces, last: str | None, content: str | None) -> CallPieces:
-        """What stands between two calls, and between text and the first one, where the template takes these."""
+        """The pieces with the text between two calls, and between text and the first call, if the template supports
+        these."""
         written, text = pieces.style.write(ARGUMENTS), self._after_user(last, self._calling(ARGUMENTS, SAID))
         join = (text or "").partition(SAID)[2].partition(f"{pieces.head}{NAME}")
         if join[1]:
@@ -155,7 +157,7 @@ class _Search:
         return pieces._replace(between=between) if found and alike else pieces
 
     def result(self) -> tuple[tuple[str, str], ResultPieces] | None:
-        """The frame of a result, and what stands around its text within the frame."""
+        """The frame of a result, and the pieces around its text within the frame."""
         truth = (False, True)
         lasts = ("user", "assistant", "tool")
         contents = ("", None, SAID)
@@ -167,19 +169,19 @@ class _Search:
         return None
 
     def _around(self, last: str, content: str | None) -> tuple[str, str] | None:
-        """What stands before and after a result, framing included."""
+        """The text before and after a result, framing included."""
         follows = {"user": self._user.opening, "assistant": self._assistant.opening}.get(last, "")
         text = self._after_user(last, self._calling(ARGUMENTS, content)) or ""
         before, found, after = text.partition(RESULT)
         _, closed, opening = before.rpartition(self._assistant.closing)
         after, ended, _ = after.partition(LAST)
-        whole = (ended or last == "tool") and not any(key in opening for key in ARGUMENTS)  # else the call is in it
+        whole = (ended or last == "tool") and not any(key in opening for key in ARGUMENTS)  # else it contains the call
         if not (found and closed and opening and whole) or not after.endswith(follows):
             return None
         return opening, after.removesuffix(follows)
 
     def _cut(self, opening: str, closing: str) -> tuple[tuple[str, str], ResultPieces] | None:
-        """The frame, without what differs from call to call."""
+        """The frame, without the parts that differ between calls, which become pieces."""
         before = after = ""
         if (at := _first(opening)) is not None:
             cut = max((found.end() for found in self._template.added.finditer(opening, 0, at)), default=0)
@@ -192,7 +194,7 @@ class _Search:
     def _unquoted(
         self, frame: tuple[str, str], results: ResultPieces, role: str, content: str | None
     ) -> tuple[tuple[str, str], ResultPieces]:
-        """The same, where a result is written as a JSON text, with the quotes taken out of what stands around it."""
+        """The same frame and pieces, but if a result is written as JSON text, without the quotes around it."""
         hard = f'{RESULT} "quoted"\n'
         text = self._after_user(role, self._calling(ARGUMENTS, content), hard) or ""
         if json.dumps(hard, ensure_ascii=False) not in text:
@@ -203,7 +205,7 @@ class _Search:
         return (opening, closing), ResultPieces(before, after, quoted=True)
 
     def listing(self) -> ListingPieces | None:
-        """How functions are listed in a system message."""
+        """The pieces of a list of functions in a system message."""
         turns: Turns = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": USER}]
         texts = self._template.render(turns, TOOLS), self._template.render(turns, None)
         listed, plain = (re.split(f"{SYSTEM}|{USER}", text or "") for text in texts)
@@ -216,15 +218,15 @@ class _Search:
 
 
 def _first(text: str, backwards: bool = False) -> int | None:
-    """The place of the first sentinel in a text."""
+    """The offset of the first sentinel in a text, or None."""
     words = (ID[::-1], NAME[::-1]) if backwards else (ID, NAME)
     return min((at for word in words if (at := text.find(word)) >= 0), default=None)
 
 
 def _inserted(old: str, new: str) -> str | None:
-    """What stands in `new` beside all of `old`; None: there are other differences."""
+    """The text that is inserted in `new` relative to `old`. None if there are other differences."""
     more, line = len(new) - len(old), old.rfind("\n") + 1
-    for start in (0, len(old), line):  # right after what stands before, right before what follows, or a whole line
+    for start in (0, len(old), line):  # at the beginning, at the end, or before the last line
         if more >= 0 and new[:start] == old[:start] and new[start + more :] == old[start:]:
             return new[start : start + more]
     lines, others = old.splitlines(True), new.splitlines(True)
@@ -235,7 +237,7 @@ def _inserted(old: str, new: str) -> str | None:
 
 
 def _listings(before: str, after: str) -> Iterator[ListingPieces]:
-    """The pieces of a listing that stands before or after what else the system message says."""
+    """The possible pieces of a listing before or after the other text of the system message."""
     for style, bare, first in product(STYLES, (False, True), (False, True)):
         one, two = (style.write(tool["function"] if bare else tool) for tool in TOOLS)
         listed, other = (before, after) if first else (after, before)

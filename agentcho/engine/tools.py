@@ -1,8 +1,7 @@
-"""How one chat template writes functions, calls of them and their results; and the calls in what a model wrote.
+"""Writes functions, calls and results in the format of a chat template, and reads the calls in a model's text.
 
-A text is made of pieces that are the template's own, which may become special tokens, and of words of users, which
-never do. Where a template has no format that is known for certain, a plain one stands in: bare JSON. Does not know:
-templates; `tool_template` finds the pieces in one.
+A text consists of the template's own pieces, which may become special tokens, and of contents, which never do. If the
+format of a template is not known for certain, bare JSON is used. `tool_template` finds the pieces of a template.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from agentcho.protocol.tools import AnswerForm, ToolCall, ToolDefinition, Writte
 from agentcho.protocol.value_checks import checked_text as checked
 
 ID, NAME = "Zq7callid", "Zq8calledqZ"
-"""Stand in pieces for the id of a call and for the name of its function."""
+"""Placeholders in pieces for the id of a call and for the name of its function."""
 KEYS = ("arguments", "parameters")
 _HEAD = re.compile(r'\{\s*"name"\s*:\s*"$')
 _MIDDLE = re.compile(r'"\s*,\s*"(arguments|parameters)"\s*:\s*')
@@ -29,7 +28,7 @@ _TAG, _UNTAG = "<tool_call>", re.compile(r"\s*</tool_call>\s*")
 
 
 class JsonStyle(NamedTuple):
-    """How a template writes JSON. `ascii`: other letters are escaped."""
+    """How a template writes JSON. `ascii`: non-ASCII characters are escaped."""
 
     indent: int | None = None
     separators: tuple[str, str] | None = None
@@ -41,7 +40,7 @@ class JsonStyle(NamedTuple):
 
     @property
     def guidance(self) -> dict[str, Any]:
-        """What a schema says of the blanks in its JSON, in llguidance's words; with line breaks it is not said."""
+        """The keywords that tell llguidance the whitespace of a schema's JSON. Empty for JSON with line breaks."""
         if self.indent is not None:
             return {}
         item, key = self.separators or (", ", ": ")
@@ -49,8 +48,8 @@ class JsonStyle(NamedTuple):
 
 
 class CallPieces(NamedTuple):
-    """What stands around calls: `head`, a name, `middle`, arguments, `between`, the next name, `middle`, …, `tail`.
-    `join` stands between text and the first call."""
+    """The text around calls: `head`, a name, `middle`, arguments, `between`, the next name, `middle`, …, `tail`.
+    `join` is between text and the first call."""
 
     head: str = '{"name": "'
     middle: str = '", "arguments": '
@@ -61,12 +60,12 @@ class CallPieces(NamedTuple):
 
     @property
     def is_json(self) -> bool:
-        """Whether a call is a JSON object with a name and arguments, whatever stands around it."""
+        """Whether a call is a JSON object with a name and arguments, with any text around it."""
         return _HEAD.search(self.head) is not None and _MIDDLE.fullmatch(self.middle) is not None
 
     @property
     def is_marked(self) -> bool:
-        """Whether marks that are no JSON stand before a name, after it, and between two calls."""
+        """Whether there are marks that are not JSON before a name, after it, and between two calls."""
         marks = (self.head, self.middle, self.between)
         return (
             all(map(str.strip, marks))
@@ -77,9 +76,9 @@ class CallPieces(NamedTuple):
 
 
 class ListingPieces(NamedTuple):
-    """What stands around the functions in a system message: `lead`, a function, `between`, the next, …, `trail`. What
-    else the message says stands before `lead`, or, where the functions are `first`, after `trail`; beyond it stands
-    `other`. `bare`: a function is written without {"type": "function", …} around it."""
+    """The text around the functions in a system message: `lead`, a function, `between`, the next, …, `trail`. The other
+    content of the message comes before `lead`, or after `trail` if the functions are `first`; `other` is beyond it.
+    `bare`: a function is written without {"type": "function", …} around it."""
 
     lead: str
     between: str = "\n"
@@ -91,7 +90,7 @@ class ListingPieces(NamedTuple):
 
 
 class ResultPieces(NamedTuple):
-    """What stands around a result, within the frame of the role tool. `quoted`: it is written as a JSON text."""
+    """The text around a result, within the frame of the role tool. `quoted`: it is written as a JSON string."""
 
     before: str = ""
     after: str = ""
@@ -99,17 +98,17 @@ class ResultPieces(NamedTuple):
 
 
 class PieceTokenizer(Protocol):
-    """Tokenises the content of a message. `pieces` are, in turns, the template's own text and words of users."""
+    """Tokenises the content of a message. `pieces` are alternately the template's own text and contents."""
 
     def weave(self, pieces: Sequence[str]) -> list[int]: ...
 
 
 class ToolFormat:
-    """See `ToolsPort`, whose methods these are. Made of pieces as they stand in the template.
+    """Implements `ToolsPort` with the pieces of a template.
 
-    `read` reads a call as the template writes it, and one that is bare JSON. Without a format of the template's own it
-    also reads JSON in a code fence, where that is the whole answer, and JSON in `<tool_call>` tags at its end: models
-    write calls so that were trained on other templates.
+    `read` reads calls as the template writes them, and calls that are bare JSON. Without a format of the template's own
+    it also reads JSON in a code fence that is the whole answer, and JSON in `<tool_call>` tags at its end, because
+    models that were trained on other templates write calls in these ways.
     """
 
     def __init__(
@@ -143,7 +142,7 @@ class ToolFormat:
         return self._written([lead.lstrip(), *middle, trail.rstrip()])
 
     def called(self, name: str, arguments: str) -> Written:
-        """The content of an assistant's message that is one call."""
+        """The content of an assistant's message that consists of one call."""
         return self.spoken("", (ToolCall(name, arguments),))
 
     def spoken(self, before: str, calls: Sequence[ToolCall]) -> Written:
@@ -165,7 +164,7 @@ class ToolFormat:
         return self._written([*_filled(form.before, id, name), said, *_filled(form.after, id, name)])
 
     def returned(self, text: str, id: str = "", name: str = "") -> str:
-        """The result in the content of such a message; see `ToolsPort.returned`."""
+        """The result in the content of a message of role tool; see `ToolsPort.returned`."""
         form = self._results
         before, after = ("".join(_filled(piece, id, name)) for piece in (form.before, form.after))
         said = text.removeprefix(before).removesuffix(after)
@@ -176,9 +175,9 @@ class ToolFormat:
         return value if isinstance(value, str) else said
 
     def read(self, text: str) -> tuple[str, tuple[ToolCall, ...]]:
-        """The text before the first call, and the calls. What is no whole JSON object with a name and arguments is no
-        call, but text. What is said after the first call and is none is left out; without a format of the template's
-        own there is no call then, for the JSON may be quoted."""
+        """The text before the first call, and the calls. Anything but a complete JSON object with a name and arguments
+        is text. Text after the first call is left out; without a format of the template's own, such text means that
+        there is no call, because the JSON may be a quotation."""
         if not self.auto:
             return _read_plain(text)
         calls, end = _objects(text, 0)
@@ -195,8 +194,8 @@ class ToolFormat:
     def forms(
         self, tools: Sequence[ToolDefinition], named: str | None = None, answer: Mapping[str, Any] | None = None
     ) -> tuple[AnswerForm, ...]:
-        """The ways to write one call; see `ToolsPort.forms`. Where the template has none, or one that is not known for
-        certain as a frame of JSON: bare JSON."""
+        """The ways to write one call; see `ToolsPort.forms`. Bare JSON if the template has no format, or one that is
+        not certain to be a frame of JSON."""
         wanted, style = chosen_functions(tools, named), self._calls.style
         if self.auto and not self._calls.is_json:
             made = [self._marked(tool) for tool in wanted]
@@ -208,14 +207,14 @@ class ToolFormat:
         return (form,) if answer is None or bare else (form, AnswerForm((), dict(answer)))
 
     def _marked(self, tool: ToolDefinition) -> AnswerForm:
-        """A call of one function, whose name stands between marks, and its arguments after them."""
+        """The form of a call of one function, with its name between marks and its arguments after them."""
         form, id = self._calls, made_up_id(tool.name)
         lead = [*_filled(form.head, id, tool.name), tool.name, *_filled(form.middle, id, tool.name)]
         trail, schema = _filled(form.tail, id, tool.name), arguments_schema(tool) | form.style.guidance
         return AnswerForm(tuple(self._content.weave(lead)), schema, tuple(self._content.weave(trail)))
 
     def _after(self, text: str, at: int) -> tuple[tuple[ToolCall, ...], int]:
-        """The calls that follow an opening, and where they end."""
+        """The calls after an opening, and the offset of their end."""
         if self._named is None:
             return _objects(text, at)
         calls, end = list[ToolCall](), at
@@ -226,7 +225,7 @@ class ToolFormat:
         return tuple(calls), end
 
     def _arguments(self, text: str) -> str:
-        """The arguments as the template writes them; as they are where they are no JSON object."""
+        """The arguments as the template writes them. Unchanged if they are not a JSON object."""
         try:
             value = json.loads(text, parse_constant=_refused)
             written = self._calls.style.write(value)
@@ -236,14 +235,14 @@ class ToolFormat:
         return written if isinstance(value, dict) else text
 
     def _written(self, pieces: Sequence[str]) -> Written:
-        """The text of pieces, and its ids. Pieces are in turns the template's own and words."""
+        """The text of pieces, and its ids. Pieces are alternately the template's own text and contents."""
         for piece in pieces:
             checked(piece, "a message or a function")
         return "".join(pieces), tuple(self._content.weave(pieces))
 
 
 def _plain_listing(calls: CallPieces) -> ListingPieces:
-    """The functions one a line, and how to write a call, in words of our own."""
+    """A listing in agentcho's own words: one function per line, and how to write a call."""
     example = f"{calls.head}<name>{calls.middle}{{<arguments>}}{calls.tail}".replace(ID, "<id>")
     lead = "\n\nYou may call functions. Each is given as JSON, with the schema of its arguments:\n"
     trail = f"\nTo call one, answer with this and nothing else:\n{example}"
@@ -251,15 +250,15 @@ def _plain_listing(calls: CallPieces) -> ListingPieces:
 
 
 def function_object(tool: ToolDefinition) -> dict[str, Any]:
-    """A function as chat templates are given it."""
+    """A function in the form that chat templates get."""
     parameters = {"type": "object", "properties": {}} if tool.parameters is None else tool.parameters
     function = {"name": tool.name, "description": tool.description, "parameters": parameters}
     return {"type": "function", "function": function}
 
 
 def _around_json(calls: CallPieces) -> tuple[str, str, dict[str, Any]]:
-    """What stands before and after the JSON object that is a call, and the properties that it has besides; nothing
-    where that is not certain."""
+    """The text before and after the JSON object that is a call, and the schemas of its additional properties. Empty if
+    that is not certain."""
     lead, (inner, closed, trail) = calls.head[: calls.head.rindex("{")], calls.tail.partition("}")
     try:
         more = json.loads("{" + inner.lstrip(" ,") + "}")
@@ -271,13 +270,13 @@ def _around_json(calls: CallPieces) -> tuple[str, str, dict[str, Any]]:
 
 
 def _filled(own: str, id: str, name: str) -> list[str]:
-    """A piece of the template's own, cut around the words that belong into it: an odd number of pieces."""
+    """A piece of the template's own text, cut around the filled-in id and name: an odd number of pieces."""
     words = {ID: id, NAME: name}
     return [words.get(each, each) for each in re.split(f"({ID}|{NAME})", own)]
 
 
 def without_names(own: str) -> str:
-    """A piece of the template's own, without the id and the name that belong into it."""
+    """A piece of the template's own text, without the placeholders of id and name."""
     return own.replace(ID, "").replace(NAME, "")
 
 
@@ -289,7 +288,7 @@ _decoder = json.JSONDecoder(parse_constant=_refused)
 
 
 def _objects(text: str, at: int) -> tuple[tuple[ToolCall, ...], int]:
-    """The calls that follow each other as JSON objects from `text[at]` on, in a list or not, and where they end."""
+    """The consecutive calls as JSON objects from `text[at]` on, in a list or not, and the offset of their end."""
     calls, at = list[ToolCall](), _past(text, at)
     listed = text.startswith("[", at)
     at, end = at + listed, at
@@ -304,8 +303,8 @@ def _objects(text: str, at: int) -> tuple[tuple[ToolCall, ...], int]:
 
 
 def _read_plain(text: str) -> tuple[str, tuple[ToolCall, ...]]:
-    """The calls of an answer to a listing in plain words; see `ToolFormat`. Anything else said after them makes the
-    whole answer a text."""
+    """The calls of an answer without a format of the template's own; see `ToolFormat`. If other text follows them, the
+    whole answer is text."""
     fenced = _FENCED.fullmatch(text.strip())
     whole = (fenced[1] if fenced else text).strip()
     calls, end = _objects(whole, 0)
@@ -324,8 +323,8 @@ def _read_plain(text: str) -> tuple[str, tuple[ToolCall, ...]]:
 
 
 def _call(text: str, at: int) -> tuple[ToolCall, int] | None:
-    """The call that is the JSON object at `text[at]`, white space before it left out, and where it ends; None: there
-    is none."""
+    """The call that is the JSON object at `text[at]`, after whitespace, and the offset of its end. None if there is
+    none."""
     at = _past(text, at)
     if (end := _object_end(text, at)) is None:
         return None
@@ -340,7 +339,7 @@ def _call(text: str, at: int) -> tuple[ToolCall, int] | None:
 
 
 def _object_end(text: str, at: int) -> int | None:
-    """Where the JSON object ends that begins at `text[at]`; None: there is none."""
+    """The end of the JSON object that begins at `text[at]`. None if there is none."""
     try:
         return _decoder.raw_decode(text, at)[1] if text.startswith("{", at) else None
     except (ValueError, RecursionError):
@@ -352,12 +351,12 @@ def _encodable(text: str) -> bool:
 
 
 def _flexible(own: str) -> str:
-    """A pattern of a piece of the template's own, whatever white space stands around it, and whatever id in it."""
+    """A pattern that matches a piece of the template's own text, with any whitespace around it and any id in it."""
     return rf"\s*{re.escape(own.strip()).replace(ID, '(?P<id>[^{[<]*?)', 1).replace(ID, '[^{[<]*?')}\s*"
 
 
 def _members(text: str, at: int) -> Iterator[tuple[str, str]]:
-    """The names and values of the JSON object at `text[at]`, which is whole; values as they are written."""
+    """The names and values of the complete JSON object at `text[at]`. Values are given as written."""
     at = _past(text, at + 1)
     while text[at] != "}":
         name, at = _decoder.raw_decode(text, at)
@@ -369,6 +368,6 @@ def _members(text: str, at: int) -> Iterator[tuple[str, str]]:
 
 
 def _past(text: str, at: int) -> int:
-    """The first place from `at` on that has no white space."""
+    """The first offset from `at` on that is not whitespace."""
     found = _SPACE.match(text, at)
     return found.end() if found else at

@@ -1,4 +1,4 @@
-"""Which variables a chat template reads beside the conversation. Does not know: their values, how it is rendered."""
+"""Finds the variables that a chat template reads beside the conversation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jinja2 import Environment, TemplateError
 from jinja2.meta import find_undeclared_variables
 
 GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")
-"""Marks of transformers for what an assistant says; jinja itself does not know the tag."""
+"""A tag of transformers around the text of an assistant, which jinja itself does not support."""
 
 
 @lru_cache(maxsize=64)
@@ -20,7 +20,7 @@ def read_by(source: str) -> frozenset[str] | None:
         source: The template's source.
 
     Returns:
-        The names; None where the template cannot be parsed, so that nobody knows.
+        The names. None if the template cannot be parsed.
     """
     try:
         parsed = Environment(extensions=["jinja2.ext.loopcontrols"]).parse(GENERATION.sub("", source))
@@ -30,6 +30,6 @@ def read_by(source: str) -> frozenset[str] | None:
 
 
 def unread(source: str, names: frozenset[str]) -> list[str]:
-    """Those of these names that a template does not read, sorted; none where nobody knows."""
+    """The names among these that a template does not read, sorted. Empty if the template cannot be parsed."""
     known = read_by(source)
     return [] if known is None else sorted(names - known)

@@ -1,8 +1,5 @@
-"""A runner without tensors, from which runners are made that compute something else: sets, or nothing. Its pages and
-slots are only counted.
-
-Does not know: what is computed.
-"""
+"""A base for runners without tensors, which compute something else, such as sets, or nothing. Pages and slots are only
+counted."""
 
 from __future__ import annotations
 
@@ -35,15 +32,15 @@ class VirtualPages:
 
     @property
     def room(self) -> int:
-        """The tokens that no entry has and that are not promised."""
+        """The number of tokens that are neither used nor promised."""
         return self.limit - self.used - self.reserved
 
     def pages_for(self, tokens: int) -> int:
-        """One page a token."""
+        """One page per token."""
         return tokens
 
     def reserve(self, tokens: int) -> int:
-        """Promise room for so many tokens. `StoreFull`: nothing was promised."""
+        """Promise room for `tokens` tokens. Raises `StoreFull` if there is no room."""
         if tokens > self.room:
             raise StoreFull(tokens, self.room)
         self.reserved += tokens
@@ -55,32 +52,32 @@ class VirtualPages:
         assert self.reserved >= 0
 
     def allocate(self, length: int) -> int:
-        """Room for `length` tokens; its name is its length. `StoreFull`: there is none."""
+        """Allocate `length` tokens. Pages are represented by their number. Raises `StoreFull` if there is no room."""
         self.unreserve(self.reserve(length))
         self.used += length
         self.high_water = max(self.high_water, self.used)
         return length
 
     def free(self, pages: int) -> None:
-        """Give it back."""
+        """Give pages back."""
         self.used -= pages
 
     def copy_out(self, pages: Sequence[int]) -> list[int]:
-        """Nothing is in them."""
+        """Return the page numbers as copies: pages have no content."""
         return list(pages)
 
     def copy_in(self, copies: Sequence[tuple[int, int]]) -> None:
-        """Nothing is in it."""
+        """Do nothing: pages have no content."""
 
     def copy(self, source: int, target: int, tokens: int) -> None:
-        """Nothing is in it."""
+        """Do nothing: pages have no content."""
 
     def checksum(self, copy: int) -> int:
-        """Of nothing."""
+        """0, because pages have no content."""
         return 0
 
     def packed(self, copy: int) -> bytes:
-        """Its length."""
+        """The number of pages as text."""
         return b"%d" % copy
 
     def unpacked(self, data: bytes) -> int:
@@ -88,13 +85,13 @@ class VirtualPages:
         return int(data)
 
     def check(self, stored: Sequence[tuple[int, int]]) -> None:
-        """`StoreDamaged`: the tokens in use are not those of the entries."""
+        """Raise `StoreDamaged` if the tokens in use are not those of the entries."""
         if self.used != sum(length for _, length in stored) or any(pages != length for pages, length in stored):
             raise StoreDamaged("pages in use do not add up")
 
 
 class VirtualSlot:
-    """The place of one running decode. `value` is whatever its runner keeps there. Nothing is read in place."""
+    """The slot of one running decode. `value` is whatever its runner keeps there. Nothing is read in place."""
 
     alone = False
     readings: Sequence[Reading] = ()
@@ -111,13 +108,13 @@ def virtual(segment: Segment) -> VirtualSlot | None:
 
 
 def _virtual(slot: Slot) -> VirtualSlot:
-    """A slot as the one that `VirtualSlots` made."""
+    """Narrow a slot to a `VirtualSlot`."""
     assert isinstance(slot, VirtualSlot)
     return slot
 
 
 class VirtualSlots:
-    """See `base.Slots`."""
+    """See `runner_port.Slots`."""
 
     def __init__(self) -> None:
         self._open: set[VirtualSlot] = set()
@@ -127,34 +124,35 @@ class VirtualSlots:
         return len(self._open)
 
     def expect(self, contexts: Iterable[CallContext]) -> None:
-        """Nothing is shared, so there is nothing to prepare."""
+        """Do nothing: no slots are shared."""
 
     def take(self, context: CallContext, feed: int, alone: bool, apart: bool) -> VirtualSlot:
-        """A slot for a row."""
+        """Open a slot for a row."""
         slot = self.open(feed)
         slot.pieces = context.pieces
         return slot
 
     def open(self, tokens: int, alone: bool = False) -> VirtualSlot:
-        """A slot."""
+        """Open a slot."""
         slot = VirtualSlot()
         self._open.add(slot)
         return slot
 
     def close(self, slot: Slot) -> None:
-        """Give it up."""
+        """Close a slot."""
         self._open.remove(_virtual(slot))
 
     def retract(self, slot: Slot, tokens: int) -> None:
-        """Only a runner that keeps nothing in its slots has guesses to check."""
+        """Do nothing: only runners that keep no value in their slots verify draft tokens."""
         assert _virtual(slot).value is None
 
     def clear(self) -> None:
-        """Nothing is shared."""
+        """Do nothing: no slots are shared."""
 
 
 class VirtualRunner(ABC):
-    """See `base.Runner`. A forward has no bound, so that every call that can run does, and every word is forced."""
+    """See `runner_port.Runner`. A forward has no limit, so every call that can run does. All tokens are forced, unless
+    a subclass samples."""
 
     origin: str = "virtual"
     vocabulary: int | None = None
@@ -170,11 +168,11 @@ class VirtualRunner(ABC):
 
     @abstractmethod
     def feed(self, segment: Segment) -> None:
-        """Compute a segment. Each of its pieces was made, or stands before it in the same forward."""
+        """Compute a segment. Each of its pieces is ready, or comes before it in the same forward."""
 
     @abstractmethod
     def keep_fed(self, slot: VirtualSlot, entry: KVEntry) -> None:
-        """Make an entry of all that a decode was fed."""
+        """Make an entry of all tokens that a decode was fed."""
 
     def store(self, slot: Slot, start: int, entry: KVEntry) -> None:
         """See `Runner.store`."""
@@ -185,7 +183,7 @@ class VirtualRunner(ABC):
         return self.run(segments)
 
     def run(self, segments: Sequence[Segment]) -> Ran:
-        """One forward. Its rows of logits are None."""
+        """Run one forward. Its rows of logits are None."""
         for segment in segments:
             self.feed(segment)
             if segment.entry is not None:
@@ -193,25 +191,25 @@ class VirtualRunner(ABC):
         return list(segments), [None for segment in segments for _ in segment.wanted]
 
     def make(self, entry: KVEntry) -> int:
-        """Make an entry by its recipe; returns the number of tokens fed."""
+        """Make an entry by its recipe. Returns the number of tokens fed."""
         assert entry.recipe is not None
         self.run([entry.recipe.segment(entry)])
         return 0 if entry.recipe.anchors else entry.length
 
     def apart(self, tokens: Sequence[int], others: Sequence[Sequence[int]]) -> list[float]:
-        """As if each token's embedding had a dimension of its own."""
+        """The distances between one-hot embeddings of the tokens."""
         pairs = (zip(tokens, other, strict=False) for other in others)
         return [sqrt(2 * sum(one != its for one, its in pair)) for pair in pairs]
 
     def select(self, groups: Sequence[Sequence[Admitted]]) -> int:
-        """Choose the first tokens of each repair: without values, there is nothing to choose them by."""
+        """Choose the first tokens of each repair, because there are no values to choose by."""
         for call in (call for group in groups for call in group):
             assert call.repair is not None
             call.choose(range(call.repair.count))
         return 0
 
     def constrain(self, sampling: Sampling, forms: Sequence[AnswerForm], begun: bool) -> TokenConstraint | None:
-        """`RequestError`: there are no words to choose from."""
+        """Raise `RequestError`: nothing can be generated."""
         raise RequestError("an engine without a model cannot generate text; give forced tokens")
 
     def sample(self, rows: Sequence[Row], draws: Sequence[SamplingDraw]) -> list[int | None]:
@@ -219,21 +217,21 @@ class VirtualRunner(ABC):
         return [None for _ in rows]
 
     def likely(self, rows: Sequence[Row], asked: Sequence[tuple[int, int]]) -> list[Logprobs]:
-        """Each token is certain, so there are no others."""
+        """Each token has probability 1, and there are no others."""
         return [((token, 0.0),) for token, _ in asked]
 
     def keep(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """There is nothing in them."""
+        """Nothing: rows have no content."""
         return ()
 
     def measure(self, context: int) -> ForwardCosts | None:
-        """None: what is not computed takes no time, and nothing is guessed."""
+        """None: forwards take no time, and nothing is drafted."""
         return None
 
     def synchronize(self) -> None:
-        """Nothing is left to wait for."""
+        """Do nothing: there is nothing to wait for."""
         return
 
     def probe(self) -> None:
-        """There is no device."""
+        """Do nothing: there is no device."""
         return

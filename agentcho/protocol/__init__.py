@@ -1,1 +1,1 @@
-"""What an engine can be asked, and whether it can be worked with. No torch, no event loop."""
+"""The interface of engines: calls, options, receipts, and their validation. No torch, no event loop."""

@@ -1,4 +1,4 @@
-"""The names that methods with anchors had here up to version 0.4, with a `DeprecationWarning`. They go in 0.6."""
+"""Deprecated names of methods with anchors, used up to version 0.4, with a `DeprecationWarning`. They go in 0.6."""
 
 from __future__ import annotations
 

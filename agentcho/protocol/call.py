@@ -1,6 +1,7 @@
-"""What crosses between the async side and the torch side: calls, ids, options, receipts, the engine's contract.
+"""The contract between the async side and the torch side: calls, ids, options, receipts, and the protocols of engines.
 
-Only token ids and receipts cross. Tensors stay behind `Engine`. Does not know: agents, audiences, torch, anyio.
+Only token ids and receipts cross this border. Tensors stay behind `Engine`. Must not depend on agents, audiences, torch
+or anyio.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from agentcho.reuse.method import Selection, Weighing
 EncodingId = int
 """A number that one engine issued: see `ids.GivenId`."""
 Stopped = Literal["stop", "stop_string", "stop_token", "max_tokens", "forced"]
-"""What ended a message: its template's own end, a string or an id of its options, `max_tokens`, or its last forced
-token."""
+"""The cause of a message's end: its template's own end, a string or an id of its options, `max_tokens`, or its last
+forced token."""
 Logprobs = tuple[tuple[int, float], ...]
 """Token ids, each with the natural logarithm of its probability."""
 Offsets = Sequence[int | None] | Literal["made"] | None
-"""Positions of parents: that of each one's first token (None: right after the one before), or "made" for all of them at
-the positions where they were encoded. The new message then begins after the rightmost of their tokens."""
+"""Positions of parents: that of each one's first token (None: right after the one before), or "made" to leave all of
+them where they were encoded. The new message then begins after the rightmost of their tokens."""
 
 
 def _heat(value: float) -> float:
@@ -78,14 +79,14 @@ class Sampling(BaseModel):
         stop: Strings of at most 256 characters, at most 64 of them, that end the text. The string is not part of the
             text.
         stop_token_ids: At most 1024 token ids that end the text. The token adds nothing to it.
-        include_stop_str_in_output: Whether the text ends with the stop string, or with what the stop token says.
+        include_stop_str_in_output: Whether the text ends with the stop string, or with the text of the stop token.
         min_tokens: Number of tokens before which only `max_tokens` ends the text. No token that would end it can be
             sampled until then, and a stop string that is complete by then does not count.
         ignore_eos: Whether to exclude tokens that end messages by themselves, so that only `stop`, `stop_token_ids` and
             `max_tokens` end the text.
-        bad_words: At most 1024 words of at most 256 characters that are not said: the last token of a word is excluded
-            after its other tokens. A word counts as written and, if that gives another first token and as many tokens,
-            after a space. Other spellings can still be said.
+        bad_words: At most 1024 words of at most 256 characters that are not generated: the last token of a word is
+            excluded after its other tokens. A word counts as written and, if that gives another first token and as many
+            tokens, after a space. Other spellings can still be generated.
         allowed_token_ids: The only token ids that can be sampled, those that end the message included. None allows all.
         seed: Seed of the call's own random numbers, 64 bits. Token i uses number (seed, i), whatever else is in the
             batch.
@@ -210,14 +211,14 @@ def _told(error: ValidationError) -> str:
 
 
 class Guard(Protocol):
-    """The reference monitor's answer for one call. The engine asks it right before it gathers, and knows no more."""
+    """Answers for the reference monitor about one call. The engine asks it right before it gathers."""
 
     def admit(self, id: EncodingId, context: Sequence[EncodingId]) -> bool | None:
         """Decide whether encoding `id` may be made over `context`, or share storage made over an equal one.
 
         Returns:
-            Whether it is made for everyone and its cone holds nothing else, so that it may outlast the run. None means
-            no.
+            Whether it is made for everyone and its cone holds nothing else, so that it may be stored for later runs.
+            None means no.
 
         Raises:
             LeakageError: The call is refused. It fails alone, and nothing of `context` is gathered for it.
@@ -241,7 +242,7 @@ class Prefill(Encoded):
         name: The speaker's name, framed if the chat template can. None for none.
         tokens: Token ids of the content, which override `text`. None encodes the text.
         salt: Equal calls share stored keys and values only if their salts are equal.
-        guard: Asked before anything is gathered. None if nobody is asked.
+        guard: Asked before anything is gathered. None for no guard.
         extends: An encoding of an earlier state of the message over the same parents, at the same positions, with the
             same salt. Keys and values of the common first tokens are copied from it. If it is no such encoding, or is
             not stored, and in the deterministic profile, everything is computed. None for none.
@@ -293,8 +294,8 @@ class Decode:
         logprobs: How many of the likeliest tokens, 0 to 20, to report with the probability of each token of the text:
             see `SampledToken.likely`. None reports nothing.
         forms: Formats of tool calls, one of which the text must have. Not with `choices` or `json_schema`.
-        corpora: What tokens may be guessed from, beside the text itself, so that one forward pass checks several. The
-            text stays the same. None guesses nothing.
+        corpora: Texts from which tokens may be guessed, beside the text itself, so that one forward pass checks
+            several. The text stays the same. None guesses nothing.
         adapter: As for `Prefill`.
         ape: As for `Prefill`.
         cut: Whether `max_tokens` may cut a choice or JSON that does not fit. Otherwise a call whose tokens suffice for
@@ -402,8 +403,8 @@ Call = Prefill | Decode | Shadow | Repair
 class SchedulingPriority(NamedTuple):
     """The order in which lists of calls are served if not all of them can run at once.
 
-    A higher `priority` goes first. Workflows of one priority get equal shares of tokens. `ahead` marks prefills that
-    nobody waits for yet: they run beside decodes, and only while no other call waits.
+    A higher `priority` goes first. Workflows of one priority get equal shares of tokens. `ahead` marks prefills that no
+    call waits for yet: they run beside decodes, and only while no other call waits.
     """
 
     workflow: str = ""
@@ -487,7 +488,8 @@ class StepResult(NamedTuple):
         failed: Calls that failed alone.
         encoded: Number of tokens fed in the step.
         held: Share of the store that is taken, or promised to running calls, after the step.
-        begun: Each decode once, in the step of its first token. With `spoken` this tells what left the engine.
+        begun: Each decode once, in the step of its first token. Together with `spoken` this covers all that left the
+            engine.
         dropped: Number of tokens that were fed on a wrong guess. They are not in `encoded`.
     """
 
@@ -555,7 +557,7 @@ class RenderedPrompt(NamedTuple):
         pieces: The ids up to the answer.
         opening: The ids that open the answer.
         thinking: How the model thinks after that opening. None if it does not.
-        begins: Whether the first piece has what the conversation begins with, in place of the engine's own tokens.
+        begins: Whether the first piece has the ids that the conversation begins with, in place of the engine's own.
     """
 
     pieces: tuple[PromptPiece, ...]
@@ -617,7 +619,7 @@ class FramingPort(Protocol):
     def content(self) -> ContentPort: ...
     @property
     def plain(self) -> Sequence[tuple[str, str]]:
-        """Pairs of roles whose messages are separated only by what text can spell or a model can say."""
+        """Pairs of roles whose messages are separated only by what text can spell or a model can generate."""
 
     @property
     def apart(self) -> bool:
@@ -648,7 +650,7 @@ class FramingPort(Protocol):
         """
 
     def unread(self, names: Collection[str]) -> list[str]:
-        """Return those of these variables that the chat template does not read, sorted."""
+        """Return the names of variables among these that the chat template does not read, sorted."""
 
 
 class FramePort(Protocol):
@@ -678,7 +680,7 @@ class EnginePort(FramePort, Protocol):
 
     `submit` checks every call before it accepts any, and raises `RequestError` with nothing changed. It returns one new
     id per call, in order. Each id is held (reference count one) until `release`. Parents are ids of finished calls, of
-    prefills submitted earlier, or Prefills earlier in the same list. `turn` decides who goes first if not all calls can
+    prefills submitted earlier, or Prefills earlier in the same list. `turn` decides which calls go first if not all can
     run at once. It does not change results.
 
     `step` runs one forward pass over everything submitted and running, and returns when its results have been computed.
@@ -689,11 +691,11 @@ class EnginePort(FramePort, Protocol):
     only if it was proved that their bits stay the same.
 
     `take_place` gives the engine a place among those of a run: ids of different places are different numbers. While
-    decodes run, prefills then get at most `prefill_budget` tokens of a step (None: what the engine finds right).
+    decodes run, prefills then get at most `prefill_budget` tokens of a step (None: the engine's own limit).
 
     `cancel` drops unfinished calls at once, with their rows and pages; it ignores finished and unknown ids. `release`
     gives up finished encodings; storage is freed when nothing else holds it. `swap_out` moves finished encodings out of
-    the way until they are read, a hint that changes no result.
+    the store until they are read, a hint that changes no result.
 
     `speculate` lets decodes with corpora guess tokens from now on, weighed by `costs` (None: those that it has, or
     measures now). It returns the costs in use, None if nothing is ever guessed.

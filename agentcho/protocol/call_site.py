@@ -1,7 +1,7 @@
-"""Finds the line of a scenario, or else of an agent, that made the current call. Does not know: what is called.
+"""Finds the line of a scenario, or else of an agent, that made the current call.
 
-A call that is passed on as a coroutine, as in `game.together(ann.say())`, runs in a task whose stack does not contain
-the line that made it. So the line is taken when the coroutine is made, and kept in the context of its task.
+A coroutine that is passed on, as in `game.together(ann.say())`, runs in a task whose stack does not contain the line
+that created it. So the line is taken when the coroutine is created, and kept in the context of its task.
 """
 
 from __future__ import annotations
@@ -68,9 +68,8 @@ def warn_caller(message: str, category: type[Warning]) -> None:
 
 
 def call_site(frame: FrameType | None = None) -> str | None:
-    """ "file:line" of the outermost frame on the stack (above `frame`, if one is given) that is neither ours nor an
-    event loop's; None: there is none. The file is relative to the working folder, or its folder and name where it lies
-    elsewhere."""
+    """ "file:line" of the outermost frame on the stack (from `frame` up, if given) that belongs neither to agentcho nor
+    to an event loop. None if there is none. See `shown_path` for the name of the file."""
     found, frame = None, frame or sys._getframe(1)
     while frame is not None and _top(frame) not in LOOPS:
         if outside(frame):
@@ -80,7 +79,7 @@ def call_site(frame: FrameType | None = None) -> str | None:
 
 
 def outside(frame: FrameType) -> bool:
-    """Whether a frame is neither one of agentcho nor one of an event loop."""
+    """Whether a frame belongs neither to agentcho nor to an event loop."""
     return _top(frame) not in (*LOOPS, "agentcho")
 
 
@@ -94,7 +93,7 @@ def _top(frame: FrameType) -> str:
 
 
 def shown_path(path: Path) -> str:
-    """A file as errors and records name it: relative to the working folder, or else its folder and name."""
+    """The name of a file in errors and records: relative to the working folder, or else its folder and name."""
     try:
         return path.resolve().relative_to(Path.cwd()).as_posix()
     except (ValueError, OSError):

@@ -1,7 +1,7 @@
-"""Checks every value of every call of a list, before anything is done for any of them. All engines use it.
+"""Validates every value of every call of a list before any of them is executed. All engines use it.
 
-Each call is read once, field by field, into a plain copy. So neither a later change of the caller's objects nor a class
-of the caller's own reaches a step. Does not know: what is stored, which ids exist, what fits.
+Each call is read once, field by field, into a plain copy. So neither later changes of the caller's objects nor the
+caller's own classes reach a step. Independent of the state of engines: stored encodings, existing ids, room.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ from agentcho.reuse.registry import READINGS, SELECTIONS, called, selection_of, 
 
 ROLES, PARTS = get_args(Role), get_args(Part)
 MOST_LIKELY = 20
-"""How many of the likeliest tokens may be asked for beside the one that is said."""
+"""Maximum number of likeliest tokens to report beside the sampled one."""
 
 
 class TokenIdBounds(NamedTuple):
-    """The token ids that a model takes: those below `vocabulary` (None: whatever its tokenizer knows)."""
+    """The token ids that a model accepts: those below `vocabulary` (None: any that its tokenizer knows)."""
 
     vocabulary: int | None = None
 
 
 def checked_calls(calls: object, turn: object, bounds: TokenIdBounds) -> tuple[list[Call], SchedulingPriority]:
-    """Plain copies of the calls of a list, and of their turn. `RequestError`: a value of a call is wrong.
+    """Plain copies of the calls of a list, and of their turn. Raises `RequestError` if a value is wrong.
 
-    Calls that name each other as parents do so among the copies.
+    Copies of calls that name earlier calls refer to the copies of these.
     """
     with foreign_code(), as_request_errors("the list of calls"):
         given = checked_list(calls, "the calls")
@@ -71,7 +71,7 @@ def checked_calls(calls: object, turn: object, bounds: TokenIdBounds) -> tuple[l
 
 
 def checked_ids(ids: object) -> list[EncodingId]:
-    """The ids of a list, which is read once. `UnknownEncoding`: an item is no id."""
+    """The ids of a list, which is read once. Raises `UnknownEncoding` if an item is not an id."""
     with foreign_code(), as_request_errors("the list of ids"):
         found = list(checked_list(ids, "the ids", ordered=False))
         for id in found:
@@ -80,21 +80,21 @@ def checked_ids(ids: object) -> list[EncodingId]:
 
 
 def checked_id(id: object) -> EncodingId:
-    """The value as an id; an encoding of that id may exist or not. `UnknownEncoding`: the value is no id."""
+    """The value as an id, whether it names an encoding or not. Raises `UnknownEncoding` if it is not an id."""
     if not is_id(id):
         raise UnknownEncoding(id)
     return id
 
 
 def is_id(id: object) -> TypeGuard[EncodingId]:
-    """Whether the value has the type of an id. A value that only equals a number (True, 1.0) is no id."""
+    """Whether the value has the type of an id. A value that only equals a number (True, 1.0) is not an id."""
     return type(id) in (int, GivenId)
 
 
 def ask_guard(guard: Guard | None, id: EncodingId, context: list[EncodingId]) -> bool:
-    """Ask a guard about a call, right before anything is gathered; returns whether what comes of it is everyone's. Of
-    a call without a guard nothing is known. Raises what it refuses by, `LeakageError`, or `CallbackFailed`: what is not
-    admitted is refused."""
+    """Ask a guard about a call, right before anything is gathered. Returns whether the encoding is public; False
+    without a guard. Raises the guard's refusal, a `LeakageError`, or `CallbackFailed` for any other error of the guard:
+    a call that is not admitted is refused."""
     if guard is None:
         return False
     try:
@@ -102,12 +102,12 @@ def ask_guard(guard: Guard | None, id: EncodingId, context: list[EncodingId]) ->
             return guard.admit(id, context) is True
     except (AgentchoError, KeyboardInterrupt):
         raise
-    except BaseException as error:  # what would end a task, or the process, ends this call
+    except BaseException as error:  # errors that would end a task or the process end only this call
         raise CallbackFailed("the guard", error) from error
 
 
 def checked_role(role: object) -> Role:
-    """The value as the role of a message. `RequestError`: there is no such role."""
+    """The value as the role of a message. Raises `RequestError` if there is no such role."""
     return cast(Role, _role(role, ROLES))
 
 
@@ -120,8 +120,8 @@ def _role(role: object, known_roles: Collection[str]) -> Role | Part:
 
 @contextmanager
 def as_request_errors(what: str) -> Iterator[None]:
-    """A context in which any error of the caller's objects becomes a `RequestError` that names `what` was read. Ctrl-C
-    comes out as it is."""
+    """A context in which any error of the caller's objects becomes a `RequestError` that names `what` was read. Errors
+    of agentcho and Ctrl-C pass through."""
     try:
         yield
     except (AgentchoError, KeyboardInterrupt):
@@ -165,7 +165,7 @@ def _prefill(call: Prefill, copies: Mapping[int, Call], bounds: TokenIdBounds) -
 
 
 def _framing(ids: object, what: str, bounds: TokenIdBounds) -> tuple[int, ...] | None:
-    """Ids that a choreographer gives in place of those of a frame; None: it gives none."""
+    """Ids that the caller gives in place of those of a frame. None if it gives none."""
     found = None if ids is None else checked_ints(ids, what, bounds.vocabulary)
     if found == ():
         raise RequestError(f"{what} is empty; give at least one id, or None")
@@ -198,7 +198,7 @@ def _decode(call: Decode, copies: Mapping[int, Call], bounds: TokenIdBounds) -> 
 
 
 def _known_ids(sampling: Sampling, bounds: TokenIdBounds) -> None:
-    """`RequestError`: an option of a sampling names a token that there is not."""
+    """Raise `RequestError` if a sampling option names a token id that does not exist."""
     for option in ("logit_bias", "stop_token_ids", "allowed_token_ids"):
         try:
             checked_ints([*(getattr(sampling, option) or ())], f"the ids of {option}", bounds.vocabulary)
@@ -207,7 +207,7 @@ def _known_ids(sampling: Sampling, bounds: TokenIdBounds) -> None:
 
 
 def _thinks(call: Decode) -> bool:
-    """Whether a decode may think. `RequestError`: it is asked for what goes with no thought."""
+    """Whether a decode may think. Raises `RequestError` if another option of it excludes thoughts."""
     thinks = checked_bool(call.thinks, "thinks")
     if thinks and (call.logits or call.stride != 1 or call.forms):
         raise RequestError("thinks cannot be combined with logits, stride or forms; leave it out", "sampling")
@@ -222,7 +222,7 @@ def _form(form: Any, bounds: TokenIdBounds) -> AnswerForm:
 
 
 def _shared(call: Call, copies: Mapping[int, Call]) -> dict[str, Any]:
-    """The fields that all calls have: parents, their places, the call's own, its class and its guard."""
+    """The fields that all calls have: parents, their positions and the call's own, its salt, guard and adapter."""
     parents = tuple(_parent(parent, copies) for parent in _list(call.parents, RequestError.parents, "parents"))
     salt, guard, start = checked_text(call.salt, "salt"), call.guard, call.new_offset
     if guard is not None and not callable(getattr(guard, "admit", None)):
@@ -242,7 +242,7 @@ def _parent(parent: Any, copies: Mapping[int, Call]) -> Any:
 
 
 def _mapped(call: Any, copies: Mapping[int, Call]) -> Any:
-    """The copy of a call that stands earlier in the list; else the call itself, which the engine then refuses."""
+    """The copy of a call that is earlier in the list, else the call itself, which the engine then refuses."""
     return copies.get(id(call), call)
 
 
@@ -291,7 +291,7 @@ def _ape(ape: Any) -> Weighing:
 
 
 def _sampling(given: object) -> Sampling:
-    """The same options, checked again: the object may have been made without its checks."""
+    """The same options, validated again, because the object may have been made without validation."""
     if not isinstance(given, Sampling):
         raise RequestError(f"sampling is {type_name(given)}; give a Sampling", "sampling")
     return Sampling(**{option: getattr(given, option) for option in Sampling.model_fields})

@@ -1,5 +1,4 @@
-"""What the forwards of an engine take, by which it weighs how many tokens to guess. Does not know: how a forward
-computes, how it is timed."""
+"""The time that the forwards of an engine take, by which it decides how many tokens to draft. Measured elsewhere."""
 
 from __future__ import annotations
 
@@ -10,14 +9,14 @@ from typing import NamedTuple
 
 
 class CostCurve(NamedTuple):
-    """What a forward of so many `tokens` takes, in `seconds`: measured points, of ascending tokens, at least two."""
+    """The `seconds` that a forward of so many `tokens` takes: at least two measured points, in ascending order."""
 
     tokens: tuple[int, ...]
     seconds: tuple[float, ...]
 
     def of(self, tokens: float) -> float:
-        """The seconds for a forward of this many tokens: between two points on the line through both, beyond the last
-        on that of the last two."""
+        """The seconds for a forward of this many tokens, by linear interpolation, or by extrapolation of the outermost
+        two points."""
         at = min(max(bisect_right(self.tokens, tokens), 1), len(self.tokens) - 1)
         (x, y), (to_x, to_y) = ((self.tokens[i], self.seconds[i]) for i in (at - 1, at))
         return y + (tokens - x) * (to_y - y) / (to_x - x)
@@ -32,15 +31,15 @@ class ForwardCosts(NamedTuple):
     seconds: tuple[tuple[float, ...], ...]
 
     def at(self, depth: float) -> CostCurve:
-        """The seconds by tokens where a token attends to `depth` others. Beyond the deepest that was measured they grow
-        on, as attention does."""
+        """The seconds by number of tokens if each token attends to `depth` others. Beyond the largest measured depth
+        they keep growing linearly, as attention does."""
         depth = max(depth, self.depths[0])
         columns = zip(*self.seconds, strict=True)
         return CostCurve(self.tokens, tuple(CostCurve(self.depths, column).of(depth) for column in columns))
 
 
 def validated_costs(costs: ForwardCosts) -> ForwardCosts:
-    """A table that was read. ValueError: it is none."""
+    """Return a table of costs if it is valid. Raises ValueError otherwise."""
     ascending = all(_ascends(axis) for axis in (costs.tokens, costs.depths))
     sizes = len(costs.seconds) == len(costs.depths) and {len(row) for row in costs.seconds} == {len(costs.tokens)}
     if not ascending or not sizes or not all(0 < each < float("inf") for row in costs.seconds for each in row):

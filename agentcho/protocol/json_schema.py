@@ -1,7 +1,4 @@
-"""The JSON schemas of pydantic models, closed: an object with keys that its model does not have does not match.
-
-Does not know: who answers.
-"""
+"""Closed JSON schemas of pydantic models: an object with keys that its model does not have does not match."""
 
 from __future__ import annotations
 
@@ -16,14 +13,14 @@ ONES = ("items", "additionalProperties", "not", "if", "then", "else", "contains"
 
 
 class _Repeating(GenerateJsonSchema):
-    """Makes schemas in which the items of a set may be equal: validation makes one of them."""
+    """Makes schemas in which items of a set may repeat, because validation removes duplicates."""
 
     def set_schema(self, schema: Any) -> dict[str, Any]:
-        """That of a set."""
+        """The schema of a set."""
         return _repeating(super().set_schema(schema))
 
     def frozenset_schema(self, schema: Any) -> dict[str, Any]:
-        """That of a frozen set."""
+        """The schema of a frozen set."""
         return _repeating(super().frozenset_schema(schema))
 
 
@@ -32,14 +29,14 @@ def _repeating(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def of_model(model: type[BaseModel]) -> dict[str, Any]:
-    """The closed schema of an answer that is validated by its model. Equal items of a set fit it: no grammar could keep
-    them apart, and the model takes them for one. Raises what pydantic raises for a model that has no schema."""
+    """The closed schema of an answer that its model validates. It admits equal items of a set, because no grammar can
+    exclude them and the model merges them. Raises what pydantic raises for a model without a schema."""
     plain = getattr(model.model_json_schema, "__func__", None) is BaseModel.model_json_schema.__func__  # type: ignore[attr-defined]
     return closed(model.model_json_schema(schema_generator=_Repeating) if plain else model.model_json_schema())
 
 
 def closed(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema, with every object that lists its keys and does not say whether it may have others forbidding them."""
+    """The schema with `additionalProperties: false` in every object that lists its keys and does not set it."""
     shut = dict(schema)
     for key in MAPS:
         if isinstance(named := schema.get(key), dict):

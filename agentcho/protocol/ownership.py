@@ -1,7 +1,7 @@
-"""One network, one owner: who may call its engines now, and who is refused at once.
+"""Ownership of a network: admits one caller of its engines at a time, and refuses others at once.
 
-A choreographer holds a network from its beginning to its end and calls it from whatever thread it likes; a direct call
-holds it while it lasts. Engines on one network have one owner. Does not know: engines, event loops.
+A choreographer holds a network from its beginning to its end and calls it from any thread; a direct call holds it while
+it lasts. Engines on one network have one owner. Independent of engines and event loops.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _foreign = _Foreign()
 
 @contextmanager
 def foreign_code() -> Iterator[None]:
-    """A context around code that a call brought with it (a guard, a list of its own class). The engine runs that code
-    in the midst of a call of its own, so the code must not call an engine: such a call raises `EngineBusy`."""
+    """A context around the caller's code that an engine runs inside a call (a guard, a list of the caller's class). The
+    code must not call an engine: such a call raises `EngineBusy`."""
     before, _foreign.on = _foreign.on, True
     try:
         yield
@@ -41,7 +41,7 @@ def foreign_code() -> Iterator[None]:
 
 class OwnershipClaim(NamedTuple):
     """A choreographer that holds a network. `who`: the object; `words`: its name in errors; `running`: whether its
-    event loop may still go on; `clear`: drops the calls and encodings that it left in the engine."""
+    event loop may still run; `clear`: drops the calls and encodings that it left in the engine."""
 
     who: weakref.ref[Any]
     words: str
@@ -55,7 +55,7 @@ class OwnershipClaim(NamedTuple):
 
 
 class Owner:
-    """Knows who may call the engines on one network. Its methods may be called from any thread. `around` makes a
+    """Controls who may call the engines on one network. Its methods may be called from any thread. `around` returns a
     context in which every call runs."""
 
     def __init__(self) -> None:
@@ -66,20 +66,20 @@ class Owner:
         self._doing, self._depth = "", 0
 
     def hold(self, who: object, what: str, running: Callable[[], bool], clear: Callable[[], None]) -> None:
-        """Take the network for `who`, until `let_go`. `clear` is called if `who` is collected, or is not `running` any
-        more, without `let_go`; it drops the calls and encodings that `who` left in an engine. Neither function may keep
-        `who` alive. `EngineBusy`: somebody else has the network."""
+        """Take the network for `who`, until `let_go`. If `who` is collected, or is no longer `running`, without
+        `let_go`, the next call runs `clear`, which drops the calls and encodings that `who` left in an engine. Neither
+        function may keep `who` alive. Raises `EngineBusy` if another owner has the network."""
         with self.acting(None, what), self._lock:
             self._hold = OwnershipClaim(weakref.ref(who), f"{what} opened{_where(sys._getframe(1))}", running, clear)
 
     @property
     def words(self) -> str:
-        """Who holds the network."""
+        """The holder of the network, in words."""
         hold = self._hold
         return "nobody" if hold is None else hold.words
 
     def let_go(self, who: object) -> None:
-        """Give the network back. If `who` does not hold it, nothing happens."""
+        """Give the network back. Does nothing if `who` does not hold it."""
         with self._lock:
             if self._hold is not None and self._hold.who() is who:
                 self._hold = None
@@ -87,8 +87,8 @@ class Owner:
     @contextmanager
     def acting(self, who: object | None, what: str) -> Iterator[None]:
         """A context in which this thread calls an engine on the network, for its holder `who`, or directly (None).
-        Contexts of one thread may be nested. `EngineBusy` on entry: somebody else holds the network, or another thread
-        is in a call."""
+        Contexts of one thread may be nested. Raises `EngineBusy` on entry if another owner holds the network, or
+        another thread is in a call."""
         left = self._enter(who, what)
         try:
             with self.around():
@@ -102,8 +102,7 @@ class Owner:
                     self._inside = None
 
     def _enter(self, who: object | None, what: str) -> OwnershipClaim | None:
-        """Enter a call, or a call inside of it. Returns a former holder that ended without `let_go` (None: there is
-        none)."""
+        """Enter a call, or a nested call. Returns a former holder that ended without `let_go`, or None."""
         left, me = None, threading.get_ident()
         if _foreign.on:
             raise EngineBusy("the call that is running this code")
@@ -118,7 +117,7 @@ class Owner:
         return left
 
     def _admit(self, who: object | None) -> OwnershipClaim | None:
-        """A former holder that ended without `let_go`; None: there is none. `EngineBusy`: somebody else holds the
+        """Return a former holder that ended without `let_go`, or None. Raises `EngineBusy` if another owner holds the
         network."""
         if self._hold is None or (who is not None and self._hold.who() is who):
             return None
@@ -129,7 +128,7 @@ class Owner:
 
 
 class Owned(Protocol):
-    """An engine, or what stands for one."""
+    """An engine, or a stand-in for one."""
 
     @property
     def owner(self) -> Owner: ...
@@ -139,7 +138,7 @@ E = TypeVar("E", bound=Owned)
 
 
 def owned(method: Callable[Concatenate[E, P], T]) -> Callable[Concatenate[E, P], T]:
-    """Makes a method of an engine one that a single caller at a time may run; see `Owner.acting`."""
+    """Restrict a method of an engine to one caller at a time; see `Owner.acting`."""
 
     @wraps(method)
     def alone(self: E, /, *args: P.args, **options: P.kwargs) -> T:
@@ -150,7 +149,7 @@ def owned(method: Callable[Concatenate[E, P], T]) -> Callable[Concatenate[E, P],
 
 
 def _where(frame: Any) -> str:
-    """The line that asked, and this thread's name, in words for an error."""
+    """The line of the caller, and this thread's name, in words for an error."""
     line = call_site(frame)
     return f"{f' at {line}' if line else ''} in thread {threading.current_thread().name}"
 

@@ -1,7 +1,4 @@
-"""The callback by which long work reports its progress.
-
-One form serves commands, notebooks and logs. Does not know: who listens, how it is shown.
-"""
+"""The callback by which long work reports its progress. One form serves commands, notebooks and logs."""
 
 from __future__ import annotations
 
@@ -33,5 +30,5 @@ def heard(tell: ProgressCallback, check: Callable[[], None]) -> ProgressCallback
 
 
 def part(tell: ProgressCallback, before: int, of: int) -> ProgressCallback:
-    """Return the callback for a part of larger work: `of` in all, of which `before` were done before the part began."""
+    """Return the callback for a part of larger work: `of` in total, of which `before` were done when the part began."""
     return lambda what, done, _: tell(what, before + done, of)

@@ -1,8 +1,8 @@
-"""How many texts of bounded length match regular expressions, counted exactly, and whether a text does.
+"""Counts exactly how many texts of bounded length match regular expressions, and tests whether a text matches.
 
-The expressions are those of JSON schemas, found anywhere in a text unless ^ and $ say otherwise; `\\d`, `\\w` and `\\s`
-are ASCII, as in the grammars that sampling goes by. What is counted is what is matched: both go through one automaton.
-Says too which text is the shortest that matches one. Does not know: schemas, tokens.
+The expressions are those of JSON schemas, and match anywhere in a text unless anchored by ^ and $; `\\d`, `\\w` and
+`\\s` are ASCII, as in the grammars used for sampling. Counting and matching use the same automaton, so they agree. Also
+finds a shortest text that matches an expression. Independent of schemas and tokens.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 LETTERS = ((0, 0xD7FF), (0xE000, 0x10FFFF))
-"""All that a text may be made of: Unicode without its surrogates."""
+"""All characters of a text: Unicode without surrogates."""
 ALPHABET = sum(last - first + 1 for first, last in LETTERS)
 MOST_STATES = 2000
 MOST_PLACES = 8000
 LONGEST = 1 << 12
-"""Letters of a text that is counted."""
+"""Maximum number of characters of counted texts."""
 _SETS = {
     "d": (("0", "9"),),
     "w": (("0", "9"), ("A", "Z"), ("_", "_"), ("a", "z")),
@@ -29,19 +29,19 @@ _SIGNS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
 
 
 class Uncountable(ValueError):
-    """Of how many values something is one is not known: there is no end of them, or what they are is not counted here.
-    What it says quotes nothing."""
+    """The number of values is unknown: it is infinite, or the values cannot be counted here. The message quotes
+    nothing of the input."""
 
 
 Span = tuple[int, int]
 Letters = tuple[Span, ...]
-"""Code points from one to another, both included, in ascending order."""
+"""Inclusive ranges of code points, in ascending order."""
 State = frozenset[int]
 
 
 class RegexAutomaton:
-    """Places in an expression, and with which letters one comes from one to another: `edges[place]` are (letters,
-    next), and `free[place]` those that are reached without a letter."""
+    """A nondeterministic automaton of an expression. `edges[place]` are (letters, next place), and `free[place]` the
+    places that are reached without a letter."""
 
     def __init__(self, pattern: str) -> None:
         self.edges: list[list[tuple[Letters, int]]] = []
@@ -51,7 +51,7 @@ class RegexAutomaton:
         self.start = self.closure({begin})
 
     def place(self, *before: int) -> int:
-        """One more, which is reached from others without a letter."""
+        """Add a place that is reached from the places `before` without a letter. Returns it."""
         if len(self.edges) >= MOST_PLACES:
             raise Uncountable("a pattern is too long to be counted")
         self.edges.append([])
@@ -70,12 +70,12 @@ class RegexAutomaton:
         return frozenset(found)
 
     def step(self, state: State, letter: int) -> State:
-        """Where one is after a letter."""
+        """The state after a letter."""
         edges = (edge for place in state for edge in self.edges[place])
         return self.closure({to for letters, to in edges if _has(letters, letter)})
 
     def shortest(self) -> str | None:
-        """One of the shortest texts that match, of plain letters where they do; None: no text does."""
+        """One of the shortest texts that match, of plain letters where these match. None if no text matches."""
         known = dict.fromkeys(self.start, "")
         left = deque(self.start)
         while left:
@@ -90,7 +90,7 @@ class RegexAutomaton:
         return None
 
     def cuts(self) -> Iterator[int]:
-        """Where the letters of an edge begin, and where they have ended."""
+        """The first code points of the ranges of all edges, and those after their ends."""
         for edges in self.edges:
             for letters, _ in edges:
                 for first, last in letters:
@@ -98,7 +98,7 @@ class RegexAutomaton:
 
 
 Build = Callable[[RegexAutomaton, int], int]
-"""Adds a part of an expression to an automaton, from a place on; returns the place where it ends."""
+"""Adds a part of an expression to an automaton, starting at a place. Returns the place where it ends."""
 
 
 def _letter(letters: Letters) -> Build:
@@ -146,13 +146,13 @@ def _times(part: Build, least: int, most: int | None) -> Build:
 
 
 class _Parser:
-    """Reads one expression, by recursive descent."""
+    """Parses one expression by recursive descent."""
 
     def __init__(self, pattern: str) -> None:
         self._text, self._at = pattern, 0
 
     def whole(self) -> Build:
-        """Alternatives, each of which may be bound to the beginning and to the end of the text."""
+        """Alternatives, each of which may be anchored to the beginning and to the end of the text."""
         ways = [self._bound()]
         while self._took("|"):
             ways.append(self._bound())
@@ -166,14 +166,14 @@ class _Parser:
         return _row([*before, inside, *([] if self._took("$") else [_anything])])
 
     def _sequence(self) -> Build:
-        """What stands one after the other."""
+        """Consecutive parts."""
         parts: list[Build] = []
         while self._at < len(self._text) and self._text[self._at] not in "|)$":
             parts.append(self._repeated())
         return _row(parts)
 
     def _repeated(self) -> Build:
-        """One atom, and how often it comes."""
+        """One atom with its quantifier."""
         atom, sign = self._atom(), self._next()
         if sign not in ("*", "+", "?", "{"):
             return atom
@@ -185,7 +185,7 @@ class _Parser:
         return _times(atom, *times)
 
     def _counted(self) -> tuple[int, int | None]:
-        """The numbers in braces, the first of which was read; None: without end."""
+        """The numbers in braces, after the opening brace was read. None for no maximum."""
         inside, brace, _ = self._text[self._at :].partition("}")
         least, comma, most = inside.partition(",")
         numbers = [least, *([most] if most else [])]
@@ -222,7 +222,7 @@ class _Parser:
         return _any_of(ways)
 
     def _escaped(self) -> Letters:
-        """The letters of an escape, whose backslash was read."""
+        """The letters of an escape, after its backslash was read."""
         sign = self._next()
         self._at += 1
         if sign and sign in "dwsDWS":
@@ -234,7 +234,7 @@ class _Parser:
         return ((letter, letter),)
 
     def _set(self) -> Letters:
-        """What stands in brackets, the first of which was read."""
+        """The letters in brackets, after the opening bracket was read."""
         negated, found = self._took("^"), list[Span]()
         if self._next() == "]":
             raise self._unknown()
@@ -247,7 +247,7 @@ class _Parser:
         return _but(*found) if negated else _merged(found)
 
     def _range(self, first: Letters, last: Letters) -> Letters:
-        """From one letter to another."""
+        """The range from one letter to another."""
         (low, one), (other, high) = first[0], last[-1]
         if low != one or other != high or low > high or len(first) + len(last) > 2:
             raise self._unknown()
@@ -274,7 +274,7 @@ class _Parser:
 
 @dataclass(frozen=True)
 class MatchingTexts:
-    """Texts that match all `patterns`, of at least `least` and at most `most` letters (None: without end)."""
+    """Texts that match all `patterns`, of at least `least` and at most `most` characters (None: unlimited)."""
 
     patterns: tuple[str, ...] = ()
     least: int = 0
@@ -287,13 +287,13 @@ class MatchingTexts:
         return MatchingTexts(patterns, max(self.least, other.least), most)
 
     def contains(self, text: str) -> bool:
-        """Whether it is one of them."""
+        """Whether a text is one of them."""
         if not self.least <= len(text) or (self.most is not None and len(text) > self.most):
             return False
         return all(_matches(RegexAutomaton(pattern), text) for pattern in self.patterns) and not _surrogate(text)
 
     def count(self) -> int:
-        """How many there are. `Uncountable`: there is no end of them, or they are too long."""
+        """The number of texts. Raises `Uncountable` if it is infinite, or the texts are too long."""
         if self.most is not None and self.most < self.least:
             return 0
         if not self.patterns and self.most is not None and self.most <= LONGEST:
@@ -305,8 +305,8 @@ States = tuple[State, ...]
 
 
 class _Counter:
-    """Counts the texts that several automata accept: all of their states together are one state of a deterministic
-    one."""
+    """Counts the texts that several automata accept. The tuple of their states is one state of a deterministic
+    automaton."""
 
     def __init__(self, automata: list[RegexAutomaton]) -> None:
         self._automata = automata
@@ -318,7 +318,7 @@ class _Counter:
         self._explore(tuple(each.start for each in automata))
 
     def count(self, least: int, most: int | None) -> int:
-        """The texts of so many letters."""
+        """The number of texts with `least` to `most` characters."""
         useful = self._useful()
         now = {state: 1 for state in [tuple(each.start for each in self._automata)] if state in useful}
         total, length = 0, 0
@@ -356,7 +356,7 @@ class _Counter:
             left += ways
 
     def _useful(self) -> set[States]:
-        """The states from which a text can still come to match."""
+        """The states from which an accepting state can be reached."""
         before: dict[States, list[States]] = {}
         for state, ways in self._ways.items():
             for to in ways:
@@ -381,7 +381,7 @@ def _matches(automaton: RegexAutomaton, text: str) -> bool:
 
 
 def _surrogate(text: str) -> bool:
-    """Whether it holds half a letter, which no text in UTF-8 can."""
+    """Whether a text has a surrogate, which UTF-8 cannot encode."""
     return any(0xD800 <= ord(letter) <= 0xDFFF for letter in text)
 
 
@@ -391,7 +391,7 @@ def _has(letters: Letters, letter: int) -> bool:
 
 
 def _plain(letters: Letters) -> str:
-    """One of these letters."""
+    """One of these letters, a plain one if possible."""
     return next((each for each in "a0A " if _has(letters, ord(each))), chr(letters[0][0]))
 
 
@@ -406,7 +406,7 @@ def _merged(spans: Iterable[Span]) -> Letters:
 
 
 def _but(*spans: Span) -> Letters:
-    """All letters but these."""
+    """All letters except these."""
     left, first = list[Span](), 0
     for low, high in (*_merged([*spans, (0xD800, 0xDFFF)]), (0x110000, 0)):
         if first < low:

@@ -1,8 +1,8 @@
-"""How many values a JSON schema admits, counted exactly, and whether a value is one of them.
+"""Counts exactly how many values a JSON schema admits, and tests whether a value is one of them.
 
-A value is what its JSON says, however that is spelled: whoever says it in one spelling alone (`canonical`) says one of
-so many texts and no other. Values of several alternatives are counted once. What has no end, or a keyword whose values
-cannot be counted here, is `Uncountable`; nothing is estimated. Does not know: who says it, tokens, bits.
+Values are compared independently of their spelling; with one spelling per value (`canonical`), the count is also that
+of possible texts. Values of several alternatives are counted once. A schema with infinitely many values, or with a
+keyword that cannot be counted here, is `Uncountable`; nothing is estimated. Independent of tokens and bits.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import Any
 from agentcho.protocol.regex_cardinality import MatchingTexts, Uncountable
 
 LARGEST = 1 << 16
-"""Bits of a number of values that is counted."""
+"""Maximum number of bits of a count."""
 MOST_STEPS = 20_000
-"""Overlaps of alternatives that are looked at."""
+"""Maximum number of examined overlaps of alternatives."""
 LISTED = 1 << 12
-"""Numbers of different items that are counted each."""
+"""Maximum number of items of arrays that are counted."""
 SAYS_NOTHING = frozenset(
     {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment", "$schema", "$id"}
 ) | {"discriminator", "x-guidance", "$defs", "definitions"}
-"""Keywords that leave the values as they are."""
+"""Keywords that do not restrict values."""
 OF_TYPE = {
     "integer": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
     "number": set[str](),
@@ -41,13 +41,13 @@ JOINED = {"type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"}
 
 
 def canonical(value: Any) -> str:
-    """The one spelling of a JSON value: no spaces, keys in order. ValueError: it is no JSON."""
+    """The canonical spelling of a JSON value: no spaces, sorted keys. Raises ValueError if it is not JSON."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=True, allow_nan=False)
 
 
 @dataclass(frozen=True)
 class EnumeratedValues:
-    """Values that are named one by one, each in its spelling."""
+    """Values that are listed one by one, each in its canonical spelling."""
 
     texts: frozenset[str]
 
@@ -60,7 +60,7 @@ class EnumeratedValues:
 
 @dataclass(frozen=True)
 class IntegerValues:
-    """Whole numbers from `low` to `high` (None: without end), those that are `step` times another."""
+    """Multiples of `step` from `low` to `high` (None: unlimited)."""
 
     low: int | None = None
     high: int | None = None
@@ -95,7 +95,7 @@ class NumberValues:
 
 @dataclass(frozen=True)
 class StringValues:
-    """Texts."""
+    """Strings."""
 
     matched: MatchingTexts
 
@@ -110,8 +110,8 @@ class StringValues:
 
 @dataclass(frozen=True)
 class ArrayValues:
-    """Arrays of `least` to `most` items (None: without end): those of `first`, one a place, then `items`. `unique`: no
-    two items are the same."""
+    """Arrays of `least` to `most` items (None: unlimited): those of `first`, one per place, then `items`. `unique`: no
+    two items are equal."""
 
     first: tuple[Values, ...]
     items: Values
@@ -156,7 +156,7 @@ class ArrayValues:
         return self.first[place] if place < len(self.first) else self.items
 
     def _ends(self) -> int | None:
-        """The most items that there can be, as far as it says."""
+        """The maximum number of items, or None if it is not given."""
         return len(self.first) if not self.items and self.most is None else self.most
 
     def _last(self, ends: int | None, items: int) -> int:
@@ -169,7 +169,7 @@ class ArrayValues:
 
 @dataclass(frozen=True)
 class ObjectValues:
-    """Objects with these keys and no others: of each its values, and whether it has to be there."""
+    """Objects with these keys and no others: for each key its values, and whether it is required."""
 
     keys: tuple[tuple[str, tuple[Values, bool]], ...]
 
@@ -197,17 +197,17 @@ class ObjectValues:
 
 Kind = EnumeratedValues | IntegerValues | NumberValues | StringValues | ArrayValues | ObjectValues
 Values = tuple[Kind, ...]
-"""What has the values of one of these, or of several."""
+"""The union of the values of all these kinds."""
 
 
 def contains(values: Values, value: Any) -> bool:
-    """Whether a value of JSON, as `json.loads` gives it, is one of them. `Uncountable`: nobody can say."""
+    """Whether a JSON value, as returned by `json.loads`, is one of them. Raises `Uncountable` if that is unknown."""
     with _counting():
         return any(each.contains(value) for each in values)
 
 
 def count(values: Values) -> int:
-    """How many different values there are. `Uncountable`: nobody can say."""
+    """The number of different values. Raises `Uncountable` if it is unknown."""
     with _counting():
         return _Union().count(values)
 
@@ -219,21 +219,21 @@ def intersection(ours: Values, theirs: Values) -> Values:
 
 
 def admitted_values(schema: Mapping[str, Any]) -> Values:
-    """The values that a JSON schema admits. `Uncountable`: it has what cannot be counted."""
+    """The values that a JSON schema admits. Raises `Uncountable` if they cannot be counted."""
     with _counting():
         return _compiled(json.dumps(schema, sort_keys=True))
 
 
 @contextmanager
 def _counting() -> Iterator[None]:
-    """A context in which whatever is wrong with a schema is `Uncountable`: a record may hold anything in its place."""
+    """A context in which any error of a schema becomes `Uncountable`: a record may have anything in its place."""
     try:
         yield
     except Uncountable:
         raise
     except RecursionError:
         raise Uncountable("the schema is nested too deeply to be counted") from None
-    except (ArithmeticError, AttributeError, TypeError, ValueError) as error:  # whatever was raised, this is no schema
+    except (ArithmeticError, AttributeError, TypeError, ValueError) as error:  # any of these: it is not a schema
         raise Uncountable(f"the schema is not usable: {type(error).__name__}") from None
 
 
@@ -244,14 +244,13 @@ def _compiled(schema: str) -> Values:
 
 
 class _Union:
-    """Counts alternatives: of each what is in none before it, which is what is left of it when what it shares with
-    these is taken away."""
+    """Counts alternatives: for each one its values minus those that it shares with the ones before it."""
 
     def __init__(self) -> None:
         self._steps = 0
 
     def count(self, values: Values) -> int:
-        """The different values of all together."""
+        """The number of different values in total."""
         self._steps += len(values)
         if self._steps > MOST_STEPS:
             raise Uncountable("its alternatives overlap too much to be counted")
@@ -264,7 +263,7 @@ class _Union:
 
 
 def _folded(values: Values) -> Values:
-    """Alternatives without those that say nothing new; all that are listed are one list."""
+    """Alternatives without redundant ones. All listed values are merged into one list."""
     others = tuple(dict.fromkeys(each for each in values if not isinstance(each, EnumeratedValues)))
     texts = frozenset().union(*(each.texts for each in values if isinstance(each, EnumeratedValues)))
     left = frozenset(text for text in texts if not contains(others, json.loads(text)))
@@ -272,7 +271,7 @@ def _folded(values: Values) -> Values:
 
 
 def _met(one: Kind, other: Kind) -> Kind | None:
-    """The values that are in both; None: there is none, or they are of different kinds."""
+    """The values that are in both. None if there are none, or the kinds differ."""
     if isinstance(other, EnumeratedValues) and not isinstance(one, EnumeratedValues):
         one, other = other, one
     if isinstance(one, EnumeratedValues):
@@ -285,7 +284,7 @@ def _met(one: Kind, other: Kind) -> Kind | None:
 
 
 def _same(one: Kind, other: Kind) -> Kind | None:
-    """The same of two of one kind."""
+    """The same for two of the same kind."""
     if isinstance(one, IntegerValues) and isinstance(other, IntegerValues):
         return one.both(other)
     if isinstance(one, StringValues) and isinstance(other, StringValues):
@@ -298,7 +297,7 @@ def _same(one: Kind, other: Kind) -> Kind | None:
 
 
 def _bounded(number: int) -> int:
-    """A number that is not too large. `Uncountable`: it is."""
+    """The number. Raises `Uncountable` if it is too large."""
     if number.bit_length() > LARGEST:
         raise Uncountable(f"it has more than 2^{LARGEST} values")
     return number
@@ -312,7 +311,7 @@ ALL: dict[str, Values] = {
 
 
 class _Reader:
-    """Reads one schema."""
+    """Reads the values of one schema."""
 
     def __init__(self, whole: Mapping[str, Any]) -> None:
         self._whole = whole
@@ -320,7 +319,7 @@ class _Reader:
         self._inside: set[str] = set()
 
     def values(self, schema: Any) -> Values:
-        """The values of a schema: those that all of its parts admit."""
+        """The values of a schema: those that all its parts admit."""
         if schema is False:
             return ()
         if not isinstance(schema, Mapping):
@@ -348,14 +347,14 @@ class _Reader:
         yield from (self.values(each) for each in said.get("allOf", ()))
 
     def _exactly_one(self, ways: Sequence[Values]) -> Values:
-        """Alternatives of which a value has one and no other. `Uncountable`: some have values in common."""
+        """The values of exactly one of these alternatives. Raises `Uncountable` if some have values in common."""
         for one, other in combinations(ways, 2):
             if any(_some(shared) for shared in intersection(one, other)):
                 raise Uncountable("oneOf with schemas that share values cannot be counted; use anyOf")
         return tuple(kind for way in ways for kind in way)
 
     def _named(self, name: Any) -> Values:
-        """What a reference refers to."""
+        """The values that a reference refers to."""
         place, _, key = str(name).removeprefix("#/").partition("/")
         there = self._whole.get(place, {}) if place in ("$defs", "definitions") else {}
         if key not in there or name in self._inside:
@@ -368,7 +367,7 @@ class _Reader:
         return self._known[name]
 
     def _plain(self, said: Mapping[str, Any]) -> Iterable[Values]:
-        """What it says of each type that it may have."""
+        """The values of the types that a schema names."""
         given = said.get("type")
         types = given if isinstance(given, list) else [] if given is None else [given]
         own = said.keys() - JOINED
@@ -419,7 +418,7 @@ def _listed(values: Iterable[Any]) -> EnumeratedValues:
 
 
 def _some(kind: Kind) -> bool:
-    """Whether it has any value."""
+    """Whether it has any value. True if unknown."""
     try:
         return count((kind,)) > 0
     except Uncountable:
@@ -427,7 +426,7 @@ def _some(kind: Kind) -> bool:
 
 
 def _whole(said: Mapping[str, Any]) -> IntegerValues:
-    """The integers within its bounds."""
+    """The integers within the bounds of a schema."""
     lows = [ceil(said["minimum"])] if "minimum" in said else []
     lows += [floor(said["exclusiveMinimum"]) + 1] if "exclusiveMinimum" in said else []
     highs = [floor(said["maximum"])] if "maximum" in said else []

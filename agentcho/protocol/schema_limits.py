@@ -1,6 +1,7 @@
-"""Whether a JSON schema can be compiled safely, judged by its form alone. The compiler itself refuses neither of two
-kinds of schema: a very deep one (references followed) overflows its stack, which ends the process; and where several
-patterns must hold at once, each pattern multiplies the time. Does not know: what a schema means, who compiles it.
+"""Checks whether a JSON schema can be compiled safely, by its form alone.
+
+The compiler itself does not refuse two kinds of schemas: a very deep one (references followed) overflows its stack,
+which ends the process; and if several patterns must match at once, each pattern multiplies the time.
 """
 
 from __future__ import annotations
@@ -9,17 +10,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 DEEPEST = 300
-"""The most mappings and lists inside each other. The compiler needs some 4 kB of its stack for each."""
+"""Maximum nesting of mappings and lists. The compiler needs about 4 kB of its stack for each level."""
 BOUND = 600
-"""The most levels where only an upper bound of the depth is known."""
+"""Maximum number of levels if only an upper bound of the depth is known."""
 PLACES = ("$defs", "definitions")
 PATTERNS = 8
-"""The most patterns of a schema in which some of them must hold at once."""
+"""Maximum number of patterns of a schema in which some of them must match at once."""
 ASIDE = ("$ref", "anyOf", "oneOf", "pattern")
 
 
 def why_not_compilable(schema: Mapping[str, Any]) -> str | None:
-    """Why the schema cannot be compiled, in words for an error; None: it can."""
+    """Why the schema cannot be compiled, in words for an error. None if it can."""
     if _is_too_deep(schema):
         return f"goes more than {DEEPEST} levels deep, its references followed; make it flatter"
     if _is_crossed(schema):
@@ -28,16 +29,16 @@ def why_not_compilable(schema: Mapping[str, Any]) -> str | None:
 
 
 def _is_crossed(schema: Mapping[str, Any]) -> bool:
-    """Whether it has more than `PATTERNS` patterns, and any value must match several schemas at once."""
+    """Whether it has more than `PATTERNS` patterns, and some value must match several schemas at once."""
     inside = [each for each in _all(schema) if isinstance(each, dict)]
     patterns = sum(isinstance(each.get("pattern"), str) for each in inside)
     return patterns > PATTERNS and any("allOf" in each or len(each.keys() & set(ASIDE)) > 1 for each in inside)
 
 
 def _is_too_deep(schema: Mapping[str, Any]) -> bool:
-    """Whether a path into the schema, references followed and none twice, is longer than `DEEPEST`. Where references
-    form a cycle, or name no definition, the longest path is not searched for; an upper bound of its length is compared
-    with `BOUND` instead."""
+    """Whether a path into the schema, with each reference followed once, is longer than `DEEPEST`. If references form a
+    cycle, or name no definition, the longest path is not searched; an upper bound of its length is compared with
+    `BOUND` instead."""
     named = {f"#/{place}/{name}": each for place in PLACES for name, each in _items(schema.get(place))}
     try:
         references = {to for each in _all(schema) if (to := _reference(each)) is not None}
@@ -61,7 +62,7 @@ class _Walk:
         self.circular = False
 
     def depth(self, value: Any) -> int:
-        """The depth of the deepest path into a value, references followed."""
+        """The length of the deepest path into a value, references followed."""
         ways = [self._followed(_reference(value)), *(self.depth(each) for each in _inside(value))]
         return max(ways) + isinstance(value, dict | list)
 
@@ -77,7 +78,7 @@ class _Walk:
 
 
 def _alone(value: Any) -> int:
-    """The depth of the deepest path into a value, no reference followed."""
+    """The length of the deepest path into a value, no references followed."""
     return max(map(_alone, _inside(value)), default=0) + isinstance(value, dict | list)
 
 

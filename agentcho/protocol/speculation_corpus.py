@@ -1,8 +1,7 @@
-"""Text that the tokens of a decode may be guessed from.
+"""Text from which the tokens of a decode may be drafted.
 
-The model checks a guess before it is used, so a corpus never changes the text. How often guesses are right can be
-timed, however. A corpus therefore holds only what all its users may read, and belongs to one game. Does not know: how
-guesses are made, who may read what.
+The model verifies draft tokens before they are used, so a corpus never changes the text. How often they are right can
+be timed, however. A corpus must therefore hold only what all its users may read, and belongs to one game.
 """
 
 from __future__ import annotations

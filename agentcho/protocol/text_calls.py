@@ -1,6 +1,6 @@
-"""What a model behind an API is asked, and what it answers: text, and no token ids or encodings.
+"""Calls of models behind an API, and their replies: text, without token ids or encodings.
 
-Every kind of server is used through these values. Does not know: HTTP, agents, audiences, which server it is.
+All kinds of servers are used through these values. Independent of HTTP, agents and audiences.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from agentcho.message import Role
 from agentcho.protocol.call import EnginePort, Sampling, Stopped
 
 Server = Literal["openai", "agentcho", "vllm", "sglang", "transformers", "llama.cpp"]
-"""Kinds of servers, by what they can be asked beyond the common part of OpenAI's chat API."""
+"""Kinds of servers, by what they support beyond the common part of OpenAI's chat API."""
 Capability = Literal["choices", "schema", "seed", "logprobs", "header", "names", "salt"]
-"""What a server may be able to do: constrain an answer to choices or to a JSON schema, take a seed, report
-probabilities, continue the beginning of an answer, show its model who speaks, keep prefix caches apart by a salt."""
+"""Capabilities of a server: constrain an answer to choices or to a JSON schema, take a seed, report probabilities,
+continue the beginning of an answer, show its model who speaks, separate prefix caches by a salt."""
 
 
 ENDPOINT = {"kind": "endpoint"}
-"""In the fingerprint of every endpoint and of nothing else. A record tells by it which models have no encodings."""
+"""Part of the fingerprint of every endpoint and of nothing else. It marks the models of a record without encodings."""
 
 
 class PromptMessage(NamedTuple):
@@ -30,7 +30,7 @@ class PromptMessage(NamedTuple):
         role: The role.
         name: Who speaks. None for the scenario.
         text: The text.
-        own: Whether the agent that is asked said it.
+        own: Whether it is by the agent that is asked.
     """
 
     role: Role
@@ -40,7 +40,7 @@ class PromptMessage(NamedTuple):
 
 
 class TokensSpent(NamedTuple):
-    """What an answer cost, as the server reports it. None where it does not.
+    """The cost of an answer, as the server reports it. A value is None if it is not reported.
 
     Attributes:
         prompt: Tokens of the prompt.
@@ -67,8 +67,8 @@ class TextCall:
         sampling: As for `Decode`, choices and JSON schema included.
         salt: The server may reuse what it has of this prompt only for calls with the same salt (see
             `provenance.prefix_cache_salts`). None for no salt.
-        on_text: Called on the event loop with each piece of the text as it comes, if nothing has to be checked before
-            anybody may see it; otherwise with the whole text, once it has passed. None for nothing.
+        on_text: Called on the event loop with each piece of the text as it comes, if no check must pass before it may
+            be seen; otherwise with the whole text, once it has passed. None for nothing.
     """
 
     messages: tuple[PromptMessage, ...]
@@ -99,7 +99,7 @@ class TextReply(NamedTuple):
 
 
 class TextPort(Protocol):
-    """A model behind an API. Asynchronous, and shared by all games of a run, which limits what is sent at once.
+    """A model behind an API. Asynchronous, and shared by all games of a run, so that it can limit concurrent requests.
 
     `vendor` tells who sees what is sent. `context` is its number of positions, None if it is not known. `ask` raises
     `AgentchoError` with `transient` set if another attempt may succeed. A cancelled call closes its connection.

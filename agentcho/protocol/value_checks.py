@@ -1,7 +1,6 @@
 """Checks single values of a call: numbers within bounds, texts, lists, schemas. Each value is read once.
 
-The checked values that are returned are of Python's own types, never of a class that a caller made. Does not know:
-calls, what a value is for.
+The returned values are of Python's own types, never of a caller's class. Independent of calls.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from agentcho.errors import RequestError, shown
 from agentcho.protocol.schema_limits import why_not_compilable
 
 WORD = 1 << 63
-"""Numbers from -WORD up to, and without, WORD fit into 64 bits."""
+"""Numbers from -WORD up to WORD - 1 fit into 64 bits."""
 MOST = 1 << 17
-"""The most items that a list may have."""
+"""Maximum number of items of a list."""
 LONGEST = 1 << 18
-"""The most letters that a schema may have as JSON."""
+"""Maximum number of characters of a schema as JSON."""
 
 
 def checked_int(value: object, what: str, low: int = -WORD, high: int = WORD - 1) -> int:
-    """The value as a whole number from `low` to `high`. `RequestError`: it is no whole number, or out of bounds."""
+    """The value as a whole number from `low` to `high`. Raises `RequestError` otherwise."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise RequestError(f"{what} is {type_name(value)}; give a whole number")
     number = int.__index__(value)
@@ -34,21 +33,21 @@ def checked_int(value: object, what: str, low: int = -WORD, high: int = WORD - 1
 
 
 def checked_position(value: object) -> int:
-    """The value as a position in a context, in tokens. `RequestError`: it is no position."""
+    """The value as a position in a context, in tokens. Raises `RequestError` if it is not a position."""
     if type(value) is not int or not 0 <= value < WORD:
         raise RequestError.offsets(f"offset {shown(value)} is not a position")
     return value
 
 
 def checked_bool(value: object, what: str) -> bool:
-    """The value as a bool. `RequestError`: it is neither True nor False."""
+    """The value as a bool. Raises `RequestError` if it is neither True nor False."""
     if not isinstance(value, bool):
         raise RequestError(f"{what} is {type_name(value)}; give True or False")
     return value
 
 
 def checked_text(value: object, what: str) -> str:
-    """The value as a text that can be encoded. `RequestError`: it is no text, or holds a lone surrogate."""
+    """The value as a text that can be encoded. Raises `RequestError` if it is not a text, or has a lone surrogate."""
     if not isinstance(value, str):
         raise RequestError(f"{what} is {type_name(value)}; give a string")
     plain = str.__str__(value)
@@ -64,8 +63,8 @@ def checked_text(value: object, what: str) -> str:
 
 
 def checked_list(value: object, what: str, most: int = MOST, ordered: bool = True) -> tuple[Any, ...]:
-    """The items of a list or another iterable, read once. `RequestError`: the value is no iterable, is a text, has
-    more than `most` items, or is a set or a mapping where the items must be `ordered`."""
+    """The items of a list or another iterable, read once. Raises `RequestError` if the value is not iterable, is a
+    text, has more than `most` items, or is a set or a mapping although the items must be `ordered`."""
     if type(value) is tuple or type(value) is list:
         items = tuple(value)
     else:
@@ -82,8 +81,8 @@ def checked_list(value: object, what: str, most: int = MOST, ordered: bool = Tru
 
 
 def checked_ints(value: object, what: str, below: int | None = None) -> tuple[int, ...]:
-    """The items of a list of whole numbers from 0, all `below` a bound. `RequestError`: an item is no whole number, or
-    out of bounds."""
+    """The items of a list of whole numbers from 0, all `below` a bound. Raises `RequestError` if an item is not a whole
+    number, or out of bounds."""
     items = checked_list(value, what)
     if not set(map(type, items)) <= {int}:
         items = tuple(checked_int(item, f"one of {what}", 0) for item in items)
@@ -94,8 +93,8 @@ def checked_ints(value: object, what: str, below: int | None = None) -> tuple[in
 
 
 def checked_schema(value: object, what: str) -> dict[str, Any]:
-    """A copy of a JSON schema. `RequestError`: the value is no mapping, cannot be written as JSON, is too long, or
-    cannot be compiled (see `why_not_compilable`)."""
+    """A copy of a JSON schema. Raises `RequestError` if the value is not a mapping, cannot be written as JSON, is too
+    long, or cannot be compiled (see `why_not_compilable`)."""
     if not isinstance(value, Mapping):
         raise RequestError(f"{what} is {type_name(value)}; give a mapping")
     try:

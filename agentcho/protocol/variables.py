@@ -1,5 +1,7 @@
-"""Variables of a chat template beside the conversation, such as `enable_thinking` or `reasoning_effort`: which may be
-given, and how options write them. Does not know: templates, which of them a template reads.
+"""Validates variables of a chat template beside the conversation, such as `enable_thinking` or `reasoning_effort`, and
+writes them as options.
+
+`engine/variables` finds the variables that a template reads.
 """
 
 from __future__ import annotations
@@ -12,9 +14,9 @@ from typing import Any, Literal
 Variables = Mapping[str, Any]
 NO_VARIABLES: Variables = MappingProxyType({})
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-"""How much a model is to think before it answers, as vLLM's APIs take it."""
+"""How much a model should think before it answers, with the values of vLLM's APIs."""
 MOST = 1 << 14
-"""Letters of variables as JSON, at most."""
+"""Maximum number of characters of variables as JSON."""
 RESERVED = frozenset(
     {
         *("messages", "conversation", "tools", "documents", "chat_template", "tokenize", "self"),
@@ -24,7 +26,7 @@ RESERVED = frozenset(
         *("strftime_now", "raise_exception"),
     }
 )
-"""What a template is given by the engine, by the tokenizer, or by transformers."""
+"""Variables that the engine, the tokenizer or transformers set."""
 
 
 def checked(given: object) -> dict[str, Any]:
@@ -37,7 +39,7 @@ def checked(given: object) -> dict[str, Any]:
         Their values by name.
 
     Raises:
-        ValueError: It is no JSON object, it is too long, or it names what is not a template's variable.
+        ValueError: It is not a JSON object, it is too long, or it has a reserved name.
     """
     if isinstance(given, str):
         try:
@@ -53,7 +55,7 @@ def checked(given: object) -> dict[str, Any]:
 
 
 def written(given: Variables) -> str:
-    """Variables as JSON, the same text for the same variables. ValueError: they are none, or too long."""
+    """Variables as JSON, the same text for the same variables. Raises ValueError if they are not JSON, or too long."""
     try:
         text = json.dumps(dict(given), ensure_ascii=False, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
@@ -66,7 +68,7 @@ def written(given: Variables) -> str:
 
 
 def option(given: object) -> str | None:
-    """Variables as an option of a run keeps them: as JSON. None: there are none. ValueError as `checked`."""
+    """Variables as JSON, the form of an option of a run. None if there are none. Raises ValueError like `checked`."""
     if given is None:
         return None
     found = checked(given)
@@ -79,11 +81,11 @@ def of_option(given: str | Variables | None) -> dict[str, Any]:
 
 
 def of_effort(effort: str | None, given: Variables) -> dict[str, Any]:
-    """The variables by which templates are told how much to think. None of those in `given` is changed but
-    `reasoning_effort` itself.
+    """The variables by which templates learn how much to think. Of those in `given`, only `reasoning_effort` is
+    changed.
 
-    vLLM gives a template `reasoning_effort`, and `enable_thinking` false for "none" and true for all else; SGLang has
-    `thinking` too, by which DeepSeek V3.1 and Granite go.
+    vLLM gives a template `reasoning_effort`, and `enable_thinking` false for "none" and true otherwise; SGLang also
+    gives `thinking`, which DeepSeek V3.1 and Granite use.
     """
     if effort is None:
         return dict(given)

@@ -1,6 +1,6 @@
-"""Information flow: who may read what, through which encodings. No torch, no event loop.
+"""Information flow: which agents may read which messages, through which encodings. No torch, no event loop.
 
-One place decides every read, so that enforcing and auditing cannot disagree.
+A single place decides every read, so that enforcement and audits cannot disagree.
 """
 
 from agentcho.provenance.prefix_cache_salts import cache_salts

@@ -1,11 +1,10 @@
 """The anchors of each caller of one game: messages that it has encoded anew in its own prompt, from which it takes
 offsets of keys and values for others (KVCOMM, arXiv 2510.12872).
 
-A caller's are its own: they were encoded over what it had read, and what is put together of them is for it alone. Which
-there are depends on its own calls and their order, and on nothing that others do, so that a game that is played again
-has the same. They end with the game. Where what an author had read must not go on with its words (`deny`), an anchor
-serves in prompts alone that read all that its own prompt read, for offsets carry that with them. Does not know: tokens,
-how alike two messages are, how offsets are added.
+Anchors are private to their caller: they were encoded over what it had read, and encodings made from them are only for
+it. They depend only on its own calls and their order, so that a replayed game has the same ones. They end with the
+game. If what an author had read must not travel with its words (`deny`), an anchor only serves in prompts that read all
+that its own prompt read, because offsets carry that with them. The engine compares messages and adds offsets.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from agentcho.reuse.anchors import Anchor
 from agentcho.reuse.method import ByAnchors
 
 MOST = 20
-"""Anchors of one caller, as in the paper's experiments."""
+"""Maximum number of anchors per caller, as in the paper's experiments."""
 OLDEST = 5
-"""Of so many oldest ones the one that was used least goes, as in the paper's experiments."""
+"""Number of oldest anchors, of which the least used one is evicted, as in the paper's experiments."""
 
 
 Path = tuple[str, ...]
-"""Of a prompt: its caller, and what it reads, each as `id@place`, up to the message itself."""
+"""A prompt: its caller, and the messages that it reads, each as `id@place`, up to the message itself."""
 
 
 @dataclass
@@ -37,24 +36,24 @@ class _Kept:
 
 
 class AnchorPools:
-    """By caller: its anchors, each by its encoding in the caller's prompt, at most `MOST`. `scoped`: each serves only
-    in prompts that read all that its own did."""
+    """The anchors of each caller, at most `MOST`, by their encodings in the caller's prompt. `scoped`: an anchor only
+    serves in prompts that read all that its own did."""
 
     def __init__(self, scoped: bool = False) -> None:
         self._scoped = scoped
         self._pools: dict[str, dict[EncodingId, _Kept]] = {}
 
     def of(self, path: Path, missing: Lacking) -> tuple[Anchor, ...]:
-        """The anchors of a prompt's caller, in the order in which they were asked for, and then those that may yet
-        become some: what it is going to have of other messages in the same prompt, made before."""
+        """The anchors of a prompt's caller, in the order of their ids, and then possible ones: the caller's repairs of
+        other messages that are in `missing`, and so are made first."""
         there = sorted(self._pools.get(path[0], {}).items())
         here = [kept.anchor for _, kept in there if self._serves(kept.path, path)]
         return (*here, *self._pending(path, missing))
 
     def enter(self, path: Path, message: str, id: EncodingId, base: EncodingId | None, receipt: Receipt) -> None:
-        """Note what was made of a message that a caller reads through `base` else (None: that was given up): one that
-        was encoded anew is an anchor, and where one was put together, the anchor that weighed most, which stands first,
-        was used."""
+        """Note a caller's encoding of a message that is otherwise reused as `base` (None: that was given up). If it was
+        encoded anew, it becomes an anchor. If it was made from anchors, the first one, which weighed most, counts as
+        used."""
         pool = self._pools.get(path[0], {})
         if receipt.base is None and base is not None:
             pool = self._pools.setdefault(path[0], pool)

@@ -1,8 +1,8 @@
 """The prompt of a call in baseline mode: its messages as the chat template writes them together.
 
 The whole conversation is rendered and tokenised as one text, as stock `apply_chat_template` does, and cut where
-messages end (`FramingPort.prompt`). Where the template cannot write these messages in this order, each has a frame of
-its own. Does not know: encodings, who calls.
+messages end (`FramingPort.prompt`). If the template cannot write these messages in this order, each is framed by
+itself. Independent of encodings.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from agentcho.provenance.drafts import Draft
 
 ENGINE = logging.getLogger("agentcho.engine")
 REMEMBERED = 64
-"""So many prompts are kept, for each is asked for when its call is made and when it is over."""
+"""Number of prompts to cache, because each is needed when its call is made and when it is over."""
 Ids = tuple[int, ...]
 
 
 class PromptPart(NamedTuple):
-    """Some ids of a prompt, and the messages that they are of, in order: mostly one. `tokens` None: those that the one
-    message has in its own frame."""
+    """Some ids of a prompt, and the messages that they belong to, in order: usually one. `tokens` is None for the ids
+    of that message in its own frame."""
 
     messages: tuple[str, ...]
     tokens: Ids | None = None
 
     @property
     def name(self) -> str:
-        """What tells it from every other part at the same place of a prompt."""
+        """Distinguishes it from every other part at the same place of a prompt."""
         if self.tokens is None:
             return self.messages[0]
         ids = b"".join(id.to_bytes(8) for id in self.tokens)
@@ -41,7 +41,7 @@ class PromptPart(NamedTuple):
 
 class BaselinePrompt(NamedTuple):
     """Parts in order, and the ids that open the answer (None: those of the assistant's frame). `apart`: the template
-    could not write its messages together, so each has its frame."""
+    could not write its messages together, so each is framed by itself."""
 
     parts: tuple[PromptPart, ...]
     opening: Ids | None = None
@@ -49,7 +49,7 @@ class BaselinePrompt(NamedTuple):
 
 
 class PromptTurn(NamedTuple):
-    """One message of a prompt: its id, what a template is given of it, its ids in its own frame, and the (start, stop)
+    """One message of a prompt: its id, the form that a template gets, its ids in its own frame, and the (start, stop)
     of its content within them."""
 
     id: str
@@ -59,7 +59,7 @@ class PromptTurn(NamedTuple):
 
 
 def baseline_prompt(turns: Sequence[PromptTurn], framing: FramingPort) -> BaselinePrompt:
-    """The prompt that these messages make."""
+    """The prompt of these messages."""
     apart = tuple(PromptPart((turn.id,)) for turn in turns)
     if framing.apart:
         return BaselinePrompt(apart)
@@ -67,13 +67,13 @@ def baseline_prompt(turns: Sequence[PromptTurn], framing: FramingPort) -> Baseli
 
 
 def _written(turns: Sequence[PromptTurn], framing: FramingPort) -> BaselinePrompt | None:
-    """These messages as the template writes them together; None: it cannot, or what they say of functions is known as
-    text alone."""
+    """These messages as the template writes them together. None if it cannot, or if functions, calls or results in them
+    are only known as text."""
     if any(_of_tools(turn, framing) or turn.said.role not in get_args(Role) for turn in turns):
         return None
     try:
         found = framing.prompt([turn.said for turn in turns])
-    except RequestError:  # something said can only be encoded as a control token of the template's
+    except RequestError:  # a content can only be encoded as a control token of the template
         return None
     if found is None:
         return None
@@ -81,13 +81,13 @@ def _written(turns: Sequence[PromptTurn], framing: FramingPort) -> BaselinePromp
     for tokens, places in found.pieces:
         own = len(places) == 1 and turns[places[0]].framed == tokens
         parts.append(PromptPart(tuple(turns[place].id for place in places), None if own else tokens))
-    usual = framing.opening("assistant", None, answer=True)  # which may go on behind what the template opens
+    usual = framing.opening("assistant", None, answer=True)  # it may be longer than what the template opens
     return BaselinePrompt(tuple(parts), None if usual[: len(found.opening)] == found.opening else found.opening)
 
 
 def _of_tools(turn: PromptTurn, framing: FramingPort) -> bool:
-    """Whether a message lists functions, calls one, or is a result, in tokens that what a template is given of it does
-    not give."""
+    """Whether a message lists functions, calls one, or is a result, in tokens that the form given to a template does
+    not reproduce."""
     if turn.said.tools or turn.said.calls or turn.said.call_id:
         return False
     thinking, ids = framing.thinking, turn.framed[slice(*turn.content)]
@@ -96,8 +96,8 @@ def _of_tools(turn: PromptTurn, framing: FramingPort) -> bool:
 
 
 class BaselinePrompts:
-    """Those of one game on one engine. `drafts` are its messages, which grow; `spells` says whether the ids of one are
-    of this engine's tokenizer; `frames` None: every message has its frame."""
+    """The baseline prompts of one game on one engine. `drafts` are its messages, which grow; `spells` tells whether the
+    ids of one are of this engine's tokenizer; `frames` is None if every message is framed by itself."""
 
     def __init__(self, drafts: Mapping[str, Draft], frames: FramePort | None, spells: Callable[[Draft], bool]) -> None:
         self._drafts, self._spells = drafts, spells
@@ -106,7 +106,7 @@ class BaselinePrompts:
         self._told = False
 
     def of(self, ids: Sequence[str]) -> BaselinePrompt:
-        """The prompt that these messages make, all of which are out."""
+        """The prompt of these messages, all of which are out."""
         asked = tuple(ids)
         found = self._known.pop(asked, None) or self._made(asked)
         self._known[asked] = found
@@ -115,13 +115,13 @@ class BaselinePrompts:
         return found
 
     def forget(self, message: str) -> None:
-        """Drop what is kept of prompts with this message."""
+        """Drop the cached prompts with this message."""
         for ids in [ids for ids in self._known if message in ids]:
             del self._known[ids]
 
     def length(self, ids: Sequence[str], lengths: Sequence[int]) -> int:
-        """How many tokens that prompt has, where its messages have these `lengths` in their frames, and its opening
-        more than the assistant's frame."""
+        """The number of tokens of the prompt of these messages, whose `lengths` are in their own frames, plus those by
+        which its opening is longer than that of the assistant's frame."""
         prompt, each = self.of(ids), dict(zip(ids, lengths, strict=True))
         more = 0
         if prompt.opening is not None and self._frames is not None:
@@ -144,7 +144,7 @@ class BaselinePrompts:
         assert draft.message is not None
         role, name, whole = draft.metadata.role, draft.name, draft.whole
         words = draft.message.words if self._spells(draft) else frames.frame(role, name, whole)
-        if draft.framed is not None and self._spells(draft):  # a thought, and what was said after it
+        if draft.framed is not None and self._spells(draft):  # a thought, and the answer after it
             whole = frames.framing.content.decode(words.tokens[slice(*words.content)])
         said = (
             ChatMessage(role, whole, name) if draft.said is None else draft.said._replace(name=draft.said.name or name)

@@ -1,6 +1,6 @@
-"""What a call needs before it can run: the encodings that it lacks, what it attends to, and where that stands.
+"""Plans of calls: the encodings that a call lacks, those that it attends to, and their positions.
 
-Does not know: by which policy it is read.
+Independent of reuse policies.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ path of messages with their positions (repaired)."""
 
 
 class MissingEncoding(NamedTuple):
-    """An encoding that a call lacks: of which message, by which recipe, at which path (baseline). `also` are other
-    messages that it is of too, and `tokens` its ids, where they are not those of the one message in its own frame."""
+    """An encoding that a call lacks: its message, its recipe, and its path (baseline and repaired). `also` are further
+    messages that it belongs to, and `tokens` its ids, if they are not those of the one message in its own frame."""
 
     message: str
     recipe: Recipe
@@ -29,7 +29,7 @@ class MissingEncoding(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """What names it before it is made."""
+        """Its key before it is made."""
         return self.recipe, self.path or (self.message,)
 
 
@@ -37,7 +37,7 @@ Lacking = dict[Key, MissingEncoding]
 
 
 class PlannedContext(NamedTuple):
-    """What one call attends to, and where it stands: see `Prefill`."""
+    """The parents of a call, and the positions: see `Prefill`."""
 
     parents: tuple[Parent, ...]
     offsets: Offsets = None
@@ -45,7 +45,7 @@ class PlannedContext(NamedTuple):
 
 
 class ResolvedContext(NamedTuple):
-    """What a call attends to: ids, or calls in `missing` (to be submitted before it, in order), and positions.
+    """The resolved context of a call. `parents` are ids, or calls in `missing`, to be submitted before it, in order.
     `opening`: the ids that open its answer (None: those of the assistant's frame). `apart`: the template could not
     write its prompt as a whole."""
 
@@ -58,8 +58,8 @@ class ResolvedContext(NamedTuple):
 
 
 class DecodePlan(NamedTuple):
-    """The calls that say one message: what is missing, the decode, and its shadow, if it has one. `recipe`: that of the
-    decode's own encoding, "audience" where it is what others read, too. `apart`: see `ResolvedContext`; `opened`: see
+    """The calls that generate one message: the missing encodings, the decode, and its shadow, if it has one. `recipe`:
+    that of the decode's own encoding, "audience" if others read it too. `apart`: see `ResolvedContext`; `opened`: see
     `EncodingRecord`."""
 
     missing: tuple[MissingEncoding, ...]

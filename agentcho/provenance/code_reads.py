@@ -1,11 +1,11 @@
-"""What the code of a scenario or an agent can read of a game, and whose secrets it has looked at when it has read that.
+"""The table of reads: what the code of a scenario or an agent can read of a game, and which secrets each read reveals.
 
-Every public name of the classes that such code gets hold of is in this table, and every error of the package: either
-with the messages that a read of it counts as a look at (`taints`), or as public, with the reason. What the code does
-before a wider audience after such a look is a finding of an audit.
+The table has every public name of the classes that such code can reach, and every error of the package: either with the
+messages that a read of it counts as a look at (`taints`), or as public, with the reason. If the code acts before a
+wider audience after such a look, audits report a finding.
 
-Not in the table, and not followed: clocks, what a tool's function is called with, whether a task has ended, values that
-one task hands to another through objects of its own. Does not know: how a read is noticed (`taint`).
+Not in the table, and not tracked: clocks, the arguments of a tool's function, whether a task has ended, values that one
+task passes to another through its own objects. `taint` notices the reads.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class CodeRead:
     """Some names of one class, or one error.
 
     Args:
-        of: The class; "Cancelled" stands for the cancellation of a task, whatever it is called.
-        names: Its names; "raised" stands for an error that leaves a verb, with its class, text and attributes.
-        taints: What the code has looked at once it has read one. None: nothing, it is public.
-        why: What the read tells, or why it tells nothing.
+        of: The class. "Cancelled" stands for the cancellation of a task, by any class.
+        names: Its names. "raised" stands for an error that leaves a verb, with its class, text and attributes.
+        taints: The messages that a read counts as a look at. None if it is public.
+        why: What the read reveals, or why it reveals nothing.
     """
 
     of: str
@@ -49,7 +49,7 @@ def _errors(taints: Taint | None, why: str, *names: str) -> Iterator[CodeRead]:
 
 
 SIGHTS = (
-    # -- what is private -----------------------------------------------------------------------------------
+    # -- private -------------------------------------------------------------------------------------------
     CodeRead(
         of="Message",
         names=(
@@ -123,7 +123,7 @@ SIGHTS = (
         taints="unfinished",
         why="a verb was cancelled, as by a deadline of the code's own: so its message takes longer",
     ),
-    # -- what is public ------------------------------------------------------------------------------------
+    # -- public --------------------------------------------------------------------------------------------
     CodeRead(
         of="Game",
         names=("said",),
@@ -261,6 +261,6 @@ SIGHTS = (
 WORDS = frozenset(
     name for sight in SIGHTS if sight.of == "Message" and sight.taints for name in sight.names if name != "saying"
 )
-"""What the words of a message are read by; `saying` reads them by `words`."""
+"""The attributes of a message that reveal its words. `saying` is left out, because it reads `words`."""
 SILENT = frozenset(sight.of for sight in SIGHTS if sight.names == ("raised",) and sight.taints is None)
-"""Errors that tell nothing of what was said."""
+"""Errors that reveal nothing about messages."""

@@ -1,11 +1,11 @@
-"""What an agent's words may tell of what it has read, of whose secrets, and whom: by who read what, and by how many
-things the words could be, never by what they are.
+"""Bounds how much an agent's words may reveal, about whose secrets, and to whom. Bounds depend on who read what, and on
+how many texts are possible, never on the text itself.
 
-A message is in the way of an audience where not all of that may read it, and what is to be said is said over it. A
-secret is such a message, or one that its words may repeat: what its author had read, on and on, as far as the reader
-may not read that. Words that could be one of n things tell a reader at most log2(n) bits of all secrets together
+A message blocks an audience if the words are generated over it and not all of the audience may read it. A secret is
+such a message, or one that its words may repeat: what its author had read, transitively, as far as the reader may not
+read it. Words that could be one of n texts reveal at most log2(n) bits of all secrets together to a reader
 (min-entropy, whatever the reader knew before), and each owner of a secret is charged in full; charges of one owner and
-one reader add up. Does not know: how words are sampled, texts, records.
+one reader add up. Independent of sampling, texts and records.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from agentcho.provenance.tool_sinks import NOBODY, undisclosed
 from agentcho.provenance.views import Charge, ReadSet
 
 Owed = tuple[tuple[str, tuple[str, ...]], ...]
-"""Of each owner of secrets, the readers that may be told of them."""
+"""For each owner of secrets, the readers who may learn of them."""
 LEAST = 1e-9
-"""Bits that a sum of logarithms may be off."""
+"""Tolerance for sums of logarithms, in bits."""
 
 
 def owner_of(message: Metadata) -> str:
-    """Whose secret a message is: its author's, and of what the scenario said, of those whom it was told."""
+    """The owner of a message as a secret: its author; for a message of the scenario, its audience."""
     if message.author is not None:
         return message.author
     return str(message.audience) if message.audience.members else SCENARIO
 
 
 def readers_of(to: Audience, author: str | None, cast: Iterable[str]) -> list[str]:
-    """Who may read what an author says to an audience, beside itself. What everyone may read is also read by whoever
-    is told nothing else: "everyone"."""
+    """The readers of an author's message to an audience, without the author. For a public message they include
+    "everyone", which stands for readers of public messages alone."""
     names = {*cast, EVERYBODY} if to.members is None else set(to.members)
     return sorted(names - {author})
 
 
 class SecretReach:
-    """What one reader may learn by words that were said over given messages. `audience` says who may read each message;
-    `sources`, what its words may repeat: none that was said after it."""
+    """What one reader may learn from words that were generated over given messages. `audience` returns who may read a
+    message, `sources` the messages that its words may repeat, all of them earlier."""
 
     def __init__(self, audience: Callable[[str], Audience], sources: Callable[[str], Iterable[str]]) -> None:
         self._audience = audience
@@ -59,7 +59,7 @@ class SecretReach:
         self._known: dict[tuple[str, str], Cone] = {}
 
     def told(self, over: Iterable[str], reader: str) -> Cone:
-        """The messages that the reader may not read, and of which those words may tell."""
+        """The messages that the reader may not read and that words over these messages may reveal."""
         bits = 0
         for id in self._hidden(over, reader):
             bits |= self._behind(id, reader).bits
@@ -69,8 +69,8 @@ class SecretReach:
         return (id for id in ids if not self._audience(id).includes(reader))
 
     def _behind(self, id: str, reader: str) -> Cone:
-        """A message that the reader may not read, and all such that it may repeat. What lacks those of others stands on
-        a stack of our own: a chain of messages may be as long as a game."""
+        """A message that the reader may not read, and all such messages that it may repeat. Uses an explicit stack,
+        because a chain of messages may be as long as a game."""
         waiting, known = [id], self._known
         while waiting:
             here = waiting[-1]
@@ -89,13 +89,13 @@ def _bits(schema: str) -> float:
 
 
 def schema_bits(schema: Mapping[str, Any]) -> float:
-    """What JSON of a schema can tell, in one spelling: log2 of how many values it admits. `Uncountable`: nobody can
-    say."""
+    """The bits that canonical JSON of a schema can reveal: log2 of the number of values that it admits. Raises
+    `Uncountable` if that is unknown."""
     return _bits(json.dumps(schema, sort_keys=True))
 
 
 def sampling_bits(options: Sampling) -> Charge:
-    """How much what is sampled so can tell, at most. `Uncountable`: there is no bound."""
+    """The maximum that text sampled with these options can reveal. Raises `Uncountable` if there is no bound."""
     if options.choices is not None:
         return Charge("choices", log2(len(set(options.choices))))
     if options.json_schema is not None:
@@ -104,7 +104,7 @@ def sampling_bits(options: Sampling) -> Charge:
 
 
 def canonical_json(text: str, schema: Mapping[str, Any]) -> str | None:
-    """JSON text in its one spelling; None: it is none, or none that the schema admits."""
+    """JSON text in its canonical spelling. None if it is not JSON, or the schema does not admit it."""
     try:
         value = json.loads(text)
         return canonical(value) if contains(admitted_values(schema), value) else None
@@ -113,8 +113,7 @@ def canonical_json(text: str, schema: Mapping[str, Any]) -> str | None:
 
 
 class DisclosureBudget:
-    """What has been charged in one game, to each owner of secrets and each reader; `budget` in bits (None: without
-    end)."""
+    """The charges of one game, by owner of secrets and reader. `budget` is in bits (None: unlimited)."""
 
     def __init__(self, budget: float | None = None) -> None:
         self.budget = budget
@@ -122,12 +121,13 @@ class DisclosureBudget:
         self._readers: set[str] = set()
 
     def left(self, owner: str, reader: str) -> float | None:
-        """What a reader may still be told of an owner's secrets. Who comes late may have read all that everyone may."""
+        """The bits that a reader may still learn of an owner's secrets. A new reader counts as having read all public
+        messages."""
         here = (owner, reader if reader in self._readers else EVERYBODY)
         return None if self.budget is None else self.budget - self._bits.get(here, 0.0)
 
     def add(self, charge: Charge, readers: Iterable[str]) -> None:
-        """Charge it. `readers` are all who may read the message."""
+        """Add a charge. `readers` are all who may read the message."""
         for reader in readers:
             self._meet(reader)
         for owner, told in charge.owed:
@@ -142,9 +142,9 @@ class DisclosureBudget:
 
 
 class PlannedDisclosure(NamedTuple):
-    """What an agent is about to say: over `reads`, and over a private `prompt` of that id, if any. `release`: the code
-    lets it pass whatever it is. `shown`: what a person who says it has been shown before, and does not forget.
-    `result`: it is what a tool will answer to a call that was made over all that."""
+    """A message that an agent is about to generate over `reads`, and over the private message `prompt`, if any.
+    `release`: the code lets it pass in any case. `shown`: messages that a person who writes it was shown before, and
+    does not forget. `result`: it is the result of a tool for a call that was made over all that."""
 
     author: str
     to: Audience
@@ -159,8 +159,8 @@ class PlannedDisclosure(NamedTuple):
 class DisclosureRule:
     """The rule of one game for words. `drafts` are its messages by id, `cast` its agents by name; both grow.
 
-    The budget is spent when something is asked for, whatever becomes of it. Whether that is refused depends on who was
-    told how much, which is public as the schedule is, and on no words.
+    The budget is spent when a message is requested, whatever its outcome. Whether it is refused depends on how much
+    each reader was told, which is public like the schedule, and not on words.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class DisclosureRule:
         self._rule = rule
         self._drafts = drafts
         self._cast = cast
-        encoded = reuse if reuse.mode == "choreographed" else ReusePolicy()  # a baseline by the rule of enforcing
+        encoded = reuse if reuse.mode == "choreographed" else ReusePolicy()  # a baseline is judged as under enforce
         self._reach = PlannedReach(encoded, drafts)
         self._secrets = SecretReach(self._audience, self._sources)
         self._spent = DisclosureBudget(budget)
@@ -183,8 +183,8 @@ class DisclosureRule:
         return self._drafts[id].metadata.audience
 
     def _sources(self, id: str) -> Iterator[str]:
-        """What the words of a message may repeat: all that it was sampled over; of a result its call; of what was
-        released that. Known text is the code's own."""
+        """The messages that the words of a message may repeat: all that it was sampled over, all that a person had
+        read, the message that it releases, the call of a result. Known text is the code's own."""
         draft = self._drafts[id]
         if draft.metadata.kind == "decode":
             yield from self._reach.of(draft.reads)
@@ -193,7 +193,7 @@ class DisclosureRule:
         yield from (each for each in (draft.act.released, draft.act.call) if each is not None)
 
     def _read_before(self, id: str, who: str) -> Iterator[str]:
-        """What a person may have read before it said a message."""
+        """The messages that a person may have read before this message."""
         for each, draft in self._drafts.items():
             if each == id:
                 return
@@ -201,15 +201,16 @@ class DisclosureRule:
                 yield each
 
     def charge(self, saying: PlannedDisclosure) -> Charge | None:
-        """What it may tell, which is charged now; None: nothing is in the way. `LeakageError` as in `check`."""
+        """Charge what a message may reveal, and return the charge. None if nothing blocks it. Raises `LeakageError` as
+        `check` does."""
         charge = self.check(saying)
         if charge is not None:
             self._spent.add(charge, readers_of(saying.to, saying.author, self._cast))
         return charge
 
     def check(self, saying: PlannedDisclosure) -> Charge | None:
-        """Ask before anything of it is said; nothing is charged. `LeakageError`: there is no bound to what it may tell,
-        or that is above what is left."""
+        """The charge of a message before any of it is generated. Charges nothing. If the rule refuses, raises
+        `LeakageError` if there is no bound on what it may reveal, or if the bound exceeds the remaining budget."""
         author, to = saying.author, saying.to
         others = to if to.members is None else Audience(to.members - {author})
         over = [*dict.fromkeys((*self._reach.of(saying.reads), *saying.shown))]
@@ -233,13 +234,13 @@ class DisclosureRule:
         return charge
 
     def release(self, author: str, to: Audience, id: str) -> Charge | None:
-        """The words of message `id` are put before another audience, by the code's own decision: a charge that is no
-        bound, to be listed; None: there is nothing to list."""
+        """The charge for message `id`, whose words the code releases to another audience. It has no bound, and audits
+        list it. None if there is nothing to list."""
         owed = self._owed([id, *self._sources(id)], author, to)
         return Charge("release", owed=owed) if owed else None
 
     def _refusal(self, saying: PlannedDisclosure, blocking: Iterable[str], why: Uncountable) -> LeakageError:
-        """What names those of the messages in the way that the speaker may know of."""
+        """The error, which only names those blocking messages that the author may know of."""
         author, prompt = saying.author, saying.prompt
         known = [id for id in blocking if id == prompt or self._audience(id).includes(author)]
         named = [f"{id} ({self._by(id) if id != prompt else 'its prompt'})" for id in known]
@@ -254,7 +255,8 @@ class DisclosureRule:
         return f"by {self._drafts[id].metadata.author or SCENARIO}"
 
     def _owed(self, over: Collection[str], author: str, to: Audience, own: Iterable[str] = ()) -> Owed:
-        """Owners of secrets, and whom of those who may read it words over these messages may tell of them."""
+        """The owners of secrets that words over these messages may reveal, and for each the readers who may learn of
+        them."""
         found: dict[str, list[str]] = {}
         for reader in readers_of(to, author, self._cast):
             secrets = self._secrets.told(over, reader)
@@ -263,7 +265,7 @@ class DisclosureRule:
         return tuple((owner, tuple(found[owner])) for owner in sorted(found))
 
     def _afford(self, charge: Charge, saying: PlannedDisclosure) -> None:
-        """`LeakageError`: the budget of an owner and a reader is too small."""
+        """Raise `LeakageError` if the rule refuses and the budget of an owner and a reader is too small."""
         pairs = ((owner, reader) for owner, readers in charge.owed for reader in readers)
         lefts = [(left, *pair) for pair in pairs if (left := self._spent.left(*pair)) is not None]
         left, owner, reader = min(lefts, default=(None, "", ""))
@@ -277,7 +279,7 @@ class DisclosureRule:
             )
 
     def _sees(self, saying: PlannedDisclosure, owner: str) -> bool:
-        """Whether the speaker may know whose secret it is: it reads one of that owner's."""
+        """Whether the author may know whose secret it is, because it reads one of that owner."""
         drafts = (self._drafts[id].metadata for id in self._reach.of(saying.reads))
         return owner == saying.author or any(
             owner_of(each) == owner and each.audience.includes(saying.author) for each in drafts
@@ -293,7 +295,7 @@ _OPEN = (
 
 
 def refused(author: str, why: str, messages: Sequence[str] = ()) -> LeakageError:
-    """Words are not sampled. `why` says what they may tell, after these `messages`, and what to do."""
+    """The error of words that are not sampled. `why` says what they may reveal about `messages`, and what to do."""
     error = LeakageError(author, messages)
     error.args = (f"{author} may not say this: {why}",)
     return error
@@ -302,7 +304,7 @@ def refused(author: str, why: str, messages: Sequence[str] = ()) -> LeakageError
 def disclosure_rule(
     config: RunConfig, reuse: ReusePolicy, drafts: Mapping[str, Draft], cast: Collection[str]
 ) -> DisclosureRule | None:
-    """The rule of a game of such a run; None: it has none."""
+    """The rule of a game with this configuration. None if it has none."""
     if config.words is None:
         return None
     return DisclosureRule(rule=config.words, budget=config.leak_budget, reuse=reuse, drafts=drafts, cast=cast)

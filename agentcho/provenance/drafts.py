@@ -1,4 +1,4 @@
-"""Messages as a game keeps them, and how each model of a run writes them. Does not know: encodings, policies."""
+"""The messages of a game as it stores them, and how each model of a run tokenises them. Independent of policies."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from agentcho.provenance.views import Act, ReadSet
 
 
 class ModelTokenization(NamedTuple):
-    """How one of several models of a run writes messages. `name`: the model's, None: the run's own. `tokenizer`: the
-    digest of its tokenizer, None: the same as the run's own model's. Of several adapters on one engine each has the
-    digest of its `adapter`; `home` names the first model that is there, as that of what goes through none of them."""
+    """How one of several models of a run tokenises messages. `name`: the model's, None for the run's own model.
+    `tokenizer`: the digest of its tokenizer, None if it is that of the run's own model. With several adapters on one
+    engine, `adapter` is the digest of this one, and `home` names the engine's first model, which stands for encodings
+    without an adapter in records."""
 
     name: str | None
     tokenizer: str | None
@@ -23,8 +24,8 @@ class ModelTokenization(NamedTuple):
 
 
 class PartialEncoding(NamedTuple):
-    """What was encoded of a message before it was whole: the encoding `id` of its last state, that one's tokens, and
-    how many tokens were fed for all of its states."""
+    """The part of a message that was encoded before it was complete: the encoding `id` of its last state, the tokens of
+    that state, and the number of tokens fed for all states."""
 
     id: EncodingId
     tokens: tuple[int, ...]
@@ -33,11 +34,11 @@ class PartialEncoding(NamedTuple):
 
 @dataclass(eq=False)
 class Draft:
-    """A message as the game keeps it. `message` is there from the beginning where its words are known, and once they
-    are said where they are not; `text` of what is to be said is its header. `engine` is the model that says it, and
-    `tokenizer` that of its ids: see `ModelTokenization`. `human`: a person says it; `typed`: its
-    words, where the person was asked for them now. `begun` is there until it is encoded. `said`: what a chat template
-    is given of it, where its text is not that: functions, a call of one, a result (None: its role and its text)."""
+    """A message as the game stores it. `message` is set from the beginning if its words are known, else once they are
+    generated; the `text` of a message to be generated is its header. `engine` is the model that generates it, and
+    `tokenizer` that of its ids: see `ModelTokenization`. `human`: a person writes it; `typed`: its words, if the person
+    was asked for them now. `begun` is set until it is encoded. `said`: the form that a chat template gets, if that is
+    not its role and text: functions, a call of one, a result."""
 
     metadata: Metadata
     text: str
@@ -54,7 +55,7 @@ class Draft:
 
     @property
     def own(self) -> Audience:
-        """Its author alone."""
+        """The audience of only its author."""
         return Audience(frozenset({self.metadata.author} if self.metadata.author else ()))
 
     @property
@@ -65,14 +66,14 @@ class Draft:
 
     @property
     def framed(self) -> tuple[int, ...] | None:
-        """All ids of a thought and what was said after it, which no framing of a message gives; None: it is none."""
+        """All ids of a thought and the answer after it, which no framing reproduces. None if it is not a thought."""
         said = self.message
         return said.tokens or None if said is not None and said.words.thought is not None else None
 
     @property
     def opening(self) -> tuple[int, ...] | None:
-        """The ids before the content, where they may be others than the role's: of an answer, once it is said, and of a
-        system message. None: they are the role's."""
+        """The ids before the content, if they may differ from those of the role: for a generated answer, and for a
+        system message. None if they are those of the role."""
         if self.message is None or (self.metadata.kind != "decode" and self.metadata.role != "system"):
             return None
         words = self.message.words
@@ -80,5 +81,5 @@ class Draft:
 
     @property
     def whole(self) -> str:
-        """Its header and text, as far as they are known."""
+        """Its header and text, as far as known."""
         return self.text if self.message is None else self.message.header + self.message.text

@@ -1,9 +1,9 @@
 """Cones and labels: which messages could have influenced an encoding, and whether a call may attend to it.
 
-The ledger computes cones from receipts alone: from what was *actually attended*, never from what was asked for. A cone
+The ledger computes cones from receipts alone: from what was *actually attended*, never from what was requested. A cone
 is exact for provenance and over-approximates information. The monitor keeps the label of every encoding of a game and
-checks it right before any key is gathered. `LeakPaths` finds what a call must not read in the graph of messages, before
-anything is computed. Does not know: tensors, texts, policies.
+checks it right before any key is gathered. `LeakPaths` finds forbidden reads in the graph of messages, before anything
+is computed. Independent of tensors and texts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Recipe = Literal["author", "audience", "baseline", "repaired"]
 
 
 class Cone(Set[str]):
-    """Message ids, kept as bits of one number, for the cones of a long game have nearly all of it each."""
+    """A set of message ids, stored as a bit mask, because each cone of a long game has most of its messages."""
 
     def __init__(self, roll: MessageIndex, bits: int) -> None:
         self.roll, self.bits = roll, bits
@@ -67,14 +67,14 @@ class Cone(Set[str]):
 
 
 class MessageIndex:
-    """The messages that cones of one game are told of, each with a place of its own."""
+    """Assigns a bit to each message in the cones of one game."""
 
     def __init__(self) -> None:
         self.places: dict[str, int] = {}
 
     def cone(self, message: str, over: Iterable[Cone], also: Iterable[str] = ()) -> Cone:
-        """A message, all that is in the cones of what it was encoded over, and the messages of which its encoding is
-        `also`."""
+        """The cone of an encoding: its message, the cones of all that it was encoded over, and further messages that it
+        belongs to (`also`)."""
         bits = 1 << self.places.setdefault(message, len(self.places))
         for other in also:
             bits |= 1 << self.places.setdefault(other, len(self.places))
@@ -83,14 +83,14 @@ class MessageIndex:
         return Cone(self, bits)
 
     def of(self, ids: Set[str]) -> Cone:
-        """A cone of this roll with these messages."""
+        """A cone of this index with these messages."""
         if isinstance(ids, Cone) and ids.roll is self:
             return ids
         return Cone(self, sum(1 << self.places.setdefault(id, len(self.places)) for id in ids))
 
 
 def adds_up(cone: Set[str], message: str, over: Iterable[Set[str]], also: Iterable[str] = ()) -> bool:
-    """Whether a cone is that of `MessageIndex.cone`."""
+    """Whether a cone equals the result of `MessageIndex.cone`."""
     parts = list(over)
     if isinstance(cone, Cone) and all(isinstance(part, Cone) and part.roll is cone.roll for part in parts):
         return cone.bits == cone.roll.cone(message, (part for part in parts if isinstance(part, Cone)), also).bits
@@ -101,16 +101,16 @@ class EncodingRecord(NamedTuple):
     """One encoding of one message. `cone` holds message ids, its own included.
 
     `recipe` "author": in the context its author spoke in, E(m); "audience": over those of its parents that all its
-    readers may read, X(m), of no caller, or of the author where E(m) is the same; "baseline": in `caller`'s own prompt;
-    "repaired": in `caller`'s own prompt too, but for the tokens that its base keeps (`receipt.base`), or as its base is
-    with the offsets that `receipt.anchors` give: the cones of all these are in its own. `engine` names the model on
-    whose engine it is (None: the run's own). `respelled`: the message was said under another tokenizer, and its text
-    was encoded anew under this one.
+    readers may read, X(m), without a caller, or with the author if E(m) is the same; "baseline": in `caller`'s own
+    prompt; "repaired": in `caller`'s own prompt too, except for the tokens that its base keeps (`receipt.base`), or as
+    its base with the offsets of `receipt.anchors`. Its cone includes the cones of all these. `engine` names the model
+    whose engine has it (None: the run's own). `respelled`: the message was generated under another tokenizer, and its
+    text was encoded anew under this one.
 
-    A baseline encoding may be of several messages, the others in `also`: what the template writes of them cannot be cut
-    at their borders. `tokens` are its ids where they are not those that the one message has in its own frame. Of what
-    an agent said: `apart`, the template could not write its prompt as a whole, so each message there has its frame;
-    `opened`, it begins with other ids than those of its frame, as the template opens an answer to that prompt.
+    A baseline encoding may belong to several messages, the others in `also`, if the template's text of them cannot be
+    cut at their borders. `tokens` are its ids, if they are not those of the one message in its own frame. For generated
+    messages: `apart` means that the template could not write the prompt as a whole, so each message in it is framed by
+    itself; `opened` that it begins with other ids than its frame, because the template opens the answer in that way.
     """
 
     id: EncodingId
@@ -128,12 +128,12 @@ class EncodingRecord(NamedTuple):
 
     @property
     def messages(self) -> tuple[str, ...]:
-        """All messages that it is of."""
+        """All messages that it belongs to."""
         return (self.message, *self.also)
 
 
 ID = itemgetter(0)
-"""The encoding of a piece of a context."""
+"""Returns the encoding of a context entry."""
 
 
 def attended_encodings(receipt: Receipt) -> tuple[EncodingId, ...]:
@@ -165,9 +165,9 @@ class Ledger:
         apart: bool = False,
         opened: bool = False,
     ) -> EncodingRecord:
-        """Enter an encoding whose context is already entered; returns the record with its cone.
+        """Enter an encoding whose context is already entered. Returns the record with its cone.
 
-        KeyError: the receipt names an encoding that the ledger has not seen (our own invariant).
+        Raises KeyError if the receipt names an encoding that the ledger does not have, which is a bug.
         """
         cone = self._roll.cone(message, (self._cones[over] for over in attended_encodings(receipt)), also)
         entered = EncodingRecord(
@@ -188,16 +188,16 @@ class Ledger:
         return entered
 
     def cone(self, message: str, author: str) -> Set[str] | None:
-        """All that could have influenced what an agent has just said; None: it was said in no encoding here. Those that
-        were made last are looked at first."""
+        """All messages that could have influenced a message that an agent has just generated. None if no encoding of it
+        is here. The latest encodings are searched first."""
         for record in reversed(self._records.values()):
             if record.message == message and record.caller == author and record.tokens is None:
                 return record.cone
         return None
 
     def forget(self, ids: Iterable[EncodingId]) -> None:
-        """Drop what is known of encodings that no later receipt names; ids that are not there too. Cones that they are
-        in stay whole."""
+        """Drop encodings that no later receipt will name. Unknown ids are ignored. Cones that include them stay
+        complete."""
         for id in ids:
             self._records.pop(id, None)
             self._cones.pop(id, None)
@@ -210,46 +210,44 @@ class Ledger:
 
 
 def readers(cone: Iterable[str], audiences: dict[str, Audience], roster: Iterable[str]) -> frozenset[str]:
-    """The agents of `roster` that are in the audience of every message of `cone`."""
+    """The agents of `roster` who are in the audience of every message of `cone`."""
     members = [audiences[message] for message in cone]
     return frozenset(agent for agent in roster if all(a.includes(agent) for a in members))
 
 
 class Label(NamedTuple):
-    """One message that could have influenced an encoding, the first by its id of all those of its audience."""
+    """One message that could have influenced an encoding: of all such messages with its audience, the first by id."""
 
     message: str
     audience: Audience
 
 
 class Monitor:
-    """The labels of one game. Written and read where the engine steps; forgotten wherever the game is."""
+    """The labels of one game. Written and read in the thread that steps the engine, forgotten in that of the game."""
 
     def __init__(self) -> None:
         self._labels: dict[EncodingId, frozenset[Label]] = {}
         self._guards = WeakValueDictionary[EncodingId, ReadGuard]()
 
     def guard(self, message: str, audience: Audience, clearance: Audience, also: Iterable[Metadata] = ()) -> ReadGuard:
-        """The guard of a call that encodes `message`, and others `also`, for `clearance`, all of whom it must be fit
-        for."""
+        """The guard of a call that encodes `message`, and the messages in `also`, for the readers in `clearance`."""
         own = (Label(message, audience), *(Label(other.id, other.audience) for other in also))
         return ReadGuard(self._labels, self._guards, own, clearance)
 
     def add(self, id: EncodingId, label: Label) -> None:
-        """Something else is in an encoding that nobody has read yet: a thought, which came before what is said in
-        it."""
+        """Add a label to an encoding that no call has read yet, for a thought that precedes the answer in it."""
         if id in self._labels:
             self._labels[id] |= {label}
 
     def forget(self, held: Container[EncodingId]) -> None:
-        """Drop the labels that nothing is checked by any more: of encodings that are not `held`, and whose calls are
-        over, in whatever way. A call that is not over, or not yet delivered, still has its guard."""
+        """Drop the labels that are no longer needed: of encodings that are not `held` and whose calls are over. A call
+        that is running, or not yet delivered, still has its guard."""
         for id in [id for id in tuple(self._labels) if id not in held and id not in self._guards]:
             del self._labels[id]
 
 
 class ReadGuard:
-    """Refuses a context unless everyone in `clearance` may read all that is in its cone. See `request.Guard`."""
+    """Refuses a context unless everyone in `clearance` may read all messages in its cone. See `call.Guard`."""
 
     def __init__(
         self,
@@ -265,10 +263,10 @@ class ReadGuard:
         self._admitted: dict[EncodingId, frozenset[Label]] = {}
 
     def admit(self, id: EncodingId, context: Sequence[EncodingId]) -> bool:
-        """Check and label. Returns whether it is for everyone, as is then all that could have influenced it.
-        `LeakageError`: something of the context has no label here; unknown is not clean. A call that was put off is
-        checked again when it begins: what it was admitted over then may have been forgotten by everybody else in
-        between."""
+        """Check an encoding, and label it. Returns whether it is public; all that could have influenced it is then
+        public too. Raises `LeakageError` if a reader may not read something, or if a part of the context has no label,
+        because unknown does not count as clean. A deferred call is checked again when it begins; for labels that were
+        forgotten in the meantime, those of its first check are used."""
         first: dict[Audience, str] = {label.audience: label.message for label in reversed(self._own)}
         admitted = dict[EncodingId, frozenset[Label]]()
         for parent in context:
@@ -284,7 +282,7 @@ class ReadGuard:
         self._guards[id] = self
         self._admitted = admitted
         self._labels[id] = frozenset(Label(message, audience) for audience, message in first.items())
-        return self._clearance == EVERYONE  # and so is all that was just looked at
+        return self._clearance == EVERYONE  # then all messages checked above are public as well
 
 
 class AuthoredMessage(Protocol):
@@ -295,17 +293,17 @@ class AuthoredMessage(Protocol):
 
 
 class LeakPaths:
-    """What calls of one game must not read. `said` are its messages by id, none before its parents; it grows."""
+    """Forbidden reads of calls in one game. `said` are its messages by id, each after its parents; it grows."""
 
     def __init__(self, reuse: ReusePolicy, said: Mapping[str, AuthoredMessage]) -> None:
         self._reuse, self._said = reuse, said
         self._readers: dict[str, Audience] = {}
 
     def leak_path(self, reads: ReadSet) -> tuple[str, ...]:
-        """The path from a message of `reads` to one that the caller may not read; empty: nothing is refused.
+        """The path from a message of `reads` to one that the caller may not read. Empty if nothing is refused.
 
-        audit records and never refuses. A direct leak is refused in every other case. deny refuses also what the
-        author of a message had read, and the authors of that, on and on: what its encoding carries.
+        audit records and never refuses. All other modes refuse direct leaks. deny also refuses what the author of a
+        message had read, transitively, because its encoding carries it.
         """
         if self._reuse.leakage == "audit" or reads.caller is None:
             return ()
@@ -318,8 +316,8 @@ class LeakPaths:
         return self._path(reads, reads.caller)
 
     def _readers_of(self, id: str) -> Audience:
-        """Who may read a message and all that is behind it. What lacks its parents' stands on a stack of our own, for a
-        chain of messages may be as long as a game."""
+        """Who may read a message and all its ancestors. Uses an explicit stack, because a chain of messages may be as
+        long as a game."""
         waiting = [id]
         while waiting:
             here = waiting[-1]
@@ -334,7 +332,7 @@ class LeakPaths:
         return self._readers[id]
 
     def _path(self, reads: ReadSet, caller: str) -> tuple[str, ...]:
-        """Breadth first, so that the shortest is told."""
+        """The shortest path to a message that the caller may not read, by breadth-first search."""
         before: dict[str, str | None] = {read.id: None for read in reads.reads}
         left = deque(before)
         while left:
@@ -348,7 +346,7 @@ class LeakPaths:
 
 
 def _trail(id: str, before: Mapping[str, str | None]) -> tuple[str, ...]:
-    """The path to a message, from where it began."""
+    """The path to a message, from its first one."""
     path, here = [id], before[id]
     while here is not None:
         path.append(here)

@@ -1,6 +1,6 @@
-"""Whether messages stand apart by what nobody can write: asked before a game begins.
+"""Checks before a game that messages are separated by tokens that no text can spell.
 
-Does not know: chat templates, engines.
+Independent of chat templates and engines.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from agentcho.errors import UnsupportedModel
 
 
 def required_markers(reuse: ReusePolicy, markers: Markers) -> Markers:
-    """What such a reuse policy asks of a model: a claim about who reads what presumes that one message cannot pass
-    for two."""
+    """What a reuse policy requires of a model: claims about who reads what presume that one message cannot pass for
+    two."""
     claims = reuse.mode == "choreographed" and reuse.leakage != "audit"
     return markers if claims else "accept"
 
 
 def check_markers(plain: Sequence[tuple[str, str]], markers: Markers, model: str | None = None) -> None:
-    """`UnsupportedModel` where roles are given between whose messages nothing stands but what a text can spell, unless
-    that is accepted."""
+    """Raise `UnsupportedModel` if `plain` has pairs of roles whose messages are only separated by what a text can
+    spell, unless that is accepted."""
     if not plain or markers == "accept":
         return
     between = ", ".join(f"{one} and {other}" for one, other in plain)

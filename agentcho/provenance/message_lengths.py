@@ -1,7 +1,4 @@
-"""How many tokens the messages of a game have, as one of its engines spells them.
-
-Does not know: encodings, positions.
-"""
+"""The lengths of a game's messages in tokens of one of its engines. Independent of encodings and positions."""
 
 from __future__ import annotations
 
@@ -12,7 +9,8 @@ from agentcho.provenance.views import ReadSet
 
 
 class MessageLengths:
-    """Those of `drafts`, the game's messages, which grow. `spelling`: of the engine, where the game has several."""
+    """The lengths of the game's messages, `drafts`, which grow. `spelling`: that of the engine, if the game has
+    several."""
 
     def __init__(self, drafts: Mapping[str, Draft], spelling: ModelTokenization | None) -> None:
         self._drafts, self._spelling = drafts, spelling
@@ -23,11 +21,11 @@ class MessageLengths:
         return self._spelling is None or draft.tokenizer == self._spelling.tokenizer
 
     def read(self, reads: ReadSet) -> list[int]:
-        """Tokens of each message that is read."""
+        """The number of tokens of each message that is read."""
         return [self[read.id] for read in reads.reads]
 
     def __getitem__(self, id: str) -> int:
-        """Tokens of a message that is out, known or said."""
+        """The number of tokens of a message that is out, known or generated."""
         draft = self._drafts[id]
         assert draft.message is not None
         if self._spelling is None or self.spells(draft):

@@ -1,7 +1,7 @@
-"""What a call would be made over, from the graph of messages alone, before anything is computed.
+"""Predicts the cone of a call from the graph of messages, before anything is computed.
 
-The same cones as those of receipts, or more where a run has several models; what was really attended to says the
-ledger in `labels`. Does not know: encodings, policies, words.
+The cones are those of receipts, or larger if a run has several models. The ledger in `labels` has what was actually
+attended. Independent of encodings and words.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from agentcho.provenance.labels import Cone, MessageIndex
 from agentcho.provenance.views import Read, ReadSet
 
 Key = tuple[Literal["author", "audience"], str]
-"""A message, read as its author or as its audience reads it."""
+"""A message, as read by its author or by its audience."""
 
 
 class PlacedMessage(Protocol):
@@ -28,7 +28,7 @@ class PlacedMessage(Protocol):
 
 
 class PlannedReach:
-    """Of one game. `said` are its messages by id, none before its parents; it grows."""
+    """The planned cones of one game. `said` are its messages by id, each after its parents; it grows."""
 
     def __init__(self, reuse: ReusePolicy, said: Mapping[str, PlacedMessage]) -> None:
         self._said, self._roll = said, MessageIndex()
@@ -47,13 +47,13 @@ class PlannedReach:
         return Cone(self._roll, bits)
 
     def _key(self, reader: str | None, read: Read) -> Key:
-        """Which encoding of a message is read: see `Resolver`."""
+        """The encoding through which a message is read: see `Resolver`."""
         author = self._said[read.id].metadata.author
         own = author is not None and author == reader and not read.public
         return ("author" if own or not self._enforcing else "audience"), read.id
 
     def _cone(self, key: Key) -> Cone:
-        """What lacks that of others stands on a stack of our own: a chain of messages may be as long as a game."""
+        """The cone of an encoding. Uses an explicit stack, because a chain of messages may be as long as a game."""
         waiting = [key]
         while waiting:
             over = list(self._over(waiting[-1]))
@@ -67,7 +67,7 @@ class PlannedReach:
         return self._cones[key]
 
     def _over(self, key: Key) -> Iterator[Key]:
-        """What the author of a message read it over, or those of them that all its readers may read."""
+        """The messages that a message was generated over, or for its audience those that all its readers may read."""
         recipe, id = key
         reads, whose = self._said[id].reads, self._said[id].metadata.audience
         for read in reads.reads:

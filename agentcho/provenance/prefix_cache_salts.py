@@ -1,7 +1,6 @@
 """Salts for prefix caches of servers: which requests may reuse the keys and values of which others.
 
-They keep a server's cache hits from telling one agent what another one read. Does not know: servers, words, how a
-request is sent.
+They keep a server's cache hits from revealing to one agent what another one read. Independent of servers and words.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from agentcho.protocol.value_checks import checked_list, type_name
 
 SHORTEST_KEY = 16
 DOMAIN = b"agentcho.cache-salt/1\n"
-"""The beginning of everything that is digested, so that a key with other uses gives other digests there."""
+"""Prefix of all digested data, so that the same key gives other digests in other uses."""
 
 
 def cache_salts(messages: Iterable[Message | Metadata], reader: str, *, key: bytes) -> tuple[str, ...]:
@@ -62,7 +61,7 @@ def cache_salts(messages: Iterable[Message | Metadata], reader: str, *, key: byt
         One salt per message, each 43 characters of letters, digits, "-" and "_".
 
     Raises:
-        RequestError: There are no messages, they are of several games, or `key` is not such a key.
+        RequestError: There are no messages, they belong to several games, or `key` is invalid.
         AudienceError: `reader` cannot name an agent.
 
     Example::

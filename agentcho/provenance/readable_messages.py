@@ -1,7 +1,6 @@
-"""What a view is shown where audiences alone decide: the messages that an agent may read, found from the last one
-backwards and no further than a view looks, so that a long game is not gone through at each turn.
+"""The messages that an agent may read, as a view gets them. Only audiences decide.
 
-Does not know: policies, words, encodings.
+They are found lazily from the last one backwards, so that not every turn goes through the whole game.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from agentcho.provenance.views import History, shown_to
 
 
 class ReadableMessages(Sequence[Metadata]):
-    """The messages of `said` that `agent` may read and that it `sees`, by their ids, in order, as a view gets them (see
-    `shown_to`). `reversed`, the last one and the last few are found without the others; all else goes through the
-    whole. Equals every sequence of the same messages."""
+    """The messages of `said` that `agent` may read and whose ids it `sees`, in order, as a view gets them (see
+    `shown_to`). `reversed`, the last item and slices from the end are lazy; other operations find all messages. Equals
+    every sequence of the same messages."""
 
     def __init__(self, agent: str, said: History, sees: Callable[[str], bool]) -> None:
         self._agent = agent
@@ -34,7 +33,7 @@ class ReadableMessages(Sequence[Metadata]):
         return self._said.find(id) if self._sees(id) else None
 
     def _last(self, count: int) -> list[Metadata]:
-        """The last `count` messages, or all there are, the last one first."""
+        """The last `count` messages, or all if there are fewer, the last one first."""
         while len(self._found) < count and (message := next(self._left, None)) is not None:
             self._found.append(message)
         return self._found[:count]

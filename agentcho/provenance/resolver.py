@@ -1,18 +1,18 @@
-"""From the messages that a call reads to the encodings through which it reads them, by mode; missing encodings are made
-in the same submit.
+"""Resolves the messages that a call reads to the encodings through which it reads them. Missing encodings are made in
+the same submit.
 
-choreographed: under audit and deny each message through its author's encoding E(m), made once. Under enforce the
-author of a message reads it through E(m), everyone else through its audience's X(m): m over those of its parents
-that all its readers may read, at positions that count from these alone. baseline: each message encoded in the
-caller's own prompt, as the chat template writes that as a whole; equal beginnings of prompts are shared. With a repair
-each caller has, of others' messages, encodings of its own between these: some tokens anew in its own prompt, the others
-as they are reused, or with the offsets of its own anchors. Re-encoding is from token ids where they are known.
+choreographed: under audit and deny each message is read through its author's encoding E(m), made once. Under enforce
+the author of a message reads it through E(m), everyone else through its audience's X(m): m over those of its parents
+that all its readers may read, at positions that count from these alone. baseline: each message is encoded in the
+caller's own prompt, as the chat template writes that as a whole; common prefixes of prompts are shared. With a repair
+each caller has its own encodings of others' messages: some tokens are recomputed in its own prompt, the others are
+reused, or all are reused with the offsets of its own anchors. Re-encoding uses token ids if they are known.
 
-Of several engines in one game each has a resolver, over the same messages. There an author reads its own words through
-an E(m) that is made on that engine; everyone else reads X(m) where m was said on another, under audit and deny too, so
-that what its author had read never gets there. Words that another tokenizer spells otherwise are encoded from their
-text. Of several adapters on one engine each has a resolver too, and they share every X(m), which goes through the base
-alone; all else goes through the adapter of who asks. Does not know: policies, the event loop, what a text means.
+If a game has several engines, each has a resolver, over the same messages. On each engine an author reads its own words
+through an E(m) that is made there. Everyone else reads X(m) if m was generated on another engine, under audit and deny
+too, so that what its author had read never gets there. Words that another tokenizer spells differently are encoded from
+their text. If an engine has several adapters, each has a resolver too. They share every X(m), which goes through the
+base model alone; everything else goes through the caller's adapter.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ from agentcho.provenance.views import History, Read, ReadSet, absolute_positions
 from agentcho.reuse.method import ByAnchors, Selection
 
 AHEAD, JUDGED, EXACT = " ahead", " judged", "exact "
-"""After what is made of a message before its caller itself asks for it; after what is made for a view that judges;
-before classes of the deterministic profile."""
+"""Suffix in paths of encodings made ahead of the caller's own request; suffix in paths of encodings for a view that
+judges; prefix of salts in the deterministic profile."""
 
 
 class Resolver:
-    """The encodings of one game's messages on one engine. `bos`: how many tokens every context begins with. Games share
-    stored keys only where their `salt` is the same. `spelling`: of the engine, where the game has several (None: there
-    is no other). `drafts`: the game's messages, which its resolvers share. `kin`: a resolver of another adapter on the
-    same engine, whose encodings for audiences are this one's too. `frames`: how the engine frames messages, by which
-    baseline prompts are written as a whole (None: by `spelling`, or without one message by message).
+    """The encodings of one game's messages on one engine. `bos`: number of tokens that every context begins with. Games
+    share stored keys only if their `salt` is the same. `spelling`: that of the engine, if the game has several (else
+    None). `drafts`: the game's messages, which its resolvers share. `kin`: a resolver of another adapter on the same
+    engine, whose audience encodings this one shares. `frames`: how the engine frames messages, to write baseline
+    prompts as a whole (None: taken from `spelling`, or without that, message by message).
 
-    In the deterministic profile every audience encoding is made by one recipe, so none by a shadow.
+    In the deterministic profile all audience encodings are made by the same recipe, so none by a shadow.
     """
 
     def __init__(
@@ -95,11 +95,11 @@ class Resolver:
 
     @property
     def _default(self) -> Offsets:
-        """Where messages stand that nobody has placed."""
+        """The offsets of messages without requested positions."""
         return "made" if self.reuse.in_place else None
 
     def model_of(self, recipe: Recipe) -> str | None:
-        """The model that an encoding of this recipe is recorded under."""
+        """The model under which an encoding of this recipe is recorded."""
         if self.spelling is None:
             return None
         return self.spelling.home if recipe == "audience" else self.spelling.name
@@ -110,11 +110,11 @@ class Resolver:
         return self.reuse.mode == "choreographed" and self.reuse.leakage == "enforce"
 
     def _said_here(self, draft: Draft) -> bool:
-        """Whether a message was said on this engine; those of the scenario are said on every one."""
+        """Whether a message was generated on this engine. Those of the scenario count for every engine."""
         return self.spelling is None or draft.metadata.author is None or draft.engine == self.spelling.name
 
     def resolve(self, reads: ReadSet) -> ResolvedContext:
-        """The context of a call with this read set, as its caller sees it."""
+        """The context of a call with this read set, for its caller."""
         if self.reuse.mode == "baseline":
             return self._baseline(reads.reads, reads.caller)
         missing: Lacking = {}
@@ -122,8 +122,9 @@ class Resolver:
         return ResolvedContext(tuple(missing.values()), *context)
 
     def decode_plan(self, draft: Draft, shadow: bool = True, out: History | None = None, **options: Any) -> DecodePlan:
-        """The calls that let an author say a message; `options` are the decode's. Not `shadow`: whatever the policy
-        says, X(m) is made when it is read, apart from E(m). `out`: what is out, for guesses (None: what it reads)."""
+        """The calls that generate an author's message. `options` are those of the decode. Without `shadow`, X(m) is
+        made when it is read, apart from E(m), under any policy. `out`: the messages that are out, for drafting tokens
+        (None: those that the message reads)."""
         resolved = self.resolve(draft.reads)
         single = shadow and self._made_once(draft)
         self._single.update([draft.metadata.id] if single else ())
@@ -155,7 +156,7 @@ class Resolver:
         return DecodePlan(tuple(lacking.values()), calls, self.own_recipe)
 
     def _guessed_from(self, draft: Draft, out: History | None) -> tuple[Corpus, ...] | None:
-        """What the words of a message may be guessed from; None: nothing is."""
+        """The corpora from which tokens of a message may be drafted. None if none are drafted."""
         if self._corpora is None:
             return None
         author, reads = draft.metadata.author, (read.id for read in draft.reads.reads)
@@ -163,18 +164,18 @@ class Resolver:
 
     @property
     def own_recipe(self) -> Recipe:
-        """The recipe of what an author has just said, where X(m) is not the same."""
+        """The recipe of a message that an author has just generated, if X(m) is not the same."""
         return "baseline" if self.reuse.mode == "baseline" else "author"
 
     def _made_once(self, draft: Draft) -> bool:
-        """Whether E(m) and X(m) have one recipe, so that one encoding is both: all that its author reads may be read by
-        everyone who may read the message, and the author reads it as they do. Never in the deterministic profile: the
-        last bits of what was spoken and of what was encoded differ, and would tell whether the author read more."""
+        """Whether E(m) and X(m) have the same recipe, so that one encoding is both: everyone who may read the message
+        may read all that its author reads, and the author reads it as they do. Never in the deterministic profile: the
+        last bits of generated and of prefilled tokens differ, and would reveal whether the author read more."""
         metadata, reads = draft.metadata, draft.reads
         if not self.shadowed(draft) or not self._said_here(draft):
             return False
         if self._adapter is not None or self.model_of("author") != self.model_of("audience"):
-            return False  # what is for audiences goes through no adapter, and is recorded under the first model there
+            return False  # audience encodings use no adapter, and are recorded under the engine's first model
         if metadata.author is None or metadata.audience == draft.own or self._repair_of(reads) is not None:
             return False
         if self._positions(reads) != (self._default, None):
@@ -185,16 +186,16 @@ class Resolver:
         )
 
     def shadowed(self, draft: Draft) -> bool:
-        """Whether X(m) is made while m is said: by what is public alone. The two differ in their keys, if only in
-        the class, wherever someone besides the author may read."""
+        """Whether X(m) is made while m is generated, which depends on public information only. E(m) and X(m) have
+        different keys, at least by their salt, whenever anyone besides the author may read m."""
         if not self.enforcing or self.reuse.deterministic or self.reuse.shadow == "never":
             return False
         return self.reuse.shadow == "always" or draft.metadata.audience != draft.own
 
     def prefetch(self, id: str, exact: bool = False) -> tuple[MissingEncoding, ...]:
-        """The encodings of a known message that are sure to be asked for, and are not there yet: under audit E(m);
-        under enforce X(m) of the scenario's messages, and E(m) of private ones. None where a caller's own prompt
-        decides, or in the deterministic profile unless `exact`."""
+        """The encodings of a known message that are certain to be needed, and are not made yet: under audit and deny
+        E(m); under enforce X(m) of the scenario's messages, and E(m) of private ones. Empty if they depend on a
+        caller's own prompt, or in the deterministic profile unless `exact`."""
         metadata = self.drafts[id].metadata
         recipe: Recipe = "audience" if self.enforcing and metadata.author is None else "author"
         if not (self.begins or (exact and self.reuse.mode != "baseline" and self.reuse.repair is None)):
@@ -208,19 +209,19 @@ class Resolver:
 
     @property
     def begins(self) -> bool:
-        """Whether what is there of a message of the scenario can be encoded before the rest of it: not where each
-        caller has it in its own prompt, nor in the deterministic profile."""
+        """Whether the beginning of a scenario's message can be encoded before the rest: not if each caller encodes it
+        in its own prompt, nor in the deterministic profile."""
         return self.reuse.mode == "choreographed" and not self.reuse.deterministic and self.reuse.repair is None
 
     def beginning(self, draft: Draft, earlier: EncodingId | None) -> Prefill:
-        """The call that encodes what is there of a message of the scenario, as its encoding will be made when it is
-        whole, from that of an earlier state of it. It reads nothing."""
+        """The call that encodes the known beginning of a scenario's message in the same way as the complete message,
+        extending the encoding of an earlier state. It reads nothing."""
         make = self._audience_call if self.enforcing else self._author_call
         return replace(make(draft, {}), extends=earlier, guard=None)
 
     def end_position(self, draft: Draft, length: int) -> int:
-        """The positions that it takes to encode a message of `length` tokens for its author, or for its audience, as
-        far as the policy says it beforehand. `RequestError`: it is placed where nothing can stand."""
+        """The number of positions needed to encode a message of `length` tokens for its author and its audience, as far
+        as the policy determines it in advance. Raises `RequestError` if a position is invalid."""
         alone = self.bos + length
         if self.reuse.mode == "baseline":
             return alone
@@ -236,14 +237,14 @@ class Resolver:
         return max(alone, *ends, alone + sum(public))
 
     def decode_end(self, draft: Draft, length: int) -> int:
-        """The same of a message that is to be said next, in the prompt of its author."""
+        """The same for a message that is to be generated next, in the prompt of its author."""
         if self.reuse.mode != "baseline":
             return self.end_position(draft, length)
         ids = [read.id for read in draft.reads.reads]
         return self.bos + self._prompts.length(ids, self._lengths.read(draft.reads)) + length
 
     def enter(self, message: str, recipe: Recipe, path: tuple[str, ...], id: EncodingId, receipt: Receipt) -> bool:
-        """Take a finished encoding in; False where one was there already: this one is its twin."""
+        """Record a finished encoding. Returns False if an equal one is recorded already."""
         key = (recipe, path if recipe in ("baseline", "repaired") else (message,))
         if key in self._there(key):
             return False
@@ -255,7 +256,8 @@ class Resolver:
         return True
 
     def forget(self, message: str) -> list[EncodingId]:
-        """Give all its encodings up; who reads it next makes them again, from its ids. The caller releases them."""
+        """Give up all encodings of a message, and return them for the caller to release. They are made again from its
+        ids when it is read next."""
         for recipe in ("author", "audience"):
             self._asked.discard((recipe, (message,)))
             self._ends.pop((recipe, (message,)), None)
@@ -265,23 +267,23 @@ class Resolver:
         return [self._there(key).pop(key) for key in self._keys.pop(message, ())]
 
     def enter_thought(self, id: EncodingId, message: str) -> None:
-        """An encoding that was begun for what an agent says has its thought, this message, in it."""
+        """Label the encoding of an agent's message with the thought in it, which is this message."""
         metadata = self.drafts[message].metadata
         self._monitor.add(id, Label(message, metadata.audience))
 
     def _there(self, key: Key) -> dict[Key, EncodingId]:
-        """Where an encoding is, if it is there."""
+        """The table that an encoding belongs to."""
         return self._public if key[0] == "audience" else self._private
 
     def forget_labels(self, held: Container[EncodingId]) -> None:
-        """Drop the labels of all encodings that are neither `held` nor under way."""
+        """Drop the labels of all encodings that are neither `held` nor being made."""
         self._monitor.forget(held)
 
     # -- choreographed -----------------------------------------------------------------------------------
 
     def _context(self, reads: ReadSet, missing: Lacking, live: bool = False) -> PlannedContext:
-        """The encodings through which a read set is read, and their positions. `live`: its caller asks, and not who is
-        to read what it knew."""
+        """The encodings through which a read set is read, and their positions. `live`: for a call of its caller, and
+        not to encode the caller's message again."""
         offsets, new_offset = self._positions(reads)
         repair = self._repair_of(reads)
         if repair is not None and reads.caller is not None:
@@ -292,8 +294,8 @@ class Resolver:
         return PlannedContext(parents, offsets, new_offset)
 
     def _repair_of(self, reads: ReadSet) -> Selection | None:
-        """Which tokens of others' messages a call encodes anew: what its view asks for comes before what the run does.
-        The scenario has no prompt, and what stays where it was made is read as it is."""
+        """The tokens of others' messages that a call recomputes: the view's choice takes precedence over the run's.
+        None for the scenario, which has no prompt, and if messages are read in place or weighed."""
         if reads.caller is None or self.reuse.in_place or self._ape is not None:
             return None
         return self._judge if reads.reuse == "judge" else self._repair
@@ -301,9 +303,9 @@ class Resolver:
     def _repaired(
         self, caller: str, reads: ReadSet, offsets: Offsets, missing: Lacking, how: str
     ) -> tuple[Parent, ...]:
-        """The same messages, those of others as they are for this caller: repaired over what stands before them in
-        its own prompt. What stands first, and is read through what was made over nothing, needs no repair. `how`: as a
-        view that judges asks for, or all of it anew, for the caller's own calls alone say what anchors it has."""
+        """The encodings of a read set with others' messages repaired over what precedes them in the caller's prompt. A
+        first message whose encoding was made over nothing needs no repair. `how`: the suffix for a view that judges, or
+        for full re-encoding outside the caller's own calls, which alone determine its anchors."""
         places = offsets if isinstance(offsets, tuple) else (None,) * len(reads.reads)
         before: tuple[Parent, ...] = ()
         path: tuple[str, ...] = (caller,)
@@ -321,14 +323,14 @@ class Resolver:
         return before
 
     def _context_of_others(self, draft: Draft) -> list[str]:
-        """What the encoding that others than its author read is made over. Under enforce what is hidden counts for
-        nothing: a choice by it would tell that it is there."""
+        """The messages over which the encoding for readers other than the author is made. Under enforce hidden messages
+        do not count, because a choice that depends on them would reveal that they exist."""
         public = self.enforcing or not self._said_here(draft)
         return self._public_parents(draft) if public else [read.id for read in draft.reads.reads]
 
     def _repairing(self, read: Read, path: tuple[str, ...], context: PlannedContext, missing: Lacking) -> Parent:
-        """A message as `path[0]` has it there. Re-encoded in full it keeps nothing, so nothing is in its cone but what
-        its caller reads; otherwise its base is what it is reused through."""
+        """The repaired encoding of a message for the caller `path[0]` at this path. If it is re-encoded in full,
+        nothing is reused, so its cone only has what the caller reads; otherwise its base is the reused encoding."""
         key: Key = ("repaired", path)
         if key in self._private:
             return self._private[key]
@@ -352,9 +354,9 @@ class Resolver:
         return self._encoding(self._recipe(reader, read), read.id, missing)
 
     def _recipe(self, reader: str | None, read: Read) -> Recipe:
-        """Under enforce it is never the author's encoding of another's message, clean or not: that choice would itself
-        tell of what is hidden. Nor is it anywhere but where the message was said. Where one encoding is both, it is the
-        audience's."""
+        """The recipe through which `reader` reads a message. Under enforce, others never read the author's encoding,
+        even a clean one, because the choice would itself reveal hidden messages. Nor do they on engines other than the
+        one that generated the message. An encoding that is both counts as the audience's."""
         if self._own(reader, read):
             return "audience" if read.id in self._single else "author"
         return "audience" if self.enforcing or not self._said_here(self.drafts[read.id]) else "author"
@@ -365,8 +367,8 @@ class Resolver:
         return author is not None and author == reader and not read.public
 
     def _encoding(self, recipe: Recipe, id: str, missing: Lacking) -> Parent:
-        """An encoding that is there, or the call that makes it, after the calls for all that it is made over; what
-        waits for others stands on a stack of our own, for a chain of messages may be as long as a game."""
+        """An existing encoding, or the call that makes it, after the calls for all that it is made over. Uses an
+        explicit stack, because a chain of messages may be as long as a game."""
         wanted: list[Key] = [(recipe, (id,))]
         while wanted:
             lacking = [key for key in self._below(wanted[-1]) if key not in self._there(key) and key not in missing]
@@ -378,7 +380,7 @@ class Resolver:
         return self._there(key)[key] if key in self._there(key) else missing[key].call
 
     def _add_call(self, key: Key, missing: Lacking) -> None:
-        """The call of one encoding, everything that it is made over being there or asked for."""
+        """Add the call of one encoding to `missing`. All that it is made over exists or is in `missing`."""
         if key in self._there(key) or key in missing:
             return
         recipe, (id,) = key
@@ -387,12 +389,13 @@ class Resolver:
         self._asked.add(key)
 
     def _below(self, key: Key) -> list[Key]:
-        """Which encodings one is made over, of a message that there is."""
+        """The encodings that the encoding of an existing message is made over."""
         recipe, (id,) = key
         return self._over(recipe, self.drafts[id])
 
     def _end(self, key: Key) -> int:
-        """The position behind an encoding that stays where it is made: right after the rightmost it is made over."""
+        """The position after an encoding that is read in place. It begins right after the rightmost encoding that it is
+        made over."""
         wanted = [key]
         while wanted:
             below = self._below(wanted[-1])
@@ -404,7 +407,7 @@ class Resolver:
         return self._ends[key]
 
     def _over(self, recipe: Recipe, draft: Draft) -> list[Key]:
-        """Which encodings of messages, repaired ones left out, one of this message is made over."""
+        """The encodings, without repaired ones, that an encoding of this message is made over."""
         if recipe == "audience":
             return [("audience", (id,)) for id in self._public_parents(draft)]
         reads, caller = draft.reads.reads, draft.reads.caller
@@ -414,11 +417,11 @@ class Resolver:
         return [(self._recipe(caller, read), (read.id,)) for read in reads]
 
     def _author_call(self, draft: Draft, missing: Lacking) -> Prefill:
-        """E(m): over what was resolved for its author."""
+        """The call of E(m): over the context of its author."""
         return self._prefill(draft, draft.own, self._context(draft.reads, missing))
 
     def _audience_call(self, draft: Draft, missing: Lacking) -> Prefill:
-        """X(m): compact over X of those parents whose audience covers its own."""
+        """The call of X(m): compact over X of those parents whose audience covers its own."""
         public = PlannedContext(self._public_encodings(draft, missing), self._default)
         return replace(self._prefill(draft, draft.metadata.audience, public), adapter=None)
 
@@ -426,13 +429,13 @@ class Resolver:
         return tuple(self._encoding("audience", id, missing) for id in self._public_parents(draft))
 
     def _public_parents(self, draft: Draft) -> list[str]:
-        """Those of its parents that all its readers may read, but for a default prompt: see `is_default_prompt`."""
+        """The parents that all its readers may read, except a default prompt: see `is_default_prompt`."""
         audience = draft.metadata.audience
         parents = [read.id for read in draft.reads.reads if not is_default_prompt(read.id)]
         return [id for id in parents if self.drafts[id].metadata.audience.covers(audience)]
 
     def _positions(self, reads: ReadSet) -> tuple[Offsets, int | None]:
-        """Absolute positions; None where the engine's default says the same."""
+        """Absolute positions. None if the engine's default is the same."""
         places = places_of(reads)
         if self.reuse.in_place:
             return "made", None
@@ -447,31 +450,31 @@ class Resolver:
     # -- baseline ----------------------------------------------------------------------------------------
 
     def said_path(self, draft: Draft) -> tuple[str, ...]:
-        """The path of what an author has just said: that of its prompt, and then the message as it was fed."""
+        """The path of a message that an author has just generated: that of its prompt, then the message as fed."""
         author, reads = draft.metadata.author, draft.reads.reads
         own = self._names(Read(draft.metadata.id), PromptPart((draft.metadata.id,)), author)
         return (*self._path(reads, author), own)
 
     def prompt_parts(self, reads: Sequence[Read]) -> tuple[PromptPart, ...]:
-        """What stands in the prompt of a call with these reads, encoding by encoding."""
+        """The parts of the prompt of a call with these reads, one per encoding."""
         return self._prompts.of([read.id for read in reads]).parts
 
     def _path(self, reads: Sequence[Read], caller: str | None) -> tuple[str, ...]:
-        """The path that names a prompt: what is encoded first, what comes after it, and so on."""
+        """The path that identifies a prompt: the names of its parts, in order."""
         known = {read.id: read for read in reads}
         return tuple(self._names(known[part.messages[0]], part, caller) for part in self.prompt_parts(reads))
 
     def _names(self, read: Read, part: PromptPart, caller: str | None) -> str:
         """The name of a part in a path. In the deterministic profile it marks what the caller generated itself, which
-        it alone reads as it was fed then: whether its prompt began as an author's did, and the author's own bits were
-        there, would tell another what that author had read in secret."""
+        only the caller reads as it was fed. Otherwise a reader whose prompt begins like the author's could get the
+        author's own bits, which would reveal what the author had read in secret."""
         if not self.reuse.deterministic or part.tokens is not None:
             return part.name
         said = self.drafts[read.id].metadata.kind == "decode" and self._own(caller, read)
         return f"{part.name} as said" if said else part.name
 
     def _baseline(self, reads: Sequence[Read], caller: str | None) -> ResolvedContext:
-        """Each part of the prompt over all before it, in the caller's own order; offsets play no part."""
+        """Each part of the prompt over all parts before it, in the caller's own order. Offsets are ignored."""
         clearance, path = Audience(frozenset({caller} if caller else ())), self._path(reads, caller)
         prompt = self._prompts.of([read.id for read in reads])
         missing, parents = list[MissingEncoding](), list[Parent]()
@@ -524,9 +527,9 @@ class Resolver:
         )
 
     def _salt(self, clearance: Audience) -> str:
-        """The class within which stored keys are shared: the agents who could tell that they were there already. The
-        deterministic profile has classes of its own: in a forward with other calls, last bits depend on these. Each
-        salt has its own too, framed so that no other begins with it."""
+        """The class within which stored keys are shared: the agents who could notice that they existed already. The
+        deterministic profile has its own classes, because otherwise last bits depend on other calls of a forward. So
+        has each salt of a game, framed so that it is not a prefix of another one."""
         outer = self._class + (EXACT if self.reuse.deterministic else "")
         if self.reuse.mode == "baseline" or self.reuse.leakage == "audit":
             return outer

@@ -1,6 +1,6 @@
-"""Values that verbs return to the playing code: the words in them, and whether a text that the code says has one.
+"""Values that verbs return to the playing code: the words in them, and whether a text of the code contains one.
 
-That a text has none does not show that the code did not use it. Does not know: games, who may read what.
+A text without any of them does not prove that the code did not use the value. Independent of games and audiences.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 ReturnedValue = tuple[str, ...]
-"""The words and numbers in one value, as a text would have them."""
+"""The words and numbers in one value, as a text would spell them."""
 
 
 def of_json(text: str) -> ReturnedValue:
-    """Those in JSON; what is none counts as one word. True, false and null are in every text's way and left out."""
+    """The words and numbers in JSON. Text that is not JSON counts as one word. True, false and null are left out,
+    because any text may contain them."""
     try:
         return tuple(dict.fromkeys(_leaves(json.loads(text))))
     except (RecursionError, ValueError):
@@ -33,6 +34,6 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 def has_value(text: str, value: Iterable[str]) -> bool:
-    """Whether a text has one of these words, whole and in any case."""
+    """Whether a text contains one of these words as a whole word, ignoring case."""
     words = (word.strip() for word in value)
     return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE) for word in words if word)

@@ -1,9 +1,9 @@
-"""What the playing code has looked at: whose words it may act on from then, and before whom.
+"""Tracks what the playing code has looked at, and so which messages its later acts may depend on.
 
-A message that a verb returns tells here when its words are looked at, and the list of what was said when metadata of
-private messages are. On what a task has looked at its later acts may depend; and once a round is over, on what its
-moves have looked at. A tripwire, no proof: values that go from task to task by other ways are not followed. Which
-reads count is in the table of `sights`. Does not know: encodings, what the words say.
+A message that a verb returns reports here when its words are read, and the history when metadata of private messages
+are. The later acts of a task may depend on what it has looked at, and, once a round is over, on what the round's moves
+have looked at. This is a tripwire, not a proof: values that pass between tasks in other ways are not tracked. The table
+in `code_reads` lists the reads that count. Independent of encodings, and of what the words say.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from agentcho.provenance.returned_values import ReturnedValue, has_value
 from agentcho.provenance.views import History, MessageLog
 
 Listener = Callable[[str], None] | None
-"""What is called with each piece of a text as it comes."""
+"""Called with each piece of a text as it comes."""
 Notice = Callable[[Iterable[Metadata]], None]
-"""What is called with messages whose metadata are looked at."""
+"""Called with messages whose metadata are looked at."""
 
 
 class TrackedMessage(Message):
-    """A message that tells when something of it is looked at that its metadata does not say. It equals every message of
-    its game and id, so that to compare it is not to look at it."""
+    """A message that reports when anything beyond its metadata is read. It equals every message with its game and id,
+    so that comparisons do not read its words."""
 
     __slots__ = ("_told",)
 
@@ -39,7 +39,7 @@ class TrackedMessage(Message):
 
     @property
     def header(self) -> str:
-        """What its author was given to begin with: to look at it tells nothing."""
+        """The beginning that its author was given. Reading it reveals nothing."""
         words: Words = object.__getattribute__(self, "words")
         return words.header
 
@@ -53,7 +53,7 @@ class TrackedMessage(Message):
 
 
 class TrackedHistory(History):
-    """A history that tells which of its messages are looked at: those that are listed. To count them is to list all."""
+    """A history that reports which of its messages are looked at: those that are listed. Counting them lists all."""
 
     def __init__(self, history: History, notice: Notice) -> None:
         self._parts = history._parts
@@ -64,22 +64,22 @@ class TrackedHistory(History):
 
     @property
     def logs(self) -> tuple[MessageLog, ...]:
-        """As of any history; all of it was looked at."""
+        """The logs, as for any history. Counts as a look at all messages."""
         self._notice(self._all())
         return super().logs
 
     def find(self, id: str) -> Metadata | None:
-        """The message of that id. Where there is none, all that there are were looked at."""
+        """The message with this id. If there is none, this counts as a look at all messages."""
         found = super().find(id)
         self._notice(self._all() if found is None else [found])
         return found
 
     def backwards(self, reader: str) -> Iterator[Metadata]:
-        """The messages that a reader is in the audience of, the last one first, each looked at when it comes."""
+        """The messages that a reader may read, the last one first. Each counts as looked at when it is yielded."""
         return map(self._looked_at, super().backwards(reader))
 
     def open_to(self, audience: Audience) -> Iterator[Metadata]:
-        """Those that all of an audience may read, and of which nothing else was looked at."""
+        """The messages that all of an audience may read. Only these count as looked at."""
         return map(self._looked_at, super().open_to(audience))
 
     def _looked_at(self, message: Metadata) -> Metadata:
@@ -109,7 +109,7 @@ class TrackedHistory(History):
 
 
 class TaintTracker:
-    """Whose words and messages each task of one game has looked at."""
+    """Tracks the messages that each task of one game has looked at."""
 
     def __init__(self) -> None:
         self._sources: ContextVar[set[str] | None] = ContextVar("sources", default=None)
@@ -120,13 +120,13 @@ class TaintTracker:
 
     @property
     def sources(self) -> set[str]:
-        """Ids of the messages whose words the running task has looked at; tasks that it starts itself share them."""
+        """Ids of the messages that the running task has looked at. Tasks that it starts itself share them."""
         own = self._sources.get()
         return self._first if own is None else own
 
     def track(self, message: Message, value: ReturnedValue | None = None) -> Message:
-        """The message, so that it tells when its words are looked at. `value`: a verb looks at them, to return what
-        they say, and whether the playing code uses that is not seen."""
+        """The message in a form that reports when its words are read. `value`: the value that a verb reads from the
+        words and returns; whether the playing code uses it is not visible."""
         tracked = TrackedMessage(**{field.name: getattr(message, field.name) for field in fields(Message)})
         if value is not None:
             self._values[message.id] = value
@@ -139,44 +139,44 @@ class TaintTracker:
         self._used.add(id)
 
     def unproved(self, ids: Iterable[str], text: str) -> tuple[str, ...]:
-        """Those of these messages of which nothing shows that the playing code has used them, where it says `text`: it
-        has had no more than the value that a verb returned, in none of its tasks, and the text does not have that."""
+        """The messages among these without evidence that the playing code has used them in `text`: none of its tasks
+        got more than the value that a verb returned, and the text does not contain that value."""
         contained = self.contained(ids, text)
         return tuple(id for id in ids if id in self._values and id not in self._used and id not in contained)
 
     def contained(self, ids: Iterable[str], text: str) -> tuple[str, ...]:
-        """Those of these messages whose returned value `text` contains."""
+        """The messages among these whose returned value `text` contains."""
         return tuple(id for id in ids if id in self._values and has_value(text, self._values[id]))
 
     def give(self, id: str) -> str:
-        """The id of a message that the playing code has asked for: that there is this message tells it nothing."""
+        """Note that the playing code has requested this message, so its existence reveals nothing. Returns the id."""
         self._given.add(id)
         return id
 
     def history(self, history: History) -> History:
-        """The history, so that it tells which messages are looked at."""
+        """The history in a form that reports which messages are looked at."""
         return TrackedHistory(history, self.notice)
 
     def notice(self, messages: Iterable[Metadata]) -> None:
-        """The running task has looked at metadata of these messages. What everyone may read is no secret."""
+        """Record that the running task has looked at metadata of these messages. Public messages do not count."""
         looked_at = {message.id for message in messages if message.audience.members is not None}
         self.sources.update(looked_at)
         self._used.update(looked_at)
 
     def probed(self, id: str, there: Metadata | None, messages: Iterable[Metadata]) -> None:
-        """The running task has asked whether there is a message of that id; `messages` are all there are. An id counts
-        its author's messages, so that to hear of none tells how many these are."""
+        """Record that the running task has asked whether a message with this id exists; `messages` are all messages.
+        Ids number an author's messages, so a missing id reveals how many there are."""
         if id not in self._given:
             author = id.rpartition(".")[0]
             self.notice([there] if there else (message for message in messages if message.author == author))
 
     def failed(self, error: Exception, behind: Iterable[Metadata]) -> None:
-        """A verb has failed in the running task; what that tells is of the messages `behind` it."""
+        """Record that a verb has failed in the running task, which reveals something about the messages `behind` it."""
         if type(error).__name__ not in SILENT:
             self.notice(behind)
 
     def listener(self, id: str, listen: Listener) -> Listener:
-        """A listener to the words of a message that is being said: whoever hears of it has looked at them."""
+        """A listener to the words of a message that is being generated. Being called counts as a look at them."""
         if listen is None:
             return None
         heard, told = self.sources, listen
@@ -189,17 +189,17 @@ class TaintTracker:
         return hear
 
     def fork(self) -> set[str]:
-        """Give the running task, a move of a round, a set of its own; returns it, to `join` when the round is over."""
+        """Give the running task, a move of a round, its own set. Returns the set, to `join` when the round is over."""
         own = set(self.sources)
         self._sources.set(own)
         return own
 
     def join(self, forks: list[set[str]]) -> None:
-        """A round is over: who awaited it may know what its moves do."""
+        """End a round: the task that awaited it may know what its moves know."""
         self.sources.update(*forks)
 
     def raced(self, moves: Iterable[set[str]]) -> None:
-        """A race is over: who was first tells of all that its moves have said."""
+        """End a race: who was first reveals something about all that its moves have generated."""
         for said in moves:
             self.sources.update(said)
             self._used.update(said)

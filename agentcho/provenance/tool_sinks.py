@@ -1,11 +1,10 @@
-"""What leaves a society by a call of a tool: who learns of its arguments, whose words were behind them, and whether an
-effect outside may come of those.
+"""Checks tool calls as sinks of information: who learns of the arguments, whose words influenced them, and whether they
+may cause an effect outside.
 
-A call is judged by its cone: all that could have influenced its arguments. Nothing in it may be unknown to whom the
-tool tells them. Nothing in it may come from an untrusted result where the tool changes something outside: neither such
-a result, nor what anybody said freely after reading one, however often it was passed on. A message that is one of
-choices the code gave is no such message: nobody but the code has written its words. Does not know: tools, models,
-encodings, texts.
+A call is judged by its cone: all messages that could have influenced its arguments. All who learn of the arguments must
+be allowed to know every message in it. If the tool has an effect outside, no message in it may come from an untrusted
+result: neither the result itself, nor free text by anyone who read it, over any number of steps. A choice among texts
+of the code is exempt, because the code wrote its words. Independent of tools, models, encodings and texts.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ NOBODY = Audience(frozenset())
 
 
 class MessageOrigin(Protocol):
-    """A message, and how it came to be."""
+    """A message, and how it was requested."""
 
     @property
     def metadata(self) -> Metadata: ...
@@ -31,16 +30,16 @@ class MessageOrigin(Protocol):
 
 
 def undisclosed(cone: Iterable[str], to: Audience, known: Callable[[str], Audience]) -> tuple[str, ...]:
-    """The messages of a cone that not all of an audience may know of. `known`: who may, of each."""
+    """The messages of a cone that not all of an audience may know. `known` returns who may know a message."""
     return tuple(id for id in cone if not known(id).covers(to))
 
 
 class TrustLabels:
-    """Which messages of one game hold what nobody vouches for. `said` are its messages by id, none before those that it
-    was said over; it grows.
+    """Which messages of one game may contain untrusted words. `said` are its messages by id, each after those that it
+    was generated over; it grows.
 
-    That is a function of who read what, so it is as public as the message: its readers may know that it was said over
-    an untrusted result, though not which.
+    This is a function of who read what, so it is as public as the message: its readers may know that it depends on an
+    untrusted result, though not on which.
     """
 
     def __init__(self, said: Mapping[str, MessageOrigin]) -> None:
@@ -48,12 +47,11 @@ class TrustLabels:
         self._untrusted: dict[str, bool] = {}
 
     def untrusted(self, cone: Iterable[str]) -> tuple[str, ...]:
-        """Those of a cone that hold such words."""
+        """The messages of a cone that may contain untrusted words."""
         return tuple(id for id in cone if self.is_untrusted(id))
 
     def is_untrusted(self, id: str) -> bool:
-        """Whether a message is an untrusted result, or may repeat one. What lacks its parents' answers stands on a
-        stack of our own."""
+        """Whether a message is an untrusted result, or may repeat one. Uses an explicit stack instead of recursion."""
         waiting = [id]
         while waiting:
             lacking = [each for each in self._sources(waiting[-1]) if each not in self._untrusted]
@@ -69,8 +67,8 @@ class TrustLabels:
         return (use is not None and not use.trusted) or any(self._untrusted[each] for each in self._sources(id))
 
     def _sources(self, id: str) -> Iterator[str]:
-        """What a message may repeat the words of; of a choice, nothing. Of a result its call: a tool may say again what
-        it was given; of a person's words all that the person was shown."""
+        """The messages whose words a message may repeat: none for a choice; for a result also its call, because a tool
+        may repeat its arguments; for a person's words also all that the person was shown."""
         message = self._said[id]
         if message.act.choices:
             return
@@ -79,7 +77,7 @@ class TrustLabels:
 
 
 class ToolCallRefusal(NamedTuple):
-    """Why a call must not run: messages that not all who would learn of it may know, and untrusted ones."""
+    """Why a call must not run: messages that not all who would learn of its arguments may know, and untrusted ones."""
 
     secret: tuple[str, ...]
     untrusted: tuple[str, ...]
@@ -89,7 +87,7 @@ class ToolCallRefusal(NamedTuple):
 
 
 class ToolSinks:
-    """Those of one game. `said` are its messages by id; it grows."""
+    """Checks the tool calls of one game. `said` are its messages by id; it grows."""
 
     def __init__(self, said: Mapping[str, MessageOrigin], leakage: Leakage) -> None:
         self._said, self._refusing = said, leakage != "audit"
@@ -97,23 +95,23 @@ class ToolSinks:
         self._told: dict[str, Audience] = {}
 
     def known_to(self, id: str) -> Audience:
-        """Who may know what a message says: who may read it, and of a call that ran who learned of its arguments."""
+        """Who may know the words of a message: its audience, and all who learned of the arguments of a call."""
         whose, told = self._said[id].metadata.audience, self._told.get(id, NOBODY)
         if whose.members is None or told.members is None:
             return EVERYONE
         return Audience(whose.members | told.members)
 
     def judge(self, call: str, cone: Set[str], use: ToolUse) -> ToolCallRefusal:
-        """What is wrong with a call of that cone, which has the call itself; under audit too."""
+        """The objections to a call with this cone, which includes the call itself. Also used under audit."""
         behind = [id for id in self._said if id in cone and id != call]
         secret = undisclosed(behind, use.audience, self.known_to)
         return ToolCallRefusal(secret, self._trust.untrusted(behind) if use.effect else ())
 
     def check(self, call: str, cone: Set[str] | None, use: ToolUse, release: bool = False) -> None:
-        """A call is about to run. `cone`: all that could have influenced its arguments; None: nobody knows, which is
-        never clean. Unless it is refused, who learns of its arguments knows them from now on.
+        """Check a call that is about to run. `cone`: all that could have influenced its arguments. None means unknown,
+        which never counts as clean. Unless the call is refused, all who learn of its arguments know them from now on.
 
-        `LeakageError` names the messages in the way, where leaks are refused and the call is no `release`."""
+        Raises `LeakageError`, which names the blocking messages, if leaks are refused and the call is no `release`."""
         if self._refusing and not release:
             caller = self._said[call].metadata.author or SCENARIO
             if cone is None:
@@ -129,7 +127,7 @@ class ToolSinks:
         self._told[call] = use.audience
 
     def _named(self, ids: Sequence[str]) -> str:
-        """Messages with their authors, never their words; not more than one would look at."""
+        """At most `SHOWN` messages with their authors, never with their words."""
         named = [f"{id} (by {self._said[id].metadata.author or SCENARIO})" for id in ids[:SHOWN]]
         return ", ".join([*named, *([f"{len(ids) - SHOWN} more"] if len(ids) > SHOWN else [])])
 

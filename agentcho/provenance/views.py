@@ -2,8 +2,8 @@
 
 A view is what its author wants to read. `granted` turns it into one explicit, frozen list that nothing downstream can
 widen. A view sees metadata and never text: the schedule is public, so it must not depend on what a model wrote.
-`History` is what is out at one moment, without copies. `absolute_positions` turns the places that a view asks for into
-positions. Does not know: encodings, engines.
+`History` is a snapshot of the messages that are out, without copies. `absolute_positions` turns the places that a view
+requests into positions. Independent of encodings and engines.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class MessageLog:
 
 
 class History(Sequence[Metadata]):
-    """Logs, each up to where it was when this was made. It equals every sequence of the same messages."""
+    """A snapshot of logs, each up to its length when this was made. It equals every sequence of the same messages."""
 
     def __init__(self, *logs: MessageLog, after: History | None = None) -> None:
         before: tuple[tuple[MessageLog, int], ...] = () if after is None else after._parts
@@ -64,7 +64,7 @@ class History(Sequence[Metadata]):
         return tuple(log for log, _ in self._parts)
 
     def find(self, id: str) -> Metadata | None:
-        """Return the message of that id, or None if it is not out."""
+        """Return the message with this id, or None if it is not out."""
         for log, length in self._parts:
             place = log.places.get(id)
             if place is not None and place < length:
@@ -244,7 +244,7 @@ class View(NamedTuple):
 
 
 class ToolUse(NamedTuple):
-    """The tool that gave a result, and what was declared of it: see `games.tools.tool.Declared`.
+    """The tool that gave a result, and its declarations: see `games.tools.tool.Declared`.
 
     `client` is the connection to a server of tools that the call went over. Agents that share one can tell each other
     anything through it.
@@ -289,11 +289,11 @@ class Move(NamedTuple):
 
 
 class Act(NamedTuple):
-    """How a message came to be asked for.
+    """How a message was requested.
 
     Attributes:
         where: The line of the scenario's or agent's code, "file:number".
-        places: Positions that were asked for, one per parent and then the message's own. Empty if there were none.
+        places: Requested positions, one per parent and then the message's own. Empty if none were requested.
         tainted_by: Messages that the code had looked at, and that not all readers of this one may read.
         choices: The texts that a constrained decode could become.
         call: For the result of a tool, the message that called it.
@@ -302,13 +302,13 @@ class Act(NamedTuple):
             message of known text, whether the rules of the game tell it, whatever the code had looked at.
         released: The message whose words this one repeats before another audience.
         charge: What it can tell, in runs with a rule for words.
-        shown: Messages that the person who says this one was shown before and that it is not said over, because a
+        shown: Messages that the person who writes this one was shown before, beside those that it reads, because a
             person does not forget.
         reuse: As for `View`.
         after: Messages (ids) and rounds (numbers) whose end the code had awaited, the nearest only. None if it is
             unknown.
         named: Whether the code also named the messages that this one reads.
-        moves: The moves of rounds that it was said in, the outermost first. It came out when the outermost had closed.
+        moves: The moves of rounds in which it was made, the outermost first. It came out when the outermost had closed.
         thought: The message of what its author thought right before.
         unproved: Those in `tainted_by` of which the code had only a value that a verb returned, and nothing shows that
             it used the value.
@@ -444,7 +444,7 @@ def _first(place: Place) -> Place:
 
 
 def places_of(reads: ReadSet) -> tuple[Place, ...]:
-    """Return the places that were asked for, one per message and then the new one's."""
+    """Return the requested places, one per message and then the new one's."""
     return (*(read.at for read in reads.reads), reads.new_at)
 
 

@@ -1,7 +1,4 @@
-"""Messages that a reader has in two encodings, from which methods with anchors take offsets of keys and values.
-
-Does not know: calls, methods.
-"""
+"""Messages that a reader has in two encodings, from which methods with anchors take offsets of keys and values."""
 
 from __future__ import annotations
 

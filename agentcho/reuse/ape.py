@@ -1,5 +1,5 @@
-"""Adaptive parallel encoding (APE, arXiv 2502.05431): what was encoded side by side is weighed by a temperature and a
-scale. Does not know: which tokens these are, how they are weighed (`runner.reuse.ape`)."""
+"""Adaptive parallel encoding (APE, arXiv 2502.05431): weighs messages that were encoded side by side by a temperature
+and a scale. The kernel is in `runner.reuse.ape`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Ape(Weighing):
     Let s be the scores of the keys of all such parents together. Each weight exp(s) becomes exp(s / `temperature`)
     times (the sum of all exp(s / `temperature`)) to the power of `scale` - 1, beside exp(s) of every other key.
 
-    A prefix that all of these parents were encoded over, at its own position, is not one of them. Nor is what was
-    encoded over all of them, nor are the call's own tokens.
+    A prefix that all of these parents were encoded over, at its own position, is not one of them. Nor is a message that
+    was encoded over all of them, nor are the call's own tokens.
 
     Args:
         temperature: Above 0. The paper uses 1 or less.

@@ -1,6 +1,6 @@
-"""CacheBlend (arXiv 2405.16444): the tokens that deviate most are encoded anew, fewer from layer to layer.
+"""CacheBlend (arXiv 2405.16444): recomputes the tokens that deviate most, fewer from layer to layer.
 
-Does not know: how values are compared, how a layer leaves tokens out (`runner.reuse.cacheblend`).
+The comparison of values and the filter of each layer are in `runner.reuse.cacheblend`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from agentcho.reuse.parameters import share, share_in
 class CacheBlend(ByDeviation):
     """For `Repair`: `TopK`, filtered layer by layer as in CacheBlend.
 
-    Of the tokens that are computed again at one layer, those whose values deviate most are computed again at the next,
-    fewer each time. From the second layer to the last their share falls linearly, from above `share` to as far below
-    it, so that `share` is the mean. The first layer's keys and values depend on no context.
+    Of the tokens that are recomputed at one layer, those whose values deviate most are recomputed at the next, fewer
+    each time. From the second layer to the last their share falls linearly, from above `share` to as far below it, so
+    that `share` is the mean. The first layer's keys and values depend on no context.
 
     Args:
-        share: Mean share of tokens that are computed again, above 0 and at most 1.
+        share: Mean share of tokens that are recomputed, above 0 and at most 1.
     """
 
     share: float
@@ -49,7 +49,7 @@ class CacheBlend(ByDeviation):
 
     @property
     def first(self) -> float:
-        """The share of tokens that are encoded anew at the second layer."""
+        """The share of tokens that are recomputed at the second layer."""
         return self.share + self._spread
 
     @property

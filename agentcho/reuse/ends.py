@@ -1,4 +1,4 @@
-"""Encoding both ends of a message anew. Does not know: messages."""
+"""Recomputes both ends of a message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentcho.reuse.parameters import whole, whole_in
 class Ends(ByPlace):
     """For `Repair`: the first and the last tokens of a message, framing included, or all if it has no more.
 
-    What follows a message attends most to its beginning and, for its conclusion, to its end.
+    Later tokens attend most to the beginning of a message and, for its conclusion, to its end.
 
     Args:
         first: Number of tokens at the beginning, from 0.

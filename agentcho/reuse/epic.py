@@ -1,4 +1,4 @@
-"""EPIC (arXiv 2410.15332): its LegoLink encodes the first tokens of each chunk anew. Does not know: messages."""
+"""EPIC (arXiv 2410.15332): its LegoLink recomputes the first tokens of each chunk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agentcho.reuse.method import Source
 
 @dataclass(frozen=True)
 class Epic(FirstK):
-    """For `Repair`: LegoLink of EPIC. The same as `FirstK` under the field's name, with the same stored keys.
+    """For `Repair`: LegoLink of EPIC. The same as `FirstK` under its published name, with the same keys of encodings.
 
     Args:
         tokens: Number of tokens, at least 1.
@@ -19,7 +19,7 @@ class Epic(FirstK):
     name = "epic"
     form = "epic:TOKENS"
     usual = "epic:16"
-    attacked = None  # it encodes the same tokens as `FirstK`
+    attacked = None  # it recomputes the same tokens as `FirstK`
     examples = ("epic:16",)
     about = "its first 16 tokens, as `first-k` does"
     source = Source("LegoLink of EPIC", "2410.15332")

@@ -1,4 +1,4 @@
-"""Encoding the first tokens of a message anew. Does not know: messages."""
+"""Recomputes the first tokens of a message."""
 
 from __future__ import annotations
 

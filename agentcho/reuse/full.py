@@ -1,4 +1,4 @@
-"""Encoding a message anew, all of it. Does not know: messages."""
+"""Recomputes all tokens of a message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentcho.reuse.method import ByPlace
 class Full(ByPlace):
     """For `Repair`: all tokens of a message.
 
-    A policy that asks for it encodes the message as a `Prefill`, so that nothing of an earlier encoding is reused.
+    A policy with this selection encodes the message as a `Prefill`, so that nothing of an earlier encoding is reused.
     """
 
     name = form = usual = "full"

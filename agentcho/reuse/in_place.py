@@ -1,4 +1,4 @@
-"""Reading what is reused at the positions where it was encoded. Does not know: positions."""
+"""Reads reused keys and values at the positions where they were encoded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agentcho.reuse.method import Reading, Source
 
 @dataclass(frozen=True)
 class InPlace(Reading):
-    """Keys stay as they were made, so that messages may stand at the same positions."""
+    """Keys stay as they were made, so several messages may have the same positions."""
 
     name = form = usual = "in-place"
     examples = ("in-place",)

@@ -1,7 +1,7 @@
-"""KVCOMM (arXiv 2510.12872): of a message that a reader has in its prompt, keys and values differ by an offset from
-those that are reused; offsets that were seen of messages with near token embeddings are added to those of a new one.
+"""KVCOMM (arXiv 2510.12872): adds offsets from anchors to reused keys and values.
 
-Does not know: embeddings, how an offset is added (`runner.reuse.kvcomm`), which anchors a reader has.
+In a reader's own prompt the keys and values of a message differ by an offset from the reused ones. The offsets of
+earlier messages with similar token embeddings (anchors) approximate that of a new one. `runner.reuse.kvcomm` adds them.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from agentcho.reuse.parameters import share, share_in
 THRESHOLD = 0.3
 """As in the paper's experiments."""
 FEWEST = 2
-"""The entropy of a single anchor is 0 however far away it is, so it tells nothing."""
+"""Smallest number of anchors. The entropy of a single anchor is 0 at any distance, so it says nothing."""
 
 
 @dataclass(frozen=True)
 class KVComm(ByAnchors):
-    """For `Repair`: offsets from anchors are added to the reused keys and values, or all tokens are computed again.
+    """For `Repair`: offsets from anchors are added to the reused keys and values, or all tokens are recomputed.
 
     An anchor counts if its `real` encoding has no fewer tokens than the message and was itself computed in full. Its
     weight is the softmax of its negative distance: the L2 norm between the input embeddings of the message's tokens and
-    of the anchor's first tokens, as many. Offsets are used if there are two anchors or more, and the entropy of their
-    weights is at most `threshold` times its maximum, the logarithm of their number. The message then keeps the keys and
-    values of its base plus the weighted offsets, and no token is computed.
+    of equally many first tokens of the anchor. Offsets are used if there are two anchors or more, and the entropy of
+    their weights is at most `threshold` times its maximum, the logarithm of their number. The message then gets the
+    keys and values of its base plus the weighted offsets, and no token is computed.
 
     Args:
         threshold: Above 0, at most 1.
@@ -40,7 +40,7 @@ class KVComm(ByAnchors):
     anchors: tuple[Anchor, ...] = ()
 
     name = usual = "kvcomm"
-    attacked = "kvcomm:1"  # at this threshold it takes what anchors there are
+    attacked = "kvcomm:1"  # at this threshold any two anchors suffice
     formerly = "Anchored"
     form = "kvcomm[:THRESHOLD]"
     limits = "THRESHOLD is above 0, at most 1"
@@ -56,7 +56,7 @@ class KVComm(ByAnchors):
 
     @classmethod
     def checked(cls, given: Self) -> Self:
-        """See `Method.checked`. The anchors are left out: who knows calls checks them."""
+        """See `Method.checked`. The anchors are left out; the validation of calls checks them."""
         return cls(share(given.threshold, "the threshold of KVComm"))
 
     def with_anchors(self, anchors: tuple[Anchor, ...]) -> Self:
@@ -64,8 +64,8 @@ class KVComm(ByAnchors):
         return replace(self, anchors=anchors)
 
     def weights(self, distances: Sequence[float]) -> tuple[float, ...]:
-        """The softmax of minus these distances; empty where there are too few, or where its entropy is more than the
-        threshold times the highest that so many weights can have."""
+        """The softmax of the negative distances. Empty if there are too few, or if its entropy is above the threshold
+        times the highest possible entropy of that many weights."""
         if len(distances) < FEWEST:
             return ()
         least = min(distances)
@@ -77,5 +77,5 @@ class KVComm(ByAnchors):
 
     @property
     def tag(self) -> str:
-        """See `Selection.tag`; which anchors there were is a part of a key by itself."""
+        """See `Selection.tag`. The anchors enter the key separately."""
         return f"Anchored(threshold={self.threshold!r}, anchors=())"

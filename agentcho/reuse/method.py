@@ -1,8 +1,8 @@
-"""What a reuse method says of itself: its name, its parameters, and what it needs of an engine.
+"""The interface of reuse methods: name, parameters, and requirements on the engine.
 
-A `Reading` is how keys and values that were encoded elsewhere are read. A `Selection` is which tokens of a message are
-encoded anew in its reader's own prompt. A method is a frozen dataclass of its parameters. Does not know: which methods
-there are, calls, tensors.
+A `Reading` defines how keys and values that were encoded elsewhere are read. A `Selection` defines which tokens of a
+message are recomputed in its reader's own prompt. A method is a frozen dataclass of its parameters. Must not import
+the methods (`registry` lists them) or torch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from agentcho.reuse.anchors import Anchor
 
 
 class Source(NamedTuple):
-    """Where a method was published: what it is called there, and an arXiv number."""
+    """Where a method was published: its name there, and an arXiv number."""
 
     title: str
     arxiv: str
@@ -27,13 +27,13 @@ class Method(ABC):
     Attributes:
         name: What users type, such as "top-k".
         form: The name with its parameters, for help and error messages, such as "top-k:SHARE".
-        limits: What the parameters may be, for error messages; empty: there are none.
-        usual: How it is asked for where methods are compared, such as "top-k:0.15"; None: it is left out there.
-        attacked: How it is asked for where attacks on it are measured; None: it is left out there.
+        limits: The bounds of the parameters, for error messages. Empty if there are no parameters.
+        usual: The text that selects it in comparisons of methods, such as "top-k:0.15". None leaves it out there.
+        attacked: The text that selects it in measurements of attacks. None leaves it out there.
         about: What it does, in a phrase.
-        examples: How it can be asked for, for documentation.
-        source: Where it was published; None: nowhere.
-        formerly: What the class was called up to version 0.4, if that was otherwise.
+        examples: Texts that select it, for documentation.
+        source: Where it was published. None if nowhere.
+        formerly: The name of the class up to version 0.4, if it differs.
     """
 
     name: ClassVar[str]
@@ -49,55 +49,55 @@ class Method(ABC):
     @classmethod
     @abstractmethod
     def parsed(cls, value: str | None) -> Self | None:
-        """The method with parameters read from `value`, the text behind "NAME:"; None where there is no colon.
+        """The method with parameters read from `value`, the text after "NAME:". `value` is None if there is no colon.
 
-        Returns None where `value` does not fit.
+        Returns None if `value` does not fit.
         """
 
     @classmethod
     def checked(cls, given: Self) -> Self:
-        """A copy of `given`, which may be of a subclass, whose parameters have Python's own types.
+        """A copy of `given`, which may be of a subclass, with parameters of Python's own types.
 
-        Raises `RequestError` where a parameter is out of bounds.
+        Raises `RequestError` if a parameter is out of bounds.
         """
         return cls()
 
 
 class Reading(Method):
-    """How keys and values that were encoded elsewhere are read. `turns`: keys are turned to where the message stands
-    now; otherwise they are read in place, at the positions where they were encoded."""
+    """How keys and values that were encoded elsewhere are read. `turns`: keys are rotated to the message's new
+    position; otherwise they are read in place, at the positions where they were encoded."""
 
     turns: ClassVar[bool] = True
 
 
 class Weighing(Reading):
-    """A reading, in place, that changes the attention weights of what was encoded side by side. Its kernel is listed in
-    `runner.reuse`."""
+    """An in-place reading that changes the attention weights of messages that were encoded side by side. Its kernel is
+    listed in `runner.reuse`."""
 
     turns = False
 
     @property
     @abstractmethod
     def key(self) -> bytes:
-        """What names the method and its parameters in the keys of stored encodings. It begins with the name, and never
-        changes."""
+        """Identifies the method and its parameters in the keys of stored encodings. It begins with the name, and must
+        never change."""
 
 
 class Selection(Method):
-    """Which tokens of a message are encoded anew. `keeps`: the other tokens keep what they have in an earlier encoding;
-    if not, the message is encoded as a prefill is."""
+    """Which tokens of a message are recomputed. `keeps`: the other tokens keep their keys and values of an earlier
+    encoding; otherwise the message is encoded like a prefill."""
 
     keeps: ClassVar[bool] = True
 
     @property
     @abstractmethod
     def tag(self) -> str:
-        """What names the method and its parameters in the keys of stored encodings. It never changes, whatever the
-        class is called."""
+        """Identifies the method and its parameters in the keys of stored encodings. It must never change, even if the
+        class is renamed."""
 
 
 class ByPlace(Selection):
-    """Selects tokens by where they stand in the message."""
+    """Selects tokens by their place in the message."""
 
     @abstractmethod
     def places(self, length: int) -> tuple[int, ...]:
@@ -106,23 +106,23 @@ class ByPlace(Selection):
 
 class ByDeviation(Selection):
     """Selects the tokens whose values deviate most, at an early layer, from those of the message encoded anew. The
-    runner compares them. `narrows`: fewer are encoded anew from layer to layer; its kernel is listed in
+    runner compares them. `narrows`: fewer are recomputed from layer to layer, by a kernel that is listed in
     `runner.reuse`."""
 
     narrows: ClassVar[bool] = False
 
     @abstractmethod
     def count(self, length: int) -> int:
-        """How many of `length` tokens are selected, at least one; where it narrows, at the layer that has most."""
+        """How many of `length` tokens are selected, at least one. If it narrows, the number at the layer with most."""
 
     def anew(self, length: int, layer: int, layers: int) -> int:
-        """How many of `length` tokens are encoded anew at `layer` of `layers`, counted from 0; at least one."""
+        """How many of `length` tokens are recomputed at `layer` (from 0) of `layers`, at least one."""
         return self.count(length)
 
 
 class ByAnchors(Selection):
-    """Encodes no token anew where the reader's anchors suffice: the message keeps the keys and values of its base, with
-    weighted offsets of the anchors added, by a kernel that is listed in `runner.reuse`. Else all tokens are encoded."""
+    """Recomputes no token if the reader's anchors suffice: the message keeps the keys and values of its base, to which
+    a kernel that is listed in `runner.reuse` adds weighted offsets of the anchors. Otherwise recomputes all tokens."""
 
     @property
     @abstractmethod
@@ -131,8 +131,8 @@ class ByAnchors(Selection):
 
     @abstractmethod
     def weights(self, distances: Sequence[float]) -> tuple[float, ...]:
-        """How much of each anchor's offset is added, by the distances between token embeddings (L2 norms); empty where
-        the anchors do not suffice."""
+        """The weight of each anchor's offset, given the distances between token embeddings (L2 norms). Empty if the
+        anchors do not suffice."""
 
     @abstractmethod
     def with_anchors(self, anchors: tuple[Anchor, ...]) -> Self:

@@ -1,7 +1,7 @@
-"""Every reuse method, in the order in which help lists them. A new method is a module beside this one and a line here.
+"""The registry of reuse methods, in the order in which help lists them. A new method needs a module here and one line.
 
-What is made of it: how text is parsed and refused, help of the command line, the columns of comparisons, and the tables
-of the documentation. Does not know: calls, how anything is computed.
+Text parsing, error messages, command-line help, the columns of comparisons and the tables of the documentation follow
+from it.
 """
 
 from __future__ import annotations
@@ -25,59 +25,59 @@ from agentcho.reuse.top_k import TopK
 Found = TypeVar("Found", bound=Method)
 
 READINGS: list[type[Reading]] = [Rotate, InPlace, Ape]
-"""How what is reused can be read; the first is the default, and the one that repairs go with."""
+"""Ways to read reused keys and values. The first is the default, and the one that repairs require."""
 SELECTIONS: list[type[Selection]] = [FirstK, Epic, Ends, TopK, CacheBlend, KVComm, Full]
-"""Which tokens of what is reused can be encoded anew."""
+"""Ways to choose the tokens of a reused message that are recomputed."""
 DEFAULT = READINGS[0].name
 ALL = "all"
-"""What stands for all usual selections and readings where ways of reuse are compared."""
+"""Stands for all usual selections and readings in comparisons of reuse methods."""
 
 
 def parsed_way(text: str) -> Reading:
-    """The reading that a text such as `rotate`, `in-place` or `ape:0.9,0.8` names. Raises ValueError where it names
+    """The reading that a text such as `rotate`, `in-place` or `ape:0.9,0.8` names. Raises ValueError if it names
     none."""
     return _parsed(text, READINGS)
 
 
 def parsed_repair(text: str) -> Selection:
-    """The selection that a text such as `first-k:16`, `top-k:0.15` or `full` names. Raises ValueError where it names
+    """The selection that a text such as `first-k:16`, `top-k:0.15` or `full` names. Raises ValueError if it names
     none."""
     return _parsed(text, SELECTIONS)
 
 
 def selection_of(given: object) -> type[Selection] | None:
-    """The registered class of a selection, which may be of a subclass; None: it is no selection."""
+    """The registered class of a selection, which may be of a subclass. None if it is not a selection."""
     return next((each for each in type(given).__mro__ if each in SELECTIONS), None)
 
 
 def weighing_of(given: object) -> type[Weighing] | None:
-    """The registered class of a reading that weighs, which may be of a subclass; None: it is none."""
+    """The registered class of a `Weighing` reading, which may be of a subclass. None if it is not one."""
     return next((each for each in type(given).__mro__ if each in READINGS and issubclass(each, Weighing)), None)
 
 
 def called(methods: Sequence[type[Method]]) -> str:
-    """How methods are called in Python, for error messages."""
+    """The constructor signatures of methods, for error messages."""
     return ", ".join(f"{each.__name__}({', '.join(inspect.signature(each).parameters)})" for each in methods)
 
 
 def usual_ways() -> list[str]:
-    """The readings that are compared where all are asked for."""
+    """The readings of a comparison of all methods."""
     return [each.usual for each in READINGS if each.usual is not None]
 
 
 def usual_repairs() -> list[str]:
-    """The selections that are compared where all are asked for."""
+    """The selections of a comparison of all methods."""
     return [each.usual for each in SELECTIONS if each.usual is not None]
 
 
 def attacked_repairs() -> list[str]:
-    """The selections on which attacks are measured where none is named, those that were published first."""
+    """The selections on which attacks are measured by default, published ones first."""
     found = sorted(SELECTIONS, key=lambda each: each.source is None)
     return [each.attacked for each in found if each.attacked is not None]
 
 
 def compared_repairs() -> list[str]:
-    """Each selection once, as attacks are measured on it where they are, else as it is usually compared."""
+    """Each selection once: in its `attacked` form if it has one, else in its `usual` form."""
     return [named for each in SELECTIONS if (named := each.attacked or each.usual) is not None]
 
 

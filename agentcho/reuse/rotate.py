@@ -1,4 +1,4 @@
-"""Reading what is reused where the message stands now, with keys turned there. Does not know: how keys are turned."""
+"""Reads reused keys and values at the message's new position, with rotated keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agentcho.reuse.method import Reading, Source
 
 @dataclass(frozen=True)
 class Rotate(Reading):
-    """Keys are turned to the position where the message stands now; nothing else is done."""
+    """Keys are rotated to the message's new position; nothing else is done."""
 
     name = form = usual = "rotate"
     examples = ("rotate",)

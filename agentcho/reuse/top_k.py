@@ -1,7 +1,4 @@
-"""Computing again the tokens that deviate most: the selection of CacheBlend (arXiv 2405.16444) without its filter.
-
-Does not know: how values are compared.
-"""
+"""Recomputes the tokens that deviate most: the selection of CacheBlend (arXiv 2405.16444) without its filter."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ class TopK(ByDeviation):
     full.
 
     Args:
-        share: Share of the tokens, above 0 and at most 1. At least one token is computed.
+        share: Share of the tokens, above 0 and at most 1. At least one token is recomputed.
     """
 
     share: float

@@ -1,8 +1,7 @@
 """An engine without a model and without torch, for tests of agents and scenarios.
 
-It is an `EngineCore` like any other, over a runner that computes nothing. Ids, positions, receipts, endings, and what
-is refused, shared and freed are as on a model. What it says comes from `reply` and `answer`, or is made up from the
-call's seed and prompt. Does not know: attention.
+It is an `EngineCore` over a runner that computes nothing. Ids, positions, receipts, endings, errors and storage are as
+with a model. Its texts come from `reply` and `answer`, or are made up from the call's seed and prompt.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from agentcho.protocol.call_validation import checked_ids
 from agentcho.protocol.ownership import owned
 
 BATCHES = 100_000
-"""Number of steps whose ids are kept at least; at most twice as many are kept, because a server's engine steps
+"""Minimum number of last steps whose ids are kept. At most twice as many are kept, because a server's engine steps
 forever."""
 
 
 class ScriptedRunner(VirtualRunner):
-    """Says the next token of each decode's script. Segments in `faults` fail, alone or beside others."""
+    """Samples the next token of each decode's script. Segments in `faults` fail, alone or beside others."""
 
     origin = "fake"
 
@@ -53,7 +52,7 @@ class ScriptedRunner(VirtualRunner):
         return super().run(segments)
 
     def keep_fed(self, slot: VirtualSlot, entry: KVEntry) -> None:
-        """There is nothing to store."""
+        """Do nothing: there is nothing to store."""
 
     def sample(self, rows: Sequence[Row], draws: Sequence[SamplingDraw]) -> list[int | None]:
         """The next token of each script."""
@@ -114,7 +113,7 @@ class FakeEngine(EngineCore):
         self.swapped: list[EncodingId] = []
 
     def meet(self, *texts: str) -> None:
-        """Learn the long words of texts that another engine generated, so that their tokens can be said here.
+        """Learn the long words of texts that another engine generated, so that their tokens can be decoded here.
 
         Args:
             *texts: The texts.

@@ -1,4 +1,4 @@
-"""What the fake engine says where no script is given: words that depend on the seed and the prompt alone."""
+"""Makes up the texts of the fake engine if no script is given. They depend only on the seed and the prompt."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agentcho.protocol.call import Decode
 
 
 def babble(call: Decode, prompt: str) -> str:
-    """A few words that depend on the call's seed and on the text of its parents."""
+    """A few words that depend only on the call's seed and the text of its parents."""
     words = ("yes", "no", "maybe", "trust", "me", "we", "talk", "again")
     count = 2 + _digest("length", call.sampling.seed, prompt) % 5
     return " ".join(words[_digest(i, call.sampling.seed, prompt) % len(words)] for i in range(count))

@@ -1,4 +1,4 @@
-"""What the decodes of the fake engine say: a script for each, and how it ends. Does not know: engines, steps."""
+"""Scripts for the decodes of the fake engine: the tokens of each, and how it ends. Independent of engines and steps."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from agentcho.protocol.call import Decode, Sampling
 from agentcho.protocol.tools import AnswerForm
 
 FILLER = "and so on"
-"""What a script without words says that may not end yet."""
+"""The text of an empty script that may not end yet."""
 Reply = Callable[[Decode, str], str]
 
 
 class Script(NamedTuple):
-    """The functions that give the texts; see `FakeEngine`."""
+    """The functions that return the texts of decodes; see `FakeEngine`."""
 
     reply: Reply | None
     answer: Reply | None
@@ -33,8 +33,8 @@ class Script(NamedTuple):
 
 
 class Scripted:
-    """A `protocols.TokenConstraint` that allows one token at a time: the next of the script, and after the last one
-    `stop`. `abrupt`: the message ends with the last token of the script, without `stop`."""
+    """A `protocols.TokenConstraint` that allows one token at a time: the next of the script, and `stop` after the last
+    one. `abrupt`: the message ends with the last token of the script, without `stop`."""
 
     def __init__(self, script: Sequence[int], stop: int, abrupt: bool) -> None:
         self._script = script
@@ -44,12 +44,12 @@ class Scripted:
 
     @property
     def allowed(self) -> int:
-        """The one id that may be said next."""
+        """The only id that may come next."""
         return self._script[self._said] if self._said < len(self._script) else self._stop
 
     @property
     def only(self) -> None:
-        """Unknown: a script stands for a model that could say anything."""
+        """None, because a script stands for a model that could generate any token."""
         return
 
     def ahead(self) -> Scripted:
@@ -62,18 +62,18 @@ class Scripted:
 
     @property
     def done(self) -> bool:
-        """Whether all is said, and no token can follow."""
+        """Whether the script is over and no token can follow."""
         return self._abrupt and self._said == len(self._script)
 
     def take(self, token: int, left: int) -> int:
-        """Note that a token was said, and return it."""
+        """Note a sampled token, and return it."""
         self._said += 1
         return token
 
 
 def scripted(call: Decode, text: str, words: Vocabulary, stop: int) -> Scripted:
-    """The script of a decode that says `text`. `RequestError`: the text does not meet the call's constraint, as on a
-    model."""
+    """The script of a decode that generates `text`. Raises `RequestError` if the text does not meet the call's
+    constraint."""
     script, sampling = _spelt(call, text, words), call.sampling
     if call.forms and all(form.schema is not None or [*form.lead] != script for form in call.forms):
         form = form_of(call, text)
@@ -95,7 +95,7 @@ def scripted(call: Decode, text: str, words: Vocabulary, stop: int) -> Scripted:
 
 
 def _long_enough(script: list[int], sampling: Sampling, words: Vocabulary) -> list[int]:
-    """A script, again and again where the text may not end before it has more tokens."""
+    """A script, repeated up to the minimum number of tokens of the text if it is shorter."""
     least = sampling.max_tokens if sampling.ignore_eos else sampling.min_tokens
     if len(script) >= least:
         return script
@@ -104,13 +104,14 @@ def _long_enough(script: list[int], sampling: Sampling, words: Vocabulary) -> li
 
 
 def _spelt(call: Decode, text: str, words: Vocabulary) -> list[int]:
-    """The ids of what a decode says. The mark behind a thought is one token, and what is said begins after it."""
+    """The ids of a decode's text. The mark that ends a thought is encoded by itself, and the answer begins after it."""
     thought, mark, said = text.partition(THOUGHTS[1]) if call.thinks else (text, "", "")
     return [*words.encode(thought), *words.encode(mark), *words.encode(said.lstrip())]
 
 
 def form_of(call: Decode, text: str) -> AnswerForm:
-    """The form in which a decode writes this JSON: that of a call where it has a name, else the last one."""
+    """The form in which a decode writes this JSON: the first one with a schema if the text has a name, as a call does,
+    else the last one."""
     return [form for form in call.forms if form.schema is not None][0 if '"name"' in text else -1]
 
 

@@ -1,5 +1,7 @@
-"""The smallest JSON document of a schema, as pydantic writes schemas. For the fake engine; `runner/constraint` is what
-a model has. Does not know: patterns, formats, multiples."""
+"""Builds the smallest JSON document of a schema in the form that pydantic writes, for the fake engine.
+
+Ignores patterns, formats and multiples. With a model, `runner/constraint` constrains the decode instead.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,12 @@ from agentcho.errors import RequestError
 
 Schema = Mapping[str, Any]
 MOST = 1 << 14
-"""Values that a document may have, items of a list that are all the same, or letters of a text."""
+"""Maximum number of values of a document, counting each item of a list and each character of a text."""
 
 
 def smallest(schema: Schema) -> str:
-    """JSON text that fits `schema`, without optional parts. `RequestError`: every document of it is endless, or nearly
-    so."""
+    """JSON text that fits `schema`, without optional parts. Raises `RequestError` if every document is infinite or too
+    large, or the schema is invalid."""
     try:
         value = _value(schema, _Definitions({**schema.get("$defs", {})}), frozenset())
     except _Endless:
@@ -29,7 +31,7 @@ def smallest(schema: Schema) -> str:
         TypeError,
         AttributeError,
         RecursionError,
-    ) as error:  # whatever was raised, this is no schema
+    ) as error:  # any of these: it is not a schema
         raise RequestError(
             f"json_schema is not usable ({type(error).__name__}); simplify the schema", "sampling"
         ) from error
@@ -37,16 +39,16 @@ def smallest(schema: Schema) -> str:
 
 
 class _Endless(Exception):
-    """A definition needs itself, or too many others."""
+    """A definition requires itself, or the document has too many values."""
 
 
 class _Definitions(dict[str, Any]):
-    """The definitions of a schema, and how many values were made so far."""
+    """The definitions of a schema, and the number of values made so far."""
 
     made = 0
 
     def count(self, values: int) -> int:
-        """Count so many more values; returns their number."""
+        """Count `values` more values. Returns `values`."""
         self.made += values
         if self.made > MOST:
             raise _Endless
@@ -54,7 +56,7 @@ class _Definitions(dict[str, Any]):
 
 
 def _value(schema: Schema, defs: _Definitions, inside: frozenset[str]) -> Any:
-    """The smallest value of a schema. `inside`: the definitions that the value is part of."""
+    """The smallest value of a schema. `inside`: the definitions that enclose the value."""
     defs.count(1)
     if "$ref" in schema:
         name = schema["$ref"].rsplit("/", 1)[-1]
@@ -72,7 +74,7 @@ def _value(schema: Schema, defs: _Definitions, inside: frozenset[str]) -> Any:
 
 
 def _first(schemas: list[Schema], defs: _Definitions, inside: frozenset[str]) -> Any:
-    """The value of the first of several schemas that has a finite one."""
+    """The smallest value of the first of several schemas that has a finite one."""
     for schema in schemas:
         try:
             return _value(schema, defs, inside)
@@ -105,7 +107,8 @@ def _plain(schema: Schema, defs: _Definitions, inside: frozenset[str]) -> Any:
 
 
 def _number(schema: Schema) -> float:
-    """0, or the number nearest to it within the bounds; the middle of bounds that are less than 1 apart."""
+    """0, or the nearest number within the bounds. Exclusive bounds are passed by 1, or by half their distance if they
+    are at most 1 apart."""
     low = schema.get("minimum", schema.get("exclusiveMinimum"))
     high = schema.get("maximum", schema.get("exclusiveMaximum"))
     step = 1 if low is None or high is None or high - low > 1 or schema["type"] == "integer" else (high - low) / 2

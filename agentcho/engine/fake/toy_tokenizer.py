@@ -1,4 +1,4 @@
-"""A toy tokenizer and framing for the fake engine: words as tokens, reversible. Does not know: calls."""
+"""A toy tokenizer and framing for the fake engine: words as tokens, reversible."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ CALLS = CallPieces(
     '<tool_call>\n{"name": "', '", "arguments": ', '}\n</tool_call>\n<tool_call>\n{"name": "', "}\n</tool_call>"
 )
 AROUND = re.compile(r"(<tool_call>\n|\n</tool_call>)")
-"""What stands around the JSON of a call, which is said piece by piece."""
+"""The marks around the JSON of a call."""
 SHORT, LETTERS, HASHED = 7, b"\x01", b"\x02"
 FIRST_WORD = 1 << 8
-"""No id of framing is so large."""
+"""The ids of words are at least this; those of framing are below."""
 FRAMING = frozenset((BOS, START, MESSAGE, END, *ROLES.values()))
 
 
 class Vocabulary:
-    """A reversible toy tokenizer: a token is a word with the space before it. The id of a short word is its letters,
-    read as a number, so that another process can decode it; the id of a long word is a hash, which is known once the
-    word was encoded, by any of these in this process. `letters`: a token is at most so many of a word (None: all)."""
+    """A reversible toy tokenizer: a token is a word with the space before it. The id of a short word is its bytes, read
+    as a number, so that another process can decode it. The id of a long word is a hash, which can be decoded once any
+    instance in this process has encoded the word. `letters`: maximum number of characters per token (None: all)."""
 
     _long: ClassVar[dict[int, str]] = {}
     forbidden = FRAMING
@@ -45,7 +45,7 @@ class Vocabulary:
         return self.encode(text)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text. No text gives an id that frames messages."""
+        """The ids of a text. No text encodes to an id of framing."""
         return [self._id(piece) for piece in self._piece_of.findall(text)]
 
     def weave(self, pieces: Sequence[str]) -> list[int]:
@@ -53,7 +53,7 @@ class Vocabulary:
         return self.encode("".join(pieces))
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids that `encode` gave."""
+        """The text of ids that `encode` returned."""
         return "".join(self._piece(id) or "" for id in ids)
 
     def spells(self, ids: Iterable[int], text: str) -> bool:
@@ -61,11 +61,11 @@ class Vocabulary:
         return self.encode(text) == list(ids)
 
     def marked(self, ids: Sequence[int]) -> bool:
-        """No: it has no such tokens."""
+        """False: it has no such tokens."""
         return False
 
     def check(self, ids: Iterable[int]) -> tuple[int, ...]:
-        """These ids, if they can be content. `RequestError`: one frames messages, or belongs to no word."""
+        """These ids, if they can be content. Raises `RequestError` if one is framing, or belongs to no known word."""
         given = tuple(ids)
         wrong = sorted(id for id in set(given) if self._piece(id) is None)
         if wrong:
@@ -105,13 +105,13 @@ class WordStream:
         return self._words.decode((id,))
 
     def end(self) -> str:
-        """Nothing: each word is whole."""
+        """The empty text: each word is complete."""
         return ""
 
 
 @lru_cache(maxsize=1 << 16)
 def _letters(id: int) -> str | None:
-    """The letters that a number stands for; None: it is the id of no short word."""
+    """The word that an id stands for. None if it is not the id of a short word."""
     bytes_ = max(id, 0).to_bytes(max(1, (max(id, 0).bit_length() + 7) // 8))
     try:
         return bytes_[1:].decode() or None if bytes_[:1] == LETTERS else None
@@ -120,7 +120,7 @@ def _letters(id: int) -> str | None:
 
 
 class FakeFraming:
-    """Framing of the fake: `START role name MESSAGE … END`. No word has one of their ids, so no text can spell them."""
+    """Framing of the fake: `START role name MESSAGE … END`. No word has one of these ids, so no text can spell them."""
 
     plain: tuple[tuple[str, str], ...] = ()
     apart = True
@@ -137,25 +137,25 @@ class FakeFraming:
         self.tools = ToolFormat(self.content, CALLS)
 
     def opening(self, role: str, name: str | None, answer: bool = False) -> tuple[int, ...]:
-        """Ids before the content."""
+        """The ids before the content."""
         whole, opens, _ = framed_as(role)
         if whole not in ROLES:
             raise RequestError(f"unknown role {role!r}; roles are {', '.join(ROLES)}")
         return (START, ROLES[whole], *self.content.encode(name or ""), MESSAGE) if opens else ()
 
     def closing(self, role: str) -> tuple[int, ...]:
-        """Ids after it."""
+        """The ids after the content."""
         return (END,) if framed_as(role)[2] else ()
 
     @property
     def end(self) -> int:
-        """The id by which a message ends."""
+        """The id that ends a message."""
         return END
 
     def prompt(self, conversation: Sequence[ChatMessage], variables: Variables = NO_VARIABLES) -> RenderedPrompt | None:
-        """None: every message has a frame of its own."""
+        """None: every message is framed by itself."""
         return None
 
     def unread(self, names: Collection[str]) -> list[str]:
-        """All of them: there is no template."""
+        """All of these names, because there is no template."""
         return sorted(names)
