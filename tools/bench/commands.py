@@ -293,7 +293,7 @@ def cluster(
     seed: Seed = 1,
     json_: Json = None,
 ) -> None:
-    """Compare two workers of a Ray cluster with two plain processes, and measure the driver's cost of many short games."""
+    """Compare two Ray workers with two plain processes, and measure the driver's cost of many short games."""
     from tools.bench.cluster import overhead, pace
 
     with progress("bench cluster", sys.stderr) as told:
