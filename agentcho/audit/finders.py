@@ -262,7 +262,7 @@ def unread_choices(facts: Facts) -> Cases:
             if (
                 author is not None
                 and entry.act.choices
-                and said.audience.members == {author}
+                and said.audience.members == frozenset({author})
                 and said.id not in released
             ):
                 alone[author].append(said.id)
