@@ -123,19 +123,25 @@ KINDS := always-defect always-cooperate none
 ATTACKED := --kind codes -n 200 --candidates 64 --templates 4 --attack linear --attack mlp --way author --way reuse \
 	--way reuse+cacheblend:0.15 --way reuse+kvcomm:1 --way audience --way text --repeats 1
 OFFICE := runs/real/office
+LEARNT := runs/real/dilemma
+SAMPLE = $(BIN)/agentcho trace prisoners-dilemma --model smollm2 --temperature 0.7 --max-tokens 192 --dtype bfloat16
+DECIDED := baseline,choreographed:audit,choreographed:audit@$(LEARNT)-audit,choreographed:enforce,choreographed:enforce@$(LEARNT)-enforce
 RATES := 2e-4 6.7e-4
 RATE := 2e-3
 TUNE = $(BIN)/agentcho tune agentleak --model smollm2 --dtype float32 --traces $(OFFICE).jsonl
 TUNED_MODES := baseline,choreographed:audit,choreographed:audit@$(OFFICE)-audit,choreographed:enforce,choreographed:enforce@$(OFFICE)-enforce,baseline@$(OFFICE)-audit
 bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DATA=FOLDER has recorded conversations (six hours)
-	for kind in $(KINDS); do $(BIN)/agentcho trace prisoners-dilemma --model smollm2 --set strategy=$$kind -n 14 --temperature 0.7 \
-		--max-tokens 192 --dtype bfloat16 --out $(FORCED)-$$kind.jsonl; done
+	for kind in $(KINDS); do $(SAMPLE) --set strategy=$$kind -n 27 --seed 0 --out $(FORCED)-$$kind.jsonl; done
+	for kind in $(KINDS); do $(SAMPLE) --set strategy=$$kind -n 18 --seed 1000 --out $(LEARNT)-$$kind.jsonl; done
 	paste -d '\n' $(foreach kind,$(KINDS),$(FORCED)-$(kind).jsonl) > $(FORCED).smollm2.jsonl
+	paste -d '\n' $(foreach kind,$(KINDS),$(LEARNT)-$(kind).jsonl) > $(LEARNT).jsonl
+	for way in audit enforce; do $(BIN)/agentcho tune prisoners-dilemma --model smollm2 --dtype float32 --traces $(LEARNT).jsonl \
+		--leakage $$way --epochs 1 --rate $(RATE) --seed 1 --out $(LEARNT)-$$way; done
 	$(BIN)/agentcho bench fidelity --model smollm2 --dtype float32 $(foreach each,$(wildcard $(DATA)/*.jsonl),--traces $(each)) \
 		--limit 8 --json docs/results/real-fidelity.json --plot docs/fronts/real-fidelity.png
 	$(BIN)/agentcho bench fidelity --model smollm2 --dtype float32 $(foreach each,$(wildcard $(DATA)/*.jsonl),--traces $(each)) \
 		--limit 8 --modes baseline --json docs/results/real-partitions.json
-	$(BIN)/agentcho bench decisions --model smollm2 --dtype float32 --behind \
+	$(BIN)/agentcho bench decisions --model smollm2 --dtype float32 --behind --modes $(DECIDED) \
 		$(foreach each,$(wildcard $(DATA)/prisoners*.jsonl),--traces $(each)) --json docs/results/real-decisions-recorded.json
 	$(BIN)/agentcho bench decisions --model smollm2 --dtype float32 --behind --choices COOPERATE,DEFECT \
 		--traces $(FORCED).smollm2.jsonl --json docs/results/real-decisions-forced.json
@@ -146,7 +152,7 @@ bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DAT
 	for rate in $(RATES); do $(TUNE) --leakage audit --epochs 1 --rate $$rate --out $(OFFICE)-$$rate; done
 	for way in audit enforce; do $(TUNE) --leakage $$way --epochs 1 --rate $(RATE) --out $(OFFICE)-$$way; done
 	$(TUNE) --leakage audit --epochs 4 --rate $(RATE) --out $(OFFICE)-audit-4
-	$(BIN)/python -m tools.trainings $(foreach each,$(RATES) audit audit-4 enforce,$(OFFICE)-$(each)) --json docs/results/real-trainings.json
+	$(BIN)/python -m tools.trainings $(foreach each,$(RATES) audit audit-4 enforce,$(OFFICE)-$(each)) $(LEARNT)-audit $(LEARNT)-enforce --json docs/results/real-trainings.json
 	$(BIN)/agentcho bench fidelity --model smollm2 --dtype float32 $(foreach each,$(wildcard $(DATA)/agentleak*.jsonl),--traces $(each)) \
 		--limit 8 --modes $(TUNED_MODES) --json docs/results/real-fidelity-tuned.json
 	$(BIN)/agentcho paper --model smollm2 --dtype bfloat16 --data generators --quick -n 24 --table 1,2,4 --max-tokens 96 \

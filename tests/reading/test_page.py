@@ -151,6 +151,23 @@ def test_where_the_control_moves_nobody_signs_say_nothing(results: Path) -> None
     assert "is neither shown nor ruled out: the positive control did not move the reader" in page
 
 
+def test_decisions_with_adapters_stand_beside_those_without(results: Path) -> None:
+    found = decisions(-0.05, -0.3)
+    assert "decisions with adapters" in real_model.page(results)
+    tuned = [
+        found.effects[0].model_copy(update={"way": f"{AUDIT}@mine", "change": share(0.0), "odds": share(0.0, 0.1)})
+    ]
+    sizes = {f"{AUDIT}@mine": 0.15, f"{ENFORCE}@mine": 0.05}
+    moved = [found.moved[1].model_copy(update={"way": way, "size": share(size)}) for way, size in sizes.items()]
+    both = found.model_copy(update={"effects": (*found.effects, *tuned), "moved": (*found.moved, *moved)})
+    (results / "real-decisions-recorded.json").write_text(both.model_dump_json())
+    page = real_model.page(results)
+    row = next(line for line in page.splitlines() if "Table 3: always defect, choreographed, tuned |" in line)
+    assert row.split(" | ")[-2:] == ["no difference in both", "no difference in both |"]
+    assert "| games | decision | 20 | +0.500 (+0.400 to +0.600) | 0.500 | 0.200 | 0.000 | 0.150 | 0.050 |" in page
+    assert "decisions with adapters" not in page
+
+
 def test_a_leak_under_enforcement_is_not_passed_over(results: Path) -> None:
     found = decisions(-0.05, -0.3)
     worse = {ENFORCE: share(0.01)}

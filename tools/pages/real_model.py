@@ -105,6 +105,7 @@ def page(results: Path) -> str:
             (_about(each), _moved(each), _effects(each, DECISION), _effects(each, GUESS), each) for each in decisions
         ],
         sizes=_sizes(decisions),
+        adapted=any("@" in each.way for found in decisions for each in found.effects),
         verdict=_verdict(compared),
         leaks_here=_leaks_here(decisions),
         summary=_summary([each.by_share for each in compared]),
@@ -114,7 +115,7 @@ def page(results: Path) -> str:
         trainings=_trainings(trainings),
         tuned=tuned and (_about(tuned), list(_tables(tuned)), list(_brought_back(tuned))),
         paper=paper and _Paper.of(paper),
-        missing=_missing(tuned, paper, leaks),
+        missing=_missing(tuned, paper, leaks, decisions),
         attacked=[_attacked(each) for each in leaks],
     )
 
@@ -258,20 +259,27 @@ def _only(grid: Grid, measured: Sequence[PaperEffect]) -> Grid:
     return grid._replace(rows=rows, notes=(summary(measured), *grid.notes[1:]))
 
 
-def _missing(tuned: FidelityResult | None, paper: PaperFound | None, leaks: Sequence[LeaksResult]) -> str:
+def _missing(
+    tuned: FidelityResult | None,
+    paper: PaperFound | None,
+    leaks: Sequence[LeaksResult],
+    decisions: Sequence[DecisionsResult],
+) -> str:
     """What has not been measured yet."""
     natural = [each for each in leaks if each.sentence == "natural"]
     tried = {row.attack for each in natural for row in each.rows if row.unavailable is None}
     kinds = {each.kind for found in natural for each in found.secrets}
     attacks = ["asking the model" if name == "asked" else name for name in ATTACKS if name not in tried]
     others = [name for name in KINDS if name not in kinds]
+    adapted = any("@" in each.way for found in decisions for each in found.effects)
     lacks = [
         *([] if tuned else ["the effect of tuning"]),
         *([] if paper else ["the scores of the paper's workflows"]),
         *([] if natural else ["attacks on sentences in the model's own words"]),
         *([f"attacks by {listed(attacks)} on such sentences"] if natural and attacks else []),
         *([f"{listed(others)} as secrets of such sentences"] if natural and others else []),
-        "the paper's effects with adapters",
+        *([] if adapted else ["decisions with adapters"]),
+        "the scores of the paper's workflows with adapters",
         "speed on words that it sampled itself, beside llama.cpp and vLLM",
     ]
     return "; ".join(lacks)
@@ -287,10 +295,12 @@ def _compared(found: DecisionsResult) -> Iterator[Compared]:
         setting, fired = SETTINGS.get(each.told), _fired(_control(found, each.subject, each.question))
         if setting is None or each.games < FEWEST:
             continue
-        if each.way == AUDIT and each.question == DECISION:
-            yield from _beside(each, fired, "3", f"{setting}, choreographed", score=COOPERATES)
-        if each.way == AUDIT and each.question == GUESS:
-            yield from _beside(each, fired, "7", f"{setting}, choreographed", score="bob predicts cooperation")
+        tuned = ", tuned" if _of_kind(each.way, f"{AUDIT}@") else ""
+        row = f"{setting}, choreographed{tuned}"
+        if (each.way == AUDIT or tuned) and each.question == DECISION:
+            yield from _beside(each, fired, "3", row, score=COOPERATES)
+        if (each.way == AUDIT or tuned) and each.question == GUESS:
+            yield from _beside(each, fired, "7", row, score="bob predicts cooperation")
         if each.way in FIGURE_8 and each.question == DECISION:
             yield from _beside(each, fired, "f8", f"{setting}, choreographed, {FIGURE_8[each.way]}", score=COOPERATES)
 
@@ -381,7 +391,10 @@ def _sizes(found: Sequence[DecisionsResult]) -> str:
         "`audit`, size",
         "`enforce`, size",
     )
-    return _table(heads, [row for each in found for row in _size_rows(each)])
+    tuned = any("@" in each.way for result in found for each in result.moved)
+    more = ("`audit`, tuned, size", "`enforce`, tuned, size") if tuned else ()
+    rows = [row for each in found for row in _size_rows(each)]
+    return _table((*heads, *more), [row[: len(heads) + len(more)] for row in rows])
 
 
 def _size_rows(found: DecisionsResult) -> Iterator[tuple[str, ...]]:
@@ -389,9 +402,15 @@ def _size_rows(found: DecisionsResult) -> Iterator[tuple[str, ...]]:
         own = [each for each in found.moved if (each.subject, each.question) == (subject, question)]
         control = _control(found, subject, question)
         signed = "" if control is None else shown(control.odds, 3, "+")
-        sizes = [np.mean([each.size.value for each in own if each.way == way]) for way in (TOLD, AUDIT, ENFORCE)]
+        kinds = (TOLD, AUDIT, ENFORCE, f"{AUDIT}@", f"{ENFORCE}@")
+        sizes = [[each.size.value for each in own if _of_kind(each.way, kind)] for kind in kinds]
         pairs = sum(each.games for each in own if each.way == AUDIT)
-        yield (subject, question, f"{pairs}", signed, *(f"{size:.3f}" for size in sizes))
+        yield (subject, question, f"{pairs}", signed, *(f"{np.mean(size):.3f}" if size else "" for size in sizes))
+
+
+def _of_kind(way: str, kind: str) -> bool:
+    """Whether a way is of a kind; a kind that ends with "@" is of any adapter."""
+    return way.startswith(kind) if kind.endswith("@") else way == kind
 
 
 def _effects(found: DecisionsResult, asked: str) -> str:
