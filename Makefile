@@ -130,7 +130,7 @@ RATES := 2e-4 6.7e-4
 RATE := 2e-3
 TUNE = $(BIN)/agentcho tune agentleak --model smollm2 --dtype float32 --traces $(OFFICE).jsonl
 TUNED_MODES := baseline,choreographed:audit,choreographed:audit@$(OFFICE)-audit,choreographed:enforce,choreographed:enforce@$(OFFICE)-enforce,baseline@$(OFFICE)-audit
-bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DATA=FOLDER has recorded conversations (six hours)
+bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DATA=FOLDER has recorded conversations (eight hours)
 	for kind in $(KINDS); do $(SAMPLE) --set strategy=$$kind -n 27 --seed 0 --out $(FORCED)-$$kind.jsonl; done
 	for kind in $(KINDS); do $(SAMPLE) --set strategy=$$kind -n 18 --seed 1000 --out $(LEARNT)-$$kind.jsonl; done
 	paste -d '\n' $(foreach kind,$(KINDS),$(FORCED)-$(kind).jsonl) > $(FORCED).smollm2.jsonl

@@ -26,6 +26,8 @@ class CallSite(NamedTuple):
     line: int
 
 
+_warned: dict[str, dict[str | tuple[str, type[Warning], int], int]] = {}
+"""By file, the warnings that were given, as `warnings` keeps them for a module."""
 _made_at: ContextVar[CallSite | None] = ContextVar("made_at", default=None)
 
 
@@ -64,7 +66,7 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     if site is None:
         warnings.warn(message, category, stacklevel=2)
     else:
-        warnings.warn_explicit(message, category, site.file, site.line)
+        warnings.warn_explicit(message, category, site.file, site.line, registry=_warned.setdefault(site.file, {}))
 
 
 def call_site(frame: FrameType | None = None) -> str | None:

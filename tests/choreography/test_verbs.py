@@ -81,6 +81,11 @@ def test_who_has_an_audience_is_told_that_choices_and_answers_stay_private(play:
         with pytest.warns(AudienceWarning) as together:
             await game.together(alice.choose(("yes", "no")))
         assert together[0].filename == __file__
+        with warnings.catch_warnings(record=True) as repeated:
+            warnings.simplefilter("default")
+            for _ in range(2):
+                await alice.choose(("yes", "no"))
+        assert len(repeated) == 1
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             await alice.choose(("yes", "no"), to=())
@@ -90,7 +95,7 @@ def test_who_has_an_audience_is_told_that_choices_and_answers_stay_private(play:
 
     entries, _ = game(play, script)
     readers = [sorted(m.audience.members or ()) for m in spoken(entries)]
-    assert readers == [*[["alice"]] * 5, ["alice", "bob"], *[["bob"]] * 2]
+    assert readers == [*[["alice"]] * 7, ["alice", "bob"], *[["bob"]] * 2]
 
 
 def test_an_answer_that_its_own_validators_refuse_says_where(play: Play) -> None:
