@@ -6,6 +6,9 @@ verbs. Independent of engines and encodings.
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import wraps
@@ -48,15 +51,17 @@ def verb(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[A
     """Decorate a verb of an agent or a game so that it cooperates with the event loop.
 
     A cancelled verb does not begin. A verb that raises lets other tasks run first. Otherwise code that retries after
-    every error could keep the event loop to itself, so that no deadline passes and no other game continues. The line of
-    user code that calls it is kept, for it may be awaited elsewhere.
+    every error could keep the event loop to itself, so that no deadline passes and no other game continues.
+
+    The call notes the line of user code that makes it, because another task may await it. A verb that another verb
+    calls has the line of that one.
     """
 
-    async def yielding(site: CallSite | None, *args: P.args, **options: P.kwargs) -> T:
+    async def sited(site: CallSite, /, *args: P.args, **options: P.kwargs) -> T:
         with called_at(site):
-            return await run(*args, **options)
+            return await yielding(*args, **options)
 
-    async def run(*args: P.args, **options: P.kwargs) -> T:
+    async def yielding(*args: P.args, **options: P.kwargs) -> T:
         try:
             await anyio.lowlevel.checkpoint_if_cancelled()
         except BaseException:
@@ -72,10 +77,20 @@ def verb(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[A
 
     @wraps(method)
     def called(*args: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
-        return yielding(calling(), *args, **options)
+        site = calling()
+        return yielding(*args, **options) if site is None else sited(site, *args, **options)
 
-    yielding.__name__, yielding.__qualname__ = method.__name__, method.__qualname__
-    return called
+    for each in (sited, yielding):
+        each.__name__, each.__qualname__ = method.__name__, method.__qualname__
+    return _coroutine_function(called)
+
+
+def _coroutine_function(function: Callable[P, T]) -> Callable[P, T]:
+    """Mark a function that returns a coroutine as a coroutine function, for mocks and frameworks that ask."""
+    if sys.version_info >= (3, 12):
+        return inspect.markcoroutinefunction(function)
+    function._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]
+    return function
 
 
 class ToolWish(NamedTuple):
@@ -84,6 +99,14 @@ class ToolWish(NamedTuple):
     tools: tuple[Tool | Toolset, ...]
     choice: str = "auto"
     most: int = 8
+
+
+class _NoNames(tuple[str, ...]):
+    """No names, as an object of its own."""
+
+
+_UNADDRESSED = _NoNames()
+"""The audience of a choice or an answer for which none was given."""
 
 
 class Utterance(NamedTuple):
@@ -100,6 +123,7 @@ class Utterance(NamedTuple):
         form: The pydantic model of the JSON, for a person who plays the agent.
         release: See `Agent.say`.
         tools: Tools that the agent may call first. None for none.
+        unaddressed: Whether it is a choice or an answer for which no audience was given.
     """
 
     to: Names
@@ -112,6 +136,7 @@ class Utterance(NamedTuple):
     form: type[BaseModel] | None = None
     release: bool = False
     tools: ToolWish | None = None
+    unaddressed: bool = False
 
 
 class GamePort(Protocol):
@@ -551,10 +576,10 @@ class Agent:
             print(pieces.message.text)
         """
         send, receive = anyio.create_memory_object_stream[str](inf)
-        pieces = Pieces(receive)
+        pieces, site = Pieces(receive), calling()
 
         async def speak() -> None:
-            with send:
+            with send, called_at(site):
                 try:
                     say = send.send_nowait
                     pieces.message = await self._speak(self._audience(to), prompt, header, view, say, **options)
@@ -647,7 +672,7 @@ class Agent:
                 "default is the audience"
             )
             warn_caller(f"{told}: {later}", AudienceWarning)
-        return () if to is None else to
+        return _UNADDRESSED if to is None else to
 
     async def _speak(
         self,
@@ -669,6 +694,7 @@ class Agent:
             on_token=on_token,
             labels=labels,
             form=form,
+            unaddressed=to is _UNADDRESSED,
         )
         return await self._current_game.speak(self, asked)
 

@@ -30,7 +30,7 @@ class Moderator(agentcho.Agent):
         me = self.name.capitalize()
         prompt = f"Round {number} is over, {me}. Do both agree on the answer? Say whether to finish or to continue."
         verdict = await self.choose(
-            ("finish", "continue"), prompt=prompt, header='{"verdict": ', opening='"', closing='"}', temperature=0
+            ("finish", "continue"), prompt, to=(), header='{"verdict": ', opening='"', closing='"}', temperature=0
         )
         return verdict == "finish"
 

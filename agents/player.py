@@ -40,6 +40,6 @@ class Player(agentcho.Agent):
         if self.thoughts:
             await self.think(THINK, max_tokens=self.thoughts)
         if moves:
-            await self.choose(moves, header=label)
+            await self.choose(moves, to=(), header=label)
         else:
             await self.say(to=(), header=label)

@@ -19,7 +19,7 @@ class Caller(agentcho.Agent):
     async def move(self, label: str, moves: Sequence[str]) -> None:
         """Say a move that only this agent may read: the game decides who hears of it."""
         if bold := [move for move in moves if move.casefold() != "[fold]"]:
-            await self.choose(bold, header=label)
+            await self.choose(bold, to=(), header=label)
         else:
             await self.say(to=(), header=label)
 

@@ -37,9 +37,10 @@ class Guess(agentcho.Scenario):
     async def play(self, game: agentcho.Game) -> Outcome:
         ann = game.cast(agentcho.Agent, name="ann", system="Describe the word that you choose, and never say it.")
         bob = game.cast(agentcho.Agent, name="bob", system="Guess Ann's word.")
-        word = await ann.choose(["moon", "bread", "clock"], "Choose a word.")
+        word = await ann.choose(["moon", "bread", "clock"], "Choose a word.", to=())
         await ann.say("bob", header="My word: ", max_tokens=20)
-        return self.Outcome(right=word == await bob.choose(["moon", "bread", "clock"], "Which is it?"))
+        guess = await bob.choose(["moon", "bread", "clock"], "Which is it?", to=())
+        return self.Outcome(right=word == guess)
 
 
 if __name__ == "__main__":

@@ -240,7 +240,7 @@ def _acted(game: int, entry: TranscriptEntry, authors: Mapping[str, str]) -> Cas
         key = FindingKey("AC006" if proved else "AC021", owner=owner, file=file, line=place)
         contained = [id for id in secrets if id in act.contained]
         what = (
-            f"{entry.message.id} (its text contains the value of {listed(contained)})"
+            f"{entry.message.id} (the code wrote the value of {listed(contained)} in it)"
             if contained
             else entry.message.id
         )
@@ -249,26 +249,26 @@ def _acted(game: int, entry: TranscriptEntry, authors: Mapping[str, str]) -> Cas
 
 
 @finder
-def unread_choices(facts: Facts) -> Cases:
-    """AC022: choices of an agent that are private to it, in games of several agents. Those that it released later are
-    no such choices."""
+def unaddressed(facts: Facts) -> Cases:
+    """AC022: finished choices and answers for which no audience was given, by agent and line, in games of several
+    agents. Those that were released afterwards are left out."""
     if len(facts.subject.agents) < 2:
         return
     for game, entries in facts.games.items():
-        released = {entry.act.released for entry in entries}
-        alone = defaultdict[str, list[str]](list)
-        for entry in entries:
-            said, author = entry.message, entry.message.author
-            if (
-                author is not None
-                and entry.act.choices
-                and said.audience.members == frozenset({author})
-                and said.id not in released
-            ):
-                alone[author].append(said.id)
-        for author, found in alone.items():
-            for _ in found:
-                yield FindingKey("AC022", carrier=author), Evidence(game=game, rank=(game,), detail=listed(found))
+        attempt = by_attempt(entries)[-1]
+        released = {entry.act.released for entry in attempt}
+        found = defaultdict[FindingKey, list[str]](list)
+        for entry in attempt:
+            if entry.act.unaddressed and entry.ended is None and entry.message.id not in released:
+                place = line_of(entry.act.where)
+                file = PurePath(place.file).name if place else ""
+                key = FindingKey("AC022", owner=entry.message.author, file=file, line=place)
+                found[key].append(entry.message.id)
+        for key, said in found.items():
+            detail = listed(said) + (f" of game {game}" if len(facts.games) > 1 else "")
+            evidence = Evidence(game=game, rank=(game,), place=key.line, detail=detail, messages=tuple(said))
+            for _ in said:
+                yield key, evidence
 
 
 @finder

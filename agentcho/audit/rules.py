@@ -397,14 +397,14 @@ _ALL = (
     Rule(
         code="AC022",
         level="note",
-        title="choice that nobody else may read",
+        title="answer that nobody else may read",
         subject="run",
         meaning=(
-            "`choose` and `ask` are private to the agent unless they are given an audience. The playing code received "
-            "these choices, and no other agent may read them."
+            "`choose`, `ask` and `answer` are private to the agent unless they are given an audience (`to`). None was "
+            "given for these, so no other agent may read them."
         ),
-        sentence="no other agent may read {times:choice} of {carrier}: {detail}",
-        advice='None if they are private. Otherwise pass `to=`, for example `to="everyone"`, or release them.',
+        sentence="no other agent may read {times:answer} of {owner}, for which no audience was given: {detail}",
+        advice="Pass `to=()` if they are private, otherwise an audience, such as `to='everyone'`; or release them.",
     ),
 )
 

@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 import anyio
 import anyio.lowlevel
 
+from agentcho.protocol.call_site import called_at
+
 T = TypeVar("T")
 
 
@@ -100,7 +102,8 @@ class TaskTracker:
         id = anyio.get_current_task().id
         self._by_task[id], task.work = task, work
         try:
-            return await _CountedAwaitable(work, task)
+            with called_at(None):  # the line that started this task is not the line of what it calls
+                return await _CountedAwaitable(work, task)
         finally:
             del self._by_task[id]
             task.rest()

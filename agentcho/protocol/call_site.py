@@ -6,46 +6,64 @@ that created it. So the line is taken when the coroutine is created, and kept in
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import lru_cache
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 LOOPS = ("anyio", "asyncio", "trio", "threading", "concurrent")
+HANDED_ON = ("contextlib", "functools")
+"""Modules whose functions only pass a call on."""
 
 
 class CallSite(NamedTuple):
-    """Where user code made a call: "file:line" of the outermost of its frames, and file and line of the innermost."""
+    """Where user code made a call: file and line of the outermost of its frames, and of the innermost, with that one's
+    globals."""
 
-    where: str
-    file: str
-    line: int
+    outer: tuple[str, int]
+    inner: tuple[str, int]
+    scope: dict[str, Any]
+
+    @property
+    def where(self) -> str:
+        """ "file:line" of the outermost frame."""
+        return _line(*self.outer)
 
 
-_warned: dict[str, dict[str | tuple[str, type[Warning], int], int]] = {}
-"""By file, the warnings that were given, as `warnings` keeps them for a module."""
 _made_at: ContextVar[CallSite | None] = ContextVar("made_at", default=None)
 
 
 def calling() -> CallSite | None:
-    """Return where user code makes the current call. None if no user code is on the stack."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and not outside(frame):
-        frame = None if _top(frame) in LOOPS else frame.f_back
-    where = None if frame is None else call_site(frame)
-    return None if frame is None or where is None else CallSite(where, frame.f_code.co_filename, frame.f_lineno)
+    """Return where user code calls the function that calls this one. None if the caller is not user code."""
+    frame = _caller(sys._getframe(2))
+    if frame is None or not outside(frame):
+        return None
+    outer = _outermost(frame) or frame
+    return CallSite(_place(outer), _place(frame), frame.f_globals)
+
+
+def _place(frame: FrameType) -> tuple[str, int]:
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def _caller(frame: FrameType | None) -> FrameType | None:
+    """Return the frame that made a call which this frame may only pass on. None if an event loop made the call."""
+    started = True
+    while frame is not None and _top(frame) in (*LOOPS, *HANDED_ON):
+        started = frame.f_code.co_name == "start_soon" or (started and _top(frame) in HANDED_ON)
+        frame = frame.f_back
+    return frame if started else None
 
 
 @contextmanager
 def called_at(site: CallSite | None) -> Iterator[None]:
-    """Within it, a call without user code on its stack was made at `site`. None changes nothing."""
-    if site is None:
-        yield
-        return
+    """Within it, calls were made at `site`, unless they have a site of their own. None: it is not known where."""
     token = _made_at.set(site)
     try:
         yield
@@ -55,29 +73,36 @@ def called_at(site: CallSite | None) -> Iterator[None]:
 
 
 def made_at() -> str | None:
-    """Return the "file:line" that made the current call, or else the coroutine that makes it. None if unknown."""
+    """Return the "file:line" that made the current call, or the coroutine that makes it. None if unknown."""
     site = _made_at.get()
-    return call_site(sys._getframe(1)) or (None if site is None else site.where)
+    return call_site(sys._getframe(1)) if site is None else site.where
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
     """Warn at the innermost line of user code that made the current call."""
-    site = calling() or _made_at.get()
+    site = _made_at.get()
     if site is None:
         warnings.warn(message, category, stacklevel=2)
     else:
-        warnings.warn_explicit(message, category, site.file, site.line, registry=_warned.setdefault(site.file, {}))
+        registry = site.scope.setdefault("__warningregistry__", {})
+        warnings.warn_explicit(message, category, *site.inner, module=site.scope.get("__name__"), registry=registry)
 
 
 def call_site(frame: FrameType | None = None) -> str | None:
     """ "file:line" of the outermost frame on the stack (from `frame` up, if given) that belongs neither to agentcho nor
     to an event loop. None if there is none. See `shown_path` for the name of the file."""
-    found, frame = None, frame or sys._getframe(1)
+    found = _outermost(frame or sys._getframe(1))
+    return None if found is None else line_of(found)
+
+
+def _outermost(frame: FrameType | None) -> FrameType | None:
+    """Return the outermost frame of user code from this one up to the event loop."""
+    found = None
     while frame is not None and _top(frame) not in LOOPS:
         if outside(frame):
             found = frame
         frame = frame.f_back
-    return None if found is None else line_of(found)
+    return found
 
 
 def outside(frame: FrameType) -> bool:
@@ -87,7 +112,17 @@ def outside(frame: FrameType) -> bool:
 
 def line_of(frame: FrameType) -> str:
     """ "file:line" of a frame."""
-    return f"{shown_path(Path(frame.f_code.co_filename))}:{frame.f_lineno}"
+    return _line(*_place(frame))
+
+
+def _line(file: str, line: int) -> str:
+    return f"{_shown(file, os.getcwd())}:{line}"
+
+
+@lru_cache(maxsize=1024)
+def _shown(file: str, _folder: str) -> str:
+    """The name of a file, computed once in each working folder."""
+    return shown_path(Path(file))
 
 
 def _top(frame: FrameType) -> str:

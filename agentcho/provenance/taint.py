@@ -138,15 +138,12 @@ class TaintTracker:
         self.sources.add(id)
         self._used.add(id)
 
-    def unproved(self, ids: Iterable[str], text: str) -> tuple[str, ...]:
-        """The messages among these without evidence that the playing code has used them in `text`: none of its tasks
-        got more than the value that a verb returned, and the text does not contain that value."""
-        contained = self.contained(ids, text)
-        return tuple(id for id in ids if id in self._values and id not in self._used and id not in contained)
-
-    def contained(self, ids: Iterable[str], text: str) -> tuple[str, ...]:
-        """The messages among these whose returned value `text` contains."""
-        return tuple(id for id in ids if id in self._values and has_value(text, self._values[id]))
+    def returned(self, ids: Iterable[str], text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The messages among these of which no task of the playing code got more than the value that a verb returned:
+        those whose value is not in `text`, so that nothing shows that the code used it, and those whose value is."""
+        known = [id for id in ids if id in self._values and id not in self._used]
+        contained = tuple(id for id in known if has_value(text, self._values[id]))
+        return tuple(id for id in known if id not in contained), contained
 
     def give(self, id: str) -> str:
         """Note that the playing code has requested this message, so its existence reveals nothing. Returns the id."""

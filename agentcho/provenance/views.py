@@ -312,8 +312,9 @@ class Act(NamedTuple):
         thought: The message of what its author thought right before.
         unproved: Those in `tainted_by` of which the code had only a value that a verb returned, and nothing shows that
             it used the value.
-        contained: Those in `tainted_by` of which the code had a value that a verb returned, and the text that the code
-            says in this message contains it.
+        contained: Those in `tainted_by` of which the code had only a value that a verb returned, and what the code
+            wrote in this message contains the value.
+        unaddressed: Whether it is a choice or an answer for which no audience was given, so that it is private.
     """
 
     where: str | None = None
@@ -333,6 +334,7 @@ class Act(NamedTuple):
     thought: str | None = None
     unproved: tuple[str, ...] = ()
     contained: tuple[str, ...] = ()
+    unaddressed: bool = False
 
     @property
     def by_rules(self) -> bool:

@@ -144,6 +144,7 @@ class ActPart(Line):
     thought: str | None = None
     unproved: Strings = ()
     contained: Strings = ()
+    unaddressed: bool = False
 
 
 class MessageLine(EncodingsLine):

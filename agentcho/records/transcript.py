@@ -207,7 +207,7 @@ def _act_line(act: Act) -> dict[str, Any]:
     charge = None if act.charge is None else _charge_line(act.charge)
     more = {"call": act.call, "use": use, "release": act.release or None, "released": act.released, "charge": charge}
     read = {"shown": act.shown or None, "reuse": act.reuse, "thought": act.thought, "unproved": act.unproved or None}
-    read["contained"] = act.contained or None
+    read |= {"contained": act.contained or None, "unaddressed": act.unaddressed or None}
     order = {"after": act.after, "named": act.named or None, "moves": act.moves or None}
     return line | {name: value for name, value in (more | read | order).items() if value is not None}
 
@@ -226,7 +226,9 @@ def _act(line: ActPart) -> Act:
     )
     moves = tuple(Move(*move) for move in line.moves)
     act = act._replace(shown=line.shown, reuse=line.reuse, after=line.after, named=line.named, moves=moves)
-    act = act._replace(thought=line.thought, unproved=line.unproved, contained=line.contained)
+    act = act._replace(
+        thought=line.thought, unproved=line.unproved, contained=line.contained, unaddressed=line.unaddressed
+    )
     return act if line.charge is None else act._replace(charge=_charge(line.charge))
 
 

@@ -130,7 +130,7 @@ def _runs(pieces: Iterable[tuple[int, bool]]) -> tuple[int, ...]:
 def costs(entries: Sequence[TranscriptEntry], known: Mapping[str, CallPrompt], seat: Mapping[str, int]) -> list[Json]:
     """A row for each author with encodings or calls, in the order of their seats, the scenario first; then one for the
     whole game, without `by`. Empty if the record has no cost of any call."""
-    if not known:
+    if not known and all(entry.usage.spent is None for entry in entries):
         return []
     by_author: dict[str | None, list[TranscriptEntry]] = {}
     for entry in entries:

@@ -305,25 +305,39 @@ def test_a_text_that_contains_a_private_value_is_said_to() -> None:
     talk.say("bob.0", "everyone", act=Act("talk.py:7", tainted_by=both, contained=both[1:]))
     talk.say("bob.1", "everyone", act=Act("talk.py:7", tainted_by=both))
     warning = one(audited(talk), "AC006")
-    assert warning.message.endswith("bob.0 (its text contains the value of alice.1) and bob.1")
+    assert warning.message.endswith("bob.0 (the code wrote the value of alice.1 in it) and bob.1")
 
 
-def test_choices_that_nobody_else_may_read_are_a_note() -> None:
-    talk, chosen = Talk(), Act(choices=("yes", "no"))
-    talk.say("alice.0", ["alice"], act=chosen)
-    talk.say("alice.1", ["alice"], act=chosen)
-    talk.say("alice.2", ["alice"])
-    talk.say("bob.0", ["alice", "bob"], act=chosen)
-    talk.say("bob.1", ["bob"], act=chosen)
-    talk.say("bob.2", "everyone", act=Act(released="bob.1"))
-    note = one(audited(talk), "AC022")
-    assert (note.level, note.carrier) == ("note", "alice")
-    assert note.message.endswith("2 choices of alice: alice.0 and alice.1")
+def test_answers_for_which_no_audience_was_given_are_a_note_by_line() -> None:
+    talks = [Talk(0), Talk(1)]
+    for talk in talks:
+        asked, other = Act("talk.py:7", unaddressed=True), Act("talk.py:8", unaddressed=True)
+        talk.say("alice.0", ["alice"], act=asked)
+        talk.say("alice.1", ["alice"], act=asked)
+        talk.say("alice.2", ["alice"], act=Act("talk.py:7", choices=("yes", "no")))  # to=() was given
+        talk.say("bob.0", ["bob"], act=other)
+        talk.say("bob.1", "everyone", act=Act(released="bob.0"))
+        talk.say("bob.2", ["bob"], act=other)
+        talk.change("bob.2", ended="cancelled")
+    note = one(audited(*talks), "AC022")
+    assert (note.level, note.owner, note.carrier, note.edges) == ("note", "alice", None, 4)
+    assert note.place is not None
+    assert (note.place.file, note.place.line, note.messages) == ("talk.py", 7, ("alice.0", "alice.1"))
+    assert "4 answers of alice" in note.message
+    assert note.message.endswith(": alice.0 and alice.1 of game 0")
 
 
-def test_choices_of_who_plays_alone_are_no_finding() -> None:
+def test_of_a_game_that_was_begun_again_the_last_attempt_counts() -> None:
+    talk, asked = Talk(), Act("talk.py:7", unaddressed=True)
+    talk.say("alice.0", ["alice"], act=asked)
+    talk.say("alice.1", ["alice"], act=asked)
+    talk.change("alice.1", attempt=2)
+    assert one(audited(talk), "AC022").messages == ("alice.1",)
+
+
+def test_answers_of_who_plays_alone_are_no_finding() -> None:
     talk = Talk()
-    talk.say("alice.0", ["alice"], act=Act(choices=("yes", "no")))
+    talk.say("alice.0", ["alice"], act=Act(unaddressed=True))
     assert not found(audited(talk, agents=("alice",)), "AC022")
 
 

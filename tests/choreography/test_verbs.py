@@ -86,6 +86,10 @@ def test_who_has_an_audience_is_told_that_choices_and_answers_stay_private(play:
             for _ in range(2):
                 await alice.choose(("yes", "no"))
         assert len(repeated) == 1
+        with warnings.catch_warnings(record=True) as ignored:
+            warnings.filterwarnings("ignore", module=__name__)
+            await alice.choose(("yes", "no"))
+        assert not ignored
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             await alice.choose(("yes", "no"), to=())
@@ -94,8 +98,10 @@ def test_who_has_an_audience_is_told_that_choices_and_answers_stay_private(play:
             await bob.answer(Verdict)
 
     entries, _ = game(play, script)
+    unaddressed = [entry.act.unaddressed for entry in entries if entry.message.kind == "decode"]
+    assert unaddressed == [*[True] * 7, False, False, True, True]
     readers = [sorted(m.audience.members or ()) for m in spoken(entries)]
-    assert readers == [*[["alice"]] * 7, ["alice", "bob"], *[["bob"]] * 2]
+    assert readers == [*[["alice"]] * 8, ["alice", "bob"], *[["bob"]] * 2]
 
 
 def test_an_answer_that_its_own_validators_refuse_says_where(play: Play) -> None:

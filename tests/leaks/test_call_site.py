@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
+from unittest.mock import AsyncMock, create_autospec
 
+import anyio
 import pytest
 
 from agentcho import Agent, Game
@@ -109,6 +114,50 @@ def test_a_call_that_a_round_runs_has_the_line_that_made_it(backend: str) -> Non
     made, after = lines
     file, line = made.split(":")
     assert sorted(told) == sorted([made, made, f"{file}:{int(line) + 1}", after])
+
+
+class Streamer(Agent):
+    """Speaks by itself in three ways, and notes their lines."""
+
+    audience = "everyone"
+    lines: list[str]
+
+    async def run(self) -> None:
+        """Speak."""
+        self.lines.append(next_line())
+        async with self.stream(max_tokens=4) as pieces:
+            async for _ in pieces:
+                pass
+        async with anyio.create_task_group() as group:
+            self.lines.append(next_line())
+            group.start_soon(self.say)
+        self.lines.append(next_line())
+        await self.say()
+
+
+async def passed_on(move: Coroutine[Any, Any, Any]) -> None:
+    """A helper of a scenario."""
+    await move
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("way", ["play_agents", "lockstep", "together"])
+def test_the_line_that_starts_a_task_is_not_that_of_what_it_says(backend: str, way: str) -> None:
+    lines: list[str] = []
+
+    async def script(game: Game) -> None:
+        ann = game.cast(Streamer, "ann", lines=lines)
+        await getattr(game, way)(ann.run() if way == "together" else ann)
+        lines.append(next_line())
+        await game.together(passed_on(ann.say()))
+
+    entries = play(script, backend=backend).entries
+    assert [entry.act.where for entry in entries if entry.message.sampled] == lines
+
+
+def test_verbs_are_coroutine_functions_for_mocks() -> None:
+    assert isinstance(create_autospec(Agent).say, AsyncMock)
+    assert asyncio.iscoroutinefunction(Game.together)
 
 
 def test_moves_of_a_race_have_the_line_that_made_them() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from agentcho.audit.measurement import Interval
 from agentcho.lab.plots import plot_readings
+from agentcho.lab.reading.partitions import AGENTS, SALTS
 from agentcho.lab.reading.result import (
     ConversationScore,
     DecisionsResult,
@@ -149,6 +150,19 @@ def test_where_the_control_moves_nobody_signs_say_nothing(results: Path) -> None
     page = real_model.page(results)
     assert "Judged by the probability of Bob's choice, 2 effects: 2 inconclusive" in page
     assert "is neither shown nor ruled out: the positive control did not move the reader" in page
+
+
+@pytest.mark.parametrize(("encoded", "beside"), [(100, "0.50 | 0.90"), (101, " | ")])
+def test_partitions_stand_beside_ways_on_the_same_conversations(results: Path, encoded: int, beside: str) -> None:
+    def of_talk(tokens: int, rows: tuple[Row, ...]) -> str:
+        read = ConversationScore(subject="talks", id="1", column="baseline", encoded=tokens)
+        return fidelity(0.1).model_copy(update={"reads": (read,), "rows": rows}).model_dump_json()
+
+    base, *others = fidelity(0.1).rows
+    (results / "real-fidelity.json").write_text(of_talk(100, (base, *others)))
+    parts = [base.model_copy(update={"column": name, "ratio": ratio}) for name, ratio in ((SALTS, 1.25), (AGENTS, 2.5))]
+    (results / "real-partitions.json").write_text(of_talk(encoded, (base, *parts)))
+    assert f"| talks | 9 | 1.25 | 2.50 | {beside} |" in real_model.page(results)
 
 
 def test_decisions_with_adapters_stand_beside_those_without(results: Path) -> None:

@@ -139,6 +139,22 @@ def test_a_cache_in_parts_shares_within_a_part_alone(engine: Engine) -> None:
     }
 
 
+def test_an_answer_that_was_given_before_is_generated_again(engine: Engine) -> None:
+    lines = [
+        line("q", None, (), "How many apples are left?", role="user"),
+        spoken("a", "ann", ("q",), "Three."),
+        spoken("b", "ann", ("q",), "Three."),
+        spoken("c", "bob", ("q", "a"), "Yes."),
+        spoken("d", "bob", ("q", "b"), "No."),
+    ]
+    replayed = replay(whole("drafts", 0, ("ann", "bob"), lines), engine, mode="baseline")
+    q, a, b, c, d = (
+        len(e.message.tokens) for e in sorted(replayed.entries, key=lambda e: e.message.id.replace("q", ""))
+    )
+    assert a == b
+    assert partitioned(replayed.entries) == {SALTS: q + a + b + c + d, AGENTS: (q + a) + b + (q + a + c) + d}
+
+
 def test_partitions_of_the_cache_have_the_baseline_s_row_but_for_the_tokens(engine: Engine) -> None:
     talks = [Conversation("set", str(n), panel()) for n in range(2)]
     reads = measure(talks, arms(engine, "baseline,choreographed:audit"), PartialFidelity(), silent)

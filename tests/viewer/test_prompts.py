@@ -123,6 +123,10 @@ def test_calls_whose_prompts_nobody_counted_are_counted_apart(tmp_path: Path) ->
     talk.change("bob.1", usage=used(0, 0)._replace(spent=TokensSpent(None, None, 7)), made=(), encoding=None)
     costs = blocks(page_of(recorded(tmp_path, talk.entries)))["talk-0"]["costs"]
     assert [(row["calls"], row["unknown"]) for row in costs] == [(0, 0), (1, 0), (0, 1), (1, 1)]
+    for id in ("alice.0", "bob.1"):
+        talk.change(id, usage=used(0, 0)._replace(spent=TokensSpent(None, None, 7)), made=(), encoding=None)
+    costs = blocks(page_of(recorded(tmp_path / "none", talk.entries)))["talk-0"]["costs"]
+    assert (costs[-1]["calls"], costs[-1]["unknown"]) == (0, 2)
 
 
 def test_what_one_agent_may_read_has_no_counts_of_prompts(tmp_path: Path) -> None:

@@ -159,8 +159,9 @@ def _kept(found: Iterable[FidelityResult]) -> str:
 
 
 def _partitions(found: FidelityResult, read: Iterable[FidelityResult]) -> str:
-    """What caches in parts encode of what the baseline does, beside the plain ways of `read`, a set."""
-    ways = {(row.subject, row.column): row for each in read for row in each.rows}
+    """What partitioned caches encode relative to the baseline, beside the plain ways of `read` where those are of the
+    same conversations."""
+    ways = {(row.subject, row.column): row for each in read if _same(each, found) for row in each.rows}
     columns = (*PARTITIONS, AUDIT, ENFORCE)
     rows = []
     for subject in dict.fromkeys(row.subject for row in found.rows):
@@ -168,6 +169,15 @@ def _partitions(found: FidelityResult, read: Iterable[FidelityResult]) -> str:
         known = [own.get(column) or ways.get((subject, column)) for column in columns]
         rows.append((subject, f"{own[BASELINE].games}", *(f"{row.ratio:.2f}" if row else "" for row in known)))
     return _table(("conversations", "number", *(KEPT.get(column, column) for column in columns)), rows)
+
+
+def _same(read: FidelityResult, found: FidelityResult) -> bool:
+    """Whether the baselines of two results encoded the same tokens of the same conversations, on one model."""
+    baselines = [
+        {(each.subject, each.id): each.encoded for each in result.reads if each.column == BASELINE}
+        for result in (read, found)
+    ]
+    return (read.model, read.dtype, baselines[0]) == (found.model, found.dtype, baselines[1])
 
 
 def _idle(found: FidelityResult) -> Iterator[str]:

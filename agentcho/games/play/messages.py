@@ -191,7 +191,7 @@ class Messages:
         asked = places if any(place is not None for place in places) else ()
         tainted, order = self.taint.tainted_by(to, audiences), self.rounds.order()
         act = Act(made_at(), asked, tainted, reuse=reads.reuse, named=reads.named and bool(reads.reads), **order)
-        unproved, contained = self.taint.unproved(tainted, text), self.taint.contained(tainted, text)
+        unproved, contained = self.taint.returned(tainted, text)
         return act._replace(unproved=unproved, contained=contained)
 
     def add(self, draft: Draft) -> None:

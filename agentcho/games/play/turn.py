@@ -145,7 +145,8 @@ class Turns:
         retold = charge is not None and charge.schema is not None
         heard = Audience(frozenset({author})) if retold else spoken_to
         shown = tuple(each for each in self._shown(author) if all(each != read.id for read in reads.reads))
-        act = messages.provenance(heard, reads, asked.header)._replace(choices=options.choices or (), shown=shown)
+        act = messages.provenance(heard, reads, asked.header)
+        act = act._replace(choices=options.choices or (), shown=shown, unaddressed=asked.unaddressed)
         act = act if charge is None or retold else act._replace(charge=charge)
         metadata = messages.metadata(author, "decode", "assistant", heard, reads)
         draft = model.draft(metadata, asked.header, author, reads, act)

@@ -25,7 +25,8 @@ Counts = dict[str, int]
 def partitioned(entries: Sequence[TranscriptEntry]) -> Counts:
     """Return how many tokens a cache in parts encodes for the calls of one workflow that the baseline played.
 
-    A call reuses what earlier calls of its part read or said, and encodes the rest of its prompt and its own message.
+    A call reuses the beginning of its prompt, in whole messages, that an earlier call of its part read or said, and
+    encodes the rest and its own message. Servers share whole blocks of tokens instead, which can be less.
     Under `SALTS` the part is the salt of the request (`cache_salts`), under `AGENTS` the agent that asks.
     """
     messages = {entry.message.id: entry.message for entry in entries}
@@ -37,14 +38,15 @@ def partitioned(entries: Sequence[TranscriptEntry]) -> Counts:
         if own is None or author is None or not entry.message.sampled:
             continue
         read = [made[piece.id] for piece in own.receipt.context]
-        prompt = [messages[id] for record in read for id in (record.message, *record.also)]
+        context = [messages[id] for record in read for id in (record.message, *record.also)]
         pieces = [record.tokens or messages[record.message].tokens for record in (*read, own)]
-        prefixes = dict(zip(accumulate(pieces, _longer, initial=b""), (0, *map(len, pieces)), strict=True))
-        salt = cache_salts([*prompt, entry.message], author, key=key)[-1]
+        *prompts, whole = accumulate(pieces[1:], _longer, initial=_longer(b"", pieces[0]))
+        salt = cache_salts([*context, entry.message], author, key=key)[-1]
         for partition, part in ((SALTS, salt), (AGENTS, author)):
             known = cached[partition, part]
-            counts[partition] += sum(length for prefix, length in prefixes.items() if prefix not in known)
-            known.update(prefixes)
+            fresh = [len(piece) for piece, prompt in zip(pieces[:-1], prompts, strict=True) if prompt not in known]
+            counts[partition] += sum(fresh) + len(pieces[-1])
+            known.update((*prompts, whole))
     return counts
 
 
