@@ -207,9 +207,9 @@ def _act_line(act: Act) -> dict[str, Any]:
     charge = None if act.charge is None else _charge_line(act.charge)
     more = {"call": act.call, "use": use, "release": act.release or None, "released": act.released, "charge": charge}
     read = {"shown": act.shown or None, "reuse": act.reuse, "thought": act.thought, "unproved": act.unproved or None}
-    read |= {"contained": act.contained or None, "unaddressed": act.unaddressed or None}
+    code = {"contained": act.contained or None, "unaddressed": act.unaddressed or None}
     order = {"after": act.after, "named": act.named or None, "moves": act.moves or None}
-    return line | {name: value for name, value in (more | read | order).items() if value is not None}
+    return line | {name: value for name, value in (more | read | code | order).items() if value is not None}
 
 
 def _act(line: ActPart) -> Act:
