@@ -188,11 +188,17 @@ def audience(names: Audience | Iterable[str] | str, cast: Iterable[str] | None =
     return Audience(members)
 
 
+FOR_EVERYONE = frozenset({"all", "anybody", "anyone", "everybody", "everyone", "public"})
+"""Words that can be meant for the audience of all agents, in lower case."""
+
+
 def _unknown(names: Sequence[str], cast: Iterable[str]) -> str:
     """Return what is wrong with names that no agent in the cast has."""
     told = f"no agent named {', '.join(map(shown, names))}"
     if any(" " in name for name in names):
         return f"{told}: an audience is 'everyone' or names of agents; pass words for the agent to answer as prompt=…"
+    if names[0].lower() in FOR_EVERYONE:
+        return f"{told}; write 'everyone' for all agents"
     like = nearest(names[0], cast) if len(names) == 1 else ""
     return f"{told}; {like}" if like else told
 

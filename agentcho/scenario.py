@@ -94,7 +94,8 @@ class Scenario:
         try:
             self.options = self.Options(**options)
         except ValidationError as error:
-            there = f"Its options: {', '.join(self._choices())}{_asking(error, self.Options)}"
+            known = ", ".join(self._choices())
+            there = f"Its options: {known}{_asking(error, self.Options)}" if known else "It has no options"
             raise ConfigError(f"{self.name}: {_what(error)}. {there}") from error
 
     async def play(self, game: Any) -> Outcome:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from agentcho.audit.report import FailOn
+from agentcho.cli import completion
 from agentcho.cli.extension import Commands
 from agentcho.cli.logs import Level, log
 from agentcho.cli.options import GivenOptions, fields, spread_options
@@ -94,7 +95,9 @@ def _agentcho(
 
 
 def run(
-    scenario: Annotated[str | None, typer.Argument(metavar="SCENARIO", help=SCENARIO)] = None,
+    scenario: Annotated[
+        str | None, typer.Argument(metavar="SCENARIO", help=SCENARIO, autocompletion=completion.scenarios)
+    ] = None,
     *,
     how: Playing,
     set_: Set = None,
@@ -159,7 +162,7 @@ def merge(
 
 
 def audit(
-    target: Annotated[str, typer.Argument(metavar="TARGET", help=TARGET)],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help=TARGET, autocompletion=completion.played)],
     measure: Annotated[
         bool, typer.Option("--measure", help="Also measure how much each leak changes what readers say.")
     ] = False,
@@ -197,7 +200,12 @@ def audit(
 
 def ls(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Show what this scenario or agent does, and its options.")
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="Show what this scenario or agent does, and its options.",
+            autocompletion=completion.library,
+        ),
     ] = None,
     runs: Annotated[bool, typer.Option("--runs", help="List recorded runs instead of scenarios and agents.")] = False,
     out: Runs = Path("runs"),
@@ -209,7 +217,12 @@ def ls(
 
 
 def cp(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a scenario or agent from `agentcho ls`.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="Name of a scenario or agent from `agentcho ls`.", autocompletion=completion.library
+        ),
+    ],
     folder: Annotated[
         Path | None, typer.Argument(metavar="FOLDER", help="Default: ./scenarios, ./agents or ./mine.")
     ] = None,
@@ -244,7 +257,12 @@ def new_scenario(
 
 
 def show(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Run: its id, the beginning of it, its path, or 'last'.")],
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN", autocompletion=completion.runs, help="Run: its id, the beginning of it, its path, or 'last'."
+        ),
+    ],
     game: Annotated[int | None, typer.Option(help="Show only this game.", show_default=False)] = None,
     trace: Annotated[
         Path | None, typer.Option(help="Export the run as traces (agentcho-trace/1) instead.", show_default=False)
@@ -288,7 +306,9 @@ def show(
 
 
 def view(
-    target: Annotated[str, typer.Argument(metavar="[RUN|FOLDER|FILE]", help=VIEWED)] = "last",
+    target: Annotated[
+        str, typer.Argument(metavar="[RUN|FOLDER|FILE]", help=VIEWED, autocompletion=completion.runs)
+    ] = "last",
     eyes: Annotated[str | None, typer.Option(metavar="NAME", help=EYES, show_default=False)] = None,
     game: Annotated[int | None, typer.Option(help="Show only this game.", show_default=False)] = None,
     beside: Annotated[str | None, typer.Option(metavar="RUN", help=BESIDE, show_default=False)] = None,
@@ -313,7 +333,7 @@ def view(
 
 
 def doctor(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help=LOCAL)] = "understudy",
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=LOCAL, autocompletion=completion.models)] = "understudy",
     verbose: Annotated[bool, typer.Option("--verbose", help="Print one line per layer instead of a summary.")] = False,
     *,
     where: Placing,

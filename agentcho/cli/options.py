@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from typer.models import OptionInfo
 
 from agentcho import config
+from agentcho.cli import completion
 from agentcho.cli.panels import FEW, HELP, RARE, panel, show_all
 from agentcho.config import RunConfig, served
 from agentcho.errors import ConfigError
@@ -58,6 +59,7 @@ class OptionsFrom(NamedTuple):
         field = self.model.model_fields[name]
         said = typer.Option(*_flags(name, field), help=self.helps.get(name, field.description), metavar=_metavar(field))
         said.rich_help_panel = panel(name, field)
+        said.autocompletion = completion.models if name == "model" else None
         several = _is_limits(field) or _is_list(field)
         kind: Any = list[str] | None if several else field.annotation
         default = None if several else self.defaults.get(name, field.default)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import agentcho
-from agentcho.errors import ArgumentError, AudienceError, ScenarioError
+from agentcho.errors import ArgumentError, AudienceError, ConfigError, ScenarioError
 from agentcho.message import audience
 
 
@@ -95,11 +95,21 @@ def test_a_scenario_without_a_play_is_refused() -> None:
         Empty()
 
 
+def test_a_scenario_without_options_says_so() -> None:
+    class Plain(agentcho.Scenario):
+        async def play(self, game: agentcho.Game) -> agentcho.Scenario.Outcome:
+            return self.Outcome()
+
+    with pytest.raises(ConfigError, match=r"Extra inputs are not permitted\. It has no options$"):
+        Plain(rounds=1)
+
+
 @pytest.mark.parametrize(
     ("named", "told"),
     [
         ("bo", "no agent named 'bo'; did you mean 'bob'? the cast is: ann, bob"),
         ("Hello there", "no agent named 'Hello there': an audience is 'everyone' or names of agents; pass words"),
+        ("All", "no agent named 'All'; write 'everyone' for all agents"),
         ("zzz", "no agent named 'zzz'; the cast is: ann, bob"),
         (["an", "bo"], "no agent named 'an', 'bo'; the cast is: ann, bob"),
     ],

@@ -40,6 +40,19 @@ def test_the_first_that_ends_wins_and_the_others_are_cancelled(play: Play) -> No
     assert {m.id: m.parents for m in spoken(entries)}["carol.1"] == ("bob.0",)
 
 
+@pytest.mark.parametrize("way", ["first", "together"])
+def test_what_is_no_move_is_refused_before_anything_runs(play: Play, way: str) -> None:
+    async def script(game: Game) -> None:
+        a, b = cast(game, "ann", "bob")
+        with pytest.raises(ScenarioError, match=r"a list is not a move; .*: pass|pass the moves one by one, as in"):
+            await getattr(game, way)([])
+        with pytest.raises(ScenarioError, match=r"is not a move; a move is a coroutine, such as ann\.say\(\)$"):
+            await getattr(game, way)(a.say(), b)
+
+    entries, _ = game(play, script, talker(9))
+    assert not spoken(entries)
+
+
 @pytest.mark.parametrize("first", [0, 1])
 def test_of_those_that_end_in_one_step_the_first_given_wins(play: Play, first: int) -> None:
     async def script(game: Game) -> list[str]:

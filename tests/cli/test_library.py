@@ -170,6 +170,12 @@ def test_a_file_that_is_not_there_is_said_to_be_missing(agentcho: Command) -> No
     assert "there is no file nowhere.py" in ran.err
 
 
+def test_a_path_to_no_model_is_not_asked_of_the_hub(agentcho: Command) -> None:
+    ran = agentcho("run", "direct", "--model", "./my-model")
+    assert ran.code == 2
+    assert "there is no folder or file './my-model'; give a folder with config.json, or a GGUF file" in ran.err
+
+
 @pytest.mark.parametrize(("model", "like"), [("fakee", "fake"), ("understudi", "understudy"), ("smolm2", "smollm2")])
 def test_a_misspelt_model_of_ours_is_not_asked_of_the_hub(
     agentcho: Command, monkeypatch: pytest.MonkeyPatch, model: str, like: str

@@ -10,7 +10,7 @@ Independent of audiences and encodings.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -22,6 +22,7 @@ from agentcho.errors import ScenarioError
 from agentcho.games.play.lockstep import Lockstep, Seat
 from agentcho.games.play.precedence import Frontier, Precedence
 from agentcho.message import Metadata
+from agentcho.protocol.value_checks import type_name
 from agentcho.provenance.taint import TaintTracker
 from agentcho.provenance.views import History, MessageLog, Move
 
@@ -58,6 +59,17 @@ class _Branches(NamedTuple):
 
     outer: Branch | None
     moves: list[Branch]
+
+
+def check_moves(moves: Sequence[Any]) -> None:
+    """Raise `ScenarioError` if one of these moves is not a coroutine."""
+    for move in moves:
+        if not isinstance(move, Coroutine):
+            for other in moves:
+                if isinstance(other, Coroutine):
+                    other.close()
+            several = "; pass the moves one by one, as in game.together(*moves)" if isinstance(move, Iterable) else ""
+            raise ScenarioError(f"{type_name(move)} is not a move; a move is a coroutine, such as ann.say(){several}")
 
 
 class Rounds:
@@ -205,6 +217,7 @@ class Rounds:
     @contextmanager
     def _moves(self, moves: Sequence[Moving], race: bool = False) -> Iterator[tuple[_Branches, list[Moving]]]:
         """A context in which moves run, each in its own branch. Their messages come out at its end."""
+        check_moves(moves)
         before = self.visible()
         outer = self.branch
         number = next(self._numbers)

@@ -367,7 +367,10 @@ def load_engine(config: RunConfig, tell: ProgressCallback = no_progress, share: 
 
 
 def _refuse_misspelt(model: str) -> None:
-    """Raise `ConfigError` for a name similar to one of `OUR_MODELS`, because asking the hub can take half a minute."""
+    """Raise `ConfigError` for a name similar to one of `OUR_MODELS`, because asking the hub can take half a minute, and
+    for a path to nothing."""
+    if model.startswith(("./", "../", "~", "/")) and not Path(model).exists():
+        raise ConfigError(f"there is no folder or file {model!r}; give a folder with config.json, or a GGUF file")
     if "/" not in model and model not in OUR_MODELS and not Path(model).exists():
         like = nearest(model, OUR_MODELS)
         if like:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agentcho.cli import completion
 from agentcho.cli.options import GivenOptions, OptionsFrom, fields, run_config
 from agentcho.cli.outputs import unnamed
 from agentcho.cli.shared_options import COMPARED, FILE, HERE, JUDGE, MODES, REPAIRS, WAYS, Plot, Set, Where
@@ -24,7 +25,12 @@ COLUMNS = OptionsFrom(RunConfig, without=OF_COLUMNS, helps=HERE)
 
 
 def compare(
-    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A name from `agentcho ls`, or a .py file.")],
+    scenario: Annotated[
+        str,
+        typer.Argument(
+            metavar="SCENARIO", help="A name from `agentcho ls`, or a .py file.", autocompletion=completion.scenarios
+        ),
+    ],
     modes: Annotated[str, typer.Option(metavar="COLUMNS", help=MODES)] = DEFAULT_MODES,
     games: Annotated[
         int, typer.Option("-n", "--games", min=1, help="Number of games per column, paired by task and seed.")

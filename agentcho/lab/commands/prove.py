@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from agentcho.audit.measurement import Swapped
+from agentcho.cli import completion
 from agentcho.cli.options import GivenOptions, fields, run_config
 from agentcho.cli.shared_options import (
     FILE,
@@ -25,7 +26,7 @@ from agentcho.cli.shared_options import (
 
 
 def prove(
-    target: Annotated[str, typer.Argument(metavar="TRACES|SCENARIO", help=TARGET)],
+    target: Annotated[str, typer.Argument(metavar="TRACES|SCENARIO", help=TARGET, autocompletion=completion.scenarios)],
     of: Annotated[str | None, typer.Option(metavar="AGENT", help=PROVES, show_default=False)] = None,
     swap: Annotated[Swapped, typer.Option(help=SWAP)] = "same-length",
     html: Annotated[Path | None, typer.Option(metavar=FILE, help="Write the report as one HTML page.")] = None,

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from agentcho.cli import completion
 from agentcho.cli.options import GivenOptions, OptionsFrom, fields
 from agentcho.cli.outputs import unnamed
 from agentcho.cli.shared_options import FILE, AtOnce, Retries, Set, Where
@@ -29,7 +30,7 @@ OF_RUN = OptionsFrom(
 
 
 def sweep(
-    scenario: Annotated[str, typer.Argument(metavar="SCENARIO|FILE", help=SWEPT)],
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO|FILE", help=SWEPT, autocompletion=completion.scenarios)],
     grid: Annotated[list[str] | None, typer.Option(metavar="KEY=A,B", help=GRID)] = None,
     models: Annotated[str | None, typer.Option(metavar="MODEL,MODEL", help=MODELS, show_default=False)] = None,
     games: Annotated[

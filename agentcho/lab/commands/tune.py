@@ -7,13 +7,19 @@ from typing import Annotated
 
 import typer
 
+from agentcho.cli import completion
 from agentcho.cli.options import GivenOptions, OptionsFrom, checked, fields, run_config
 from agentcho.cli.shared_options import FILE, FINAL_OF, PEFT, TRACED, Set, Trained, Where
 from agentcho.lab.tune.recipe import Recipe
 
 
 def trace(
-    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A name from `agentcho ls`, or a .py file.")],
+    scenario: Annotated[
+        str,
+        typer.Argument(
+            metavar="SCENARIO", help="A name from `agentcho ls`, or a .py file.", autocompletion=completion.scenarios
+        ),
+    ],
     out: Annotated[
         Path, typer.Option(metavar=FILE, help="Append to this file. Games already in it are not played again.")
     ],
@@ -41,7 +47,12 @@ def trace(
 
 
 def tune(
-    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A name from `agentcho ls`, or a .py file.")],
+    scenario: Annotated[
+        str,
+        typer.Argument(
+            metavar="SCENARIO", help="A name from `agentcho ls`, or a .py file.", autocompletion=completion.scenarios
+        ),
+    ],
     traces: Annotated[
         Path, typer.Option(metavar=FILE, help="Trace file of this scenario, as written by `agentcho trace`.")
     ],
