@@ -102,7 +102,7 @@ def gathered(scenario: str, cases: Mapping[FindingKey, list[Evidence]]) -> Itera
         rule = RULES[key.rule]
         sentence = rule.of_run if worst.of_run and rule.of_run else rule.sentence
         if key.reader is not None and key.reader == key.carrier:
-            sentence = sentence.replace("messages of {carrier}", "its own earlier messages")
+            sentence = sentence.replace("messages of {carrier}", "its own messages")
         names = {
             "reader": key.reader or "an agent",
             "owner": key.owner or "others",
