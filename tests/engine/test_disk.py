@@ -57,7 +57,7 @@ def said(engine: Engine) -> tuple[EncodingId, ...]:
     return (*ids, *run(engine, Repair(ids[2], TopK(0.5), [ids[1]])))
 
 
-# -- down and up -------------------------------------------------------------------------------------------------
+# -- spilling and reloading --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_what_changed_in_host_memory_is_not_laundered_by_a_file(small: Small) ->
     assert (failure.id, str(failure.error).count("has changed")) == (over, 1)
 
 
-# -- a disk that takes no more -----------------------------------------------------------------------------------
+# -- a full disk -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("room", [0, 1])
@@ -357,7 +357,7 @@ def test_a_full_disk_is_told_once_and_nothing_is_lost(
     assert same(whole(engine, ids), before)
 
 
-# -- whose files, and how long -----------------------------------------------------------------------------------
+# -- ownership and lifetime of files -----------------------------------------------------------------------------
 
 
 def test_files_are_their_owners_alone_and_their_names_tell_nothing(small: Small, tmp_path: Path) -> None:
@@ -484,7 +484,7 @@ def test_a_file_that_is_there_already_is_not_written(tmp_path: Path, monkeypatch
     files.close()
 
 
-# -- what is refused ---------------------------------------------------------------------------------------------
+# -- refusals ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", [-1, True, 1.5, "9"])
