@@ -1,6 +1,4 @@
-"""An engine as the choreographer sees it, around a real one, to which everything goes on: what is to be looked at, or
-done otherwise, is overridden. Does not know: why.
-"""
+"""An `EnginePort` that forwards everything to a real engine; subclasses override what they observe or change."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from agentcho.protocol.ownership import Owner
 
 
 class Around:
-    """An `EnginePort` around `engine`; see there."""
+    """Forwards all of `EnginePort` to `engine`."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine

@@ -1,4 +1,4 @@
-"""The commands of a group of the command line, those of the lab too, as help lists them."""
+"""The commands of a CLI group as help lists them, including those of the lab."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def commands(group: Any) -> dict[str, Any]:
-    """By name; nothing of what is no group."""
+    """The commands by name; empty if `group` is not a group."""
     if not hasattr(group, "list_commands"):
         return {}
     context = group.make_context("agentcho", [], resilient_parsing=True)

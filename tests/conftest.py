@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""Fixtures and hooks for all tests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 settle()
 PLAIN = "AGENTCHO_TEST_PLAIN_PROCESSOR"
-"""Set: torch answers that the processor has nothing for bfloat16."""
+"""If set, torch reports no bfloat16 support on this processor."""
 
 
 MEMORY, ENOUGH = "/dev/shm", 4 << 30
@@ -30,10 +30,10 @@ MEMORY, ENOUGH = "/dev/shm", 4 << 30
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure() -> None:
-    """Ctrl-C works even where the run was started in the background, which ignores it; and torch has one thread. What
-    is imported stays: nothing of it is looked through for garbage, which took as long as importing it."""
+    """Make Ctrl-C work even in a run started in the background, which ignores it, and limit torch to one thread.
+    Garbage collection is off during imports: scanning the imported modules took as long as importing them."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny matrices: threads would only get in each other's way
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # with tiny matrices threads only slow each other down
     gc.disable()
     if _in_memory():
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", MEMORY)
@@ -42,16 +42,16 @@ def pytest_configure() -> None:
 
 
 def _in_memory() -> bool:
-    """Whether temporary folders of tests fit into memory: a disk takes milliseconds for each file that is synchronised
-    or removed, and tests make thousands. Some are programs, which have to be allowed there."""
+    """Whether tests can keep temporary folders in memory: a disk takes milliseconds for each file that is synced or
+    removed, and tests make thousands. Some of the files are executed, so the mount must allow that."""
     if not os.access(MEMORY, os.R_OK | os.W_OK | os.X_OK):
         return False
     return shutil.disk_usage(MEMORY).free >= ENOUGH and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC
 
 
 def pytest_collection_finish() -> None:
-    """All is imported, hypothesis too, whatever is run: it looks for what refers to a generator of random numbers, and
-    would not find it among what is frozen."""
+    """Freeze all imported objects. Hypothesis is imported first: it looks for references to random generators and would
+    not find them among frozen objects."""
     import hypothesis  # noqa: F401
 
     gc.freeze()
@@ -60,18 +60,18 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """What fails by torch's coins fails again, in any order of tests: each begins with the same ones."""
+    """Start each test with the same random state, so that failures by chance repeat in any order of tests."""
     _same_coins()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call() -> None:
-    """The same whether fixtures had been made before or not."""
+    """Reset again, so that fixtures made earlier make no difference."""
     _same_coins()
 
 
 def _same_coins() -> None:
-    """`torch.manual_seed` would write down who called it, for every kind of device that is not in use."""
+    """Seed torch's default generators. `torch.manual_seed` would record its caller for every unused kind of device."""
     if torch := sys.modules.get("torch"):
         torch.default_generator.manual_seed(0)
         if torch.cuda.is_initialized():
@@ -86,8 +86,8 @@ def _answer_no() -> None:
 
 @pytest.fixture(scope="session")
 def engines() -> Iterator[Engines]:
-    """Every network that tests need, loaded once; call it for an engine of one's own on one."""
-    from .engines import Engines  # torch, for those that take it
+    """Every network that tests need, loaded once; call it for a separate engine on one of them."""
+    from .engines import Engines  # imports torch only for tests that use it
 
     registry = Engines()
     yield registry
@@ -96,7 +96,7 @@ def engines() -> Iterator[Engines]:
 
 @pytest.fixture(scope="session")
 def one_command_line() -> Iterator[None]:
-    """Typer puts the command line together once, and not for each command that is tried."""
+    """Build Typer's command line once instead of for each command."""
     import typer.main
 
     from agentcho.cli import app
@@ -109,7 +109,7 @@ def one_command_line() -> Iterator[None]:
 
 @pytest.fixture
 def llama(engines: Engines) -> Iterator[Engine]:
-    """A small llama in the Llama-3 style, with BOS, and an empty store, which is given back at once: who waits for the
-    collector holds hundreds of megabytes."""
+    """A small llama in the Llama-3 style, with BOS and an empty store, closed at once: leaving it to the garbage
+    collector would hold hundreds of megabytes."""
     with engines() as engine:
         yield engine

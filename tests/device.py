@@ -1,8 +1,8 @@
-"""The device on which tests of the engine run, as `AGENTCHO_TEST_DEVICE` names it: the processor by default, or "cuda"
-on a machine with a GPU.
+"""The device of the engine tests, named by `AGENTCHO_TEST_DEVICE`: the CPU by default, or "cuda" on a machine with a
+GPU.
 
-Every test that loads a model or makes tensors for one takes `DEVICE` or `PLACE` from here. On a GPU Triton's kernel is
-compiled and runs there; elsewhere Triton's interpreter runs it. Does not know: what is tested.
+Every test that loads a model or makes tensors for one takes `DEVICE` or `PLACE` from here. On a GPU, Triton's kernels
+are compiled and run there; elsewhere Triton's interpreter runs them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 VARIABLE, PROCESSOR = "AGENTCHO_TEST_DEVICE", "cpu"
 DEVICE = os.environ.get(VARIABLE) or PROCESSOR
-"""Its name, as users give it to `Engine.load`."""
+"""The device name as users pass it to `Engine.load`."""
 on_processor = pytest.mark.skipif(DEVICE != PROCESSOR, reason="of what the engine does on a processor alone")
 INTERPRETER, VISIBLE = "TRITON_INTERPRET", "CUDA_VISIBLE_DEVICES"
 
 
 def __getattr__(name: str) -> Any:
-    """`PLACE`: the device as tensors on it name it. Torch is imported for those alone who ask."""
+    """`PLACE`: the device as its tensors report it. Imports torch only when asked for."""
     if name != "PLACE":
         raise AttributeError(name)
     import torch
@@ -36,8 +36,8 @@ def __getattr__(name: str) -> Any:
 
 
 def settle(device: str = DEVICE, environment: MutableMapping[str, str] = os.environ) -> None:
-    """Say to Triton, before it is imported, whether its interpreter runs the kernel; and hide GPUs from tests of a
-    processor, so that a model that is loaded without a device runs there too."""
+    """Set, before Triton is imported, whether its interpreter runs the kernels. Tests on a CPU hide all GPUs, so that a
+    model loaded without a device runs on the CPU too."""
     on_processor = device == PROCESSOR
     environment.setdefault(INTERPRETER, "1" if on_processor else "0")
     if on_processor and environment[INTERPRETER] == "1":

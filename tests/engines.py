@@ -1,8 +1,8 @@
-"""One registry of engines for a process: each network is built, saved, loaded and proved once, and every test takes a
-view of it, with a store of its own.
+"""One registry of engines per process: each network is built, saved, loaded and proved once, and every test uses a
+view of it with its own store.
 
-What changes a network (an adapter that is trained, weights that are overwritten) and what tests loading itself loads
-from `folder`, or takes `own`. Does not know: what is tested.
+Tests that change a network (train an adapter, overwrite weights) or test loading itself load from `folder`, or use
+`own`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Room = int | None
 
 
 class Engines:
-    """Loaded networks by family, layers, settings, dtype and what keys and values are kept in. Call it for a
-    view; `close` removes the folders."""
+    """Loaded networks by family, layers, settings, dtype and dtype of keys and values. Call it for a view; `close`
+    removes the folders."""
 
     def __init__(self) -> None:
         self._root = Path(mkdtemp(prefix="engines-"))
@@ -42,20 +42,20 @@ class Engines:
         disk: DiskQuota = NO_DISK,
         kv_dtype: str | None = None,
     ) -> Engine:
-        """An engine of its own on the network of a family, a small llama if none is named."""
+        """A separate engine on the network of a family, by default a small llama."""
         folder = self.folder(family)
         return self._view(str(folder), (dtype, kv_dtype), store_tokens, host_tokens, context, disk)
 
     def understudy(self, *, store_tokens: Room = None, kv_dtype: str | None = None) -> Engine:
-        """An engine of its own on the embedded model, in float32."""
+        """A separate engine on the embedded model, in float32."""
         return self._view("understudy", ("float32", kv_dtype), store_tokens, None, None)
 
     def own(self, family: Family | None = None, dtype: str = "float32") -> Engine:
-        """One that shares its network with nobody: what is done to it is done to it alone."""
+        """An engine with a network of its own, for tests that change it."""
         return Engine.load(self.folder(family), device=DEVICE, dtype=dtype)
 
     def folder(self, family: Family | None = None) -> Path:
-        """Where a family is saved, as a user has a model. Read it, and write nothing into it."""
+        """The folder of a family's saved model. Read only."""
         family = family or llama_family()
         if (key := repr(family)) not in self._folders:
             self._folders[key] = folder = self._root / str(len(self._folders))
@@ -63,7 +63,7 @@ class Engines:
         return self._folders[key]
 
     def stock(self, family: Family) -> PreTrainedModel:
-        """The stock model of a family, the one that is saved."""
+        """The stock model of a family, the one that was saved."""
         self.folder(family)
         return self._stock[repr(family)]
 

@@ -1,7 +1,4 @@
-"""Records as a kill leaves them: a run is recorded write by write, and laid out again up to any of them.
-
-Does not know: who reads them.
-"""
+"""Records as a kill leaves them: a run is recorded write by write, and can be laid out again up to any write."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ FILES = ("transcript.jsonl", "heard.jsonl", "outcomes.jsonl")
 
 
 class Written:
-    """What was written into the files of one record, in order; `first` is what stood in its run.json then."""
+    """The writes to the files of one record, in order; `first` is the content of its run.json at that time."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.writes: list[tuple[str, bytes]] = []
@@ -36,7 +33,7 @@ class Written:
             self.writes.append((path.name, data))
 
     def left(self, folder: Path, count: int, torn: bool = False) -> SavedRun:
-        """What a kill leaves after so many writes; `torn`: in the middle of the last one."""
+        """The record after `count` writes; `torn`: the last one is cut in the middle."""
         folder.mkdir()
         (folder / "run.json").write_bytes(self.first)
         for name in FILES:

@@ -1,4 +1,4 @@
-"""Messages for tests, with the parts of their words named beside all else."""
+"""Messages for tests, with the fields of their words given beside all others."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from agentcho.message import Message, Words
 
 
 def message(**fields: Any) -> Message:
-    """A message of these fields, its words' among them."""
+    """A message with these fields, including those of its words."""
     words = {name: fields.pop(name) for name in Words._fields if name in fields}
     return Message(**fields, words=Words(**words))

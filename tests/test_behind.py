@@ -1,4 +1,4 @@
-"""A page that shows a result which is older than the code has to say so, by digests of syntax trees and by commits."""
+"""A page that shows a result older than the code has to say so, by digests of syntax trees and by commits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def write(folder: Path, file: str, text: str) -> None:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """One with an engine and a result of it."""
+    """A repository with engine code and a result measured with it."""
     git(tmp_path, "init", "-q")
     first = commit(tmp_path, "agentcho/engine/core.py", STEP)
     held = {"machine": {"commit": first, "trees": f"agentcho/engine:{tree_digest(tmp_path, 'agentcho/engine')}"}}
@@ -138,7 +138,7 @@ def test_every_result_names_its_commit_holds_digests_and_stands_on_pages_that_ha
 
 
 def test_digests_of_code_that_has_run_are_those_of_the_checkout() -> None:
-    """Those of code that was never loaded are not among them."""
+    """Code that was never loaded has no digest."""
     code = (
         "import json\nfrom agentcho.games.runs import library\n"
         "from agentcho.records.environment import source_digests\n"

@@ -1,4 +1,4 @@
-"""The page for those who come from other frameworks: our program plays, and it is the one that theirs are."""
+"""The page for users of other frameworks: our program runs, and matches the ones in theirs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who compiles schemas gets none that would end the process, or never be done; none that somebody means is refused."""
+"""Schemas that would crash or hang the compiler are refused; none that somebody would mean is."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from agentcho.protocol.schema_limits import BOUND, DEEPEST, PATTERNS, why_not_co
 
 
 def chain(links: int, last: dict[str, Any], name: str = "#/$defs/a{}") -> dict[str, Any]:
-    """Definitions that each lead to the next, and the last one."""
+    """Definitions that each refer to the next, ending in `last`."""
     definitions = {f"a{number}": {"items": {"$ref": name.format(number + 1)}} for number in range(links)}
     return {"$defs": definitions | {f"a{links}": last}, "$ref": name.format(0)}
 
 
 class Tree(BaseModel):
-    """One of itself."""
+    """A tree."""
 
     name: str
     left: Tree | None = None
@@ -28,7 +28,7 @@ class Tree(BaseModel):
 
 
 class Wide(BaseModel):
-    """One of many, none of which is deep."""
+    """Many trees, none of which is deep."""
 
     trees: dict[str, Tree]
 
@@ -46,7 +46,7 @@ def test_many_definitions_side_by_side_are_not_deep() -> None:
 
 
 def circle(name: str) -> dict[str, Any]:
-    """The end of a chain that leads back."""
+    """The end of a chain that refers back to its start."""
     return {"items": {"$ref": name.format(0)}}
 
 
@@ -87,7 +87,7 @@ def test_a_definition_that_nothing_leads_to_counts_for_nothing() -> None:
 
 
 def pattern(number: int) -> dict[str, Any]:
-    """One of many."""
+    """One of many patterns."""
     return {"type": "string", "pattern": f".*a.{{{number}}}b.*"}
 
 

@@ -1,4 +1,4 @@
-"""What `make` installs is what pyproject.toml asks for, in one version each."""
+"""`make` installs what pyproject.toml requires, in one version each."""
 
 from __future__ import annotations
 

@@ -157,14 +157,14 @@ def test_a_folder_has_one_digest_whatever_its_files_are_called() -> None:
     assert folder_digest([one, other]) == folder_digest([other, one]) != folder_digest([one])
 
 
-# Digests that are kept
+# Cached digests
 
 SOURCES = [CODE.encode(), b"x = 1", b"no Python ("]
 
 
 @pytest.fixture
 def computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """What is computed, and not read in an empty cache folder."""
+    """The sources whose digests are computed, not read, starting from an empty cache folder."""
     monkeypatch.setenv(cached.CACHE, str(tmp_path))
     sources = list[bytes]()
 

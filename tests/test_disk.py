@@ -1,4 +1,4 @@
-"""What is written is there whole or not at all, one writes at a time, and the dead are known."""
+"""Files are written as a whole or not at all, have a single writer, and dead writers are recognized."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FULL = Path("/dev/full")
 
 
 class Disk:
-    """`os.write` on a disk that has room for so many bytes more."""
+    """`os.write` on a disk with room for `room` more bytes."""
 
     def __init__(self, room: int) -> None:
         self.room, self._write = room, os.write
@@ -60,7 +60,7 @@ def test_a_device_that_is_full_is_told_in_a_line() -> None:
 
 
 def replace_at(path: Path) -> None:
-    """Append to a device."""
+    """Append to a device file."""
     lines = LineFile.__new__(LineFile)
     lines.path, lines._size = path, 0
     lines._file = os.open(path, os.O_WRONLY)

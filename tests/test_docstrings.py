@@ -1,4 +1,4 @@
-"""What the reference documents says what it takes: a docstring lists exactly the parameters, fields or attributes."""
+"""Docstrings in the reference match the code: they list exactly the parameters, fields or attributes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DIRECTIVE = re.compile(r"\.\. auto(class|method|function):: ([\w.]+)|   :(member
 SECTION = re.compile(r"(Args|Attributes|Raises|Warns|Returns|Yields):")
 ENTRY = re.compile(r"    (\*{0,2}[\w.]+): \S")
 MADE_BY_LOAD = {"agentcho.Engine"}
-"""Classes that nobody makes by their constructor."""
+"""Classes whose constructor is not public."""
 
 
 def documented() -> dict[str, Any]:
@@ -45,7 +45,7 @@ def documented() -> dict[str, Any]:
 
 
 def resolved(name: str) -> Any:
-    """The object of a full name; of a method its function, and of a property the property."""
+    """The object of a full name: a method's function, or a property itself."""
     _, *path = name.split(".")
     found: Any = agentcho
     for part in path:
@@ -77,13 +77,13 @@ def examples(documented: Any) -> list[str]:
 
 
 def parameters(function: Callable[..., Any]) -> set[str]:
-    """The parameters of a function, in whichever form it can be called, without the object itself."""
+    """The parameters of a function in all its overloads, without `self` and `cls`."""
     forms = [getattr(form, "__func__", form) for form in get_overloads(inspect.unwrap(function)) or [function]]
     return {name for form in forms for name in inspect.signature(form).parameters} - {"self", "cls"}
 
 
 def made_of(cls: type) -> set[str]:
-    """What an instance of a class is made of, but for what is private, and fields of pydantic with a description."""
+    """The constructor's public parameters; for pydantic models, the fields without a description."""
     if issubclass(cls, BaseModel):
         return {name for name, field in cls.model_fields.items() if not field.description}
     given = inspect.signature(cls).parameters if cls.__init__ is not object.__init__ or issubclass(cls, tuple) else {}
@@ -91,7 +91,7 @@ def made_of(cls: type) -> set[str]:
 
 
 def set_by(cls: type) -> Iterator[str]:
-    """The public attributes that the constructor of a class of its own sets."""
+    """The public attributes that a class's own constructor sets."""
     if "__init__" in vars(cls):
         for node in ast.walk(ast.parse(dedent(inspect.getsource(vars(cls)["__init__"])))):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and not node.attr.startswith("_"):

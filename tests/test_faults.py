@@ -1,4 +1,4 @@
-"""Which line of the user's code an error came through: the deepest of it, whatever stands around it."""
+"""The line of user code to which an error is attributed: the deepest one, whatever surrounds it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HERE = "tests/test_faults.py"
 
 
 class Blind(Agent):
-    """Its view fails, below our code."""
+    """An agent whose view fails inside a call from the library."""
 
     def view(self, readable: Sequence[Metadata]) -> View:
         raise KeyError("view")
@@ -41,7 +41,7 @@ def caught(call: Any) -> BaseException:
 
 
 def line(text: str) -> str:
-    """ "file:line" of the only line here that contains a text, this function's callers aside."""
+    """ "file:line" of the only line here that contains a text, not counting calls of this function."""
     lines = Path(__file__).read_text().splitlines()
     (number,) = [n for n, each in enumerate(lines, start=1) if text in each and "line(" not in each]
     return f"{HERE}:{number}"

@@ -1,8 +1,8 @@
-"""Prose that carries a measured number says what the result files say.
+"""Prose that quotes a measured number agrees with the result files.
 
-Every sentence of the README and of hand-written pages in which a number looks measured (times, shares, seconds) stands
-in `FROM_FILES`, and is worked out again from its files, or in `NO_RESULTS`, because it is a setting, a limit or an
-example. A new sentence stands in neither, and fails.
+Every sentence of the README and of hand-written pages with a number that looks measured (times, shares, seconds) is
+listed in `FROM_FILES`, and recomputed from its files, or in `NO_RESULTS`, because it is a setting, a limit or an
+example. A new sentence is in neither, and fails.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def probed() -> str:
 
 
 def judges() -> str:
-    """No way but to encode all anew keeps that many choices of every task, and the cheapest costs more than that."""
+    """No way other than full re-encoding keeps 99% of the choices of every task."""
     rows = [row for row in read("judge.json")["rows"] if row["way"] not in ("baseline", "full")]
     kept = {row["way"]: min(each["all"]["share"] for each in rows if each["way"] == row["way"]) for row in rows}
     assert max(kept.values()) < 0.99
@@ -81,7 +81,7 @@ def judges_cost() -> str:
 
 
 def rounded() -> str:
-    """64 numbers of a byte and a scale as wide as the numbers were."""
+    """64 one-byte numbers plus a scale of the original width."""
     halves, singles = (64 * width / (64 + width) for width in (2, 4))
     return f"So the same bytes hold {halves:.2f} times the tokens of bfloat16 and {singles:.2f} of float32"
 
@@ -142,11 +142,11 @@ FROM_FILES = {
     "docs/how-to/repair.md": (judges, judges_cost),
     "docs/how-to/paper.md": (hours,),
 }
-"""What a page says by its result files; each has one sentence or its beginning."""
+"""Sentences that are computed from result files; each function gives one sentence or its beginning."""
 ELSEWHERE = {
     "docs/how-to/tune.md": "of the 400 questions of 200 games of multi-qa, 187 (47%) stand word for word in 300 games",
 }
-"""What another test works out."""
+"""Sentences that another test computes."""
 NO_RESULTS = {
     "docs/how-to/paper.md": ("All of it takes about 6 hours", "it is a bit more than 2 hours"),
     "docs/how-to/tune.md": ("5 to 12 times less than ours would be there",),
@@ -179,11 +179,11 @@ NO_RESULTS = {
         "within 0.01 nats a token",
     ),
 }
-"""Beginnings or parts of sentences whose numbers were not measured here."""
+"""Beginnings or parts of sentences whose numbers are not our measurements."""
 
 
 def sentences(page: str) -> Iterator[str]:
-    """The prose of a page, without code, tables and what is generated."""
+    """The prose of a page, without code, tables and generated parts."""
     text = (ROOT / page).read_text()
     text = re.sub(r"<!-- (\w+) -->.*?<!-- end of \1 -->", "", text, flags=re.DOTALL)
     text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""Files of every format that was ever written are read for ever: fixtures that are never written anew."""
+"""Files of every format ever written can still be read: the fixtures are never rewritten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ground: audiences, read sets and cones, without an engine."""
+"""Audiences, read sets and cones, without an engine."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What stands beside the code: license, citation, changes, hooks, and pages for those who help."""
+"""Files beside the code: license, citation, changelog, hooks, and pages for contributors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_license_is_the_one_that_is_named() -> None:
     assert "Apache License" in text
     assert "Version 2.0, January 2004" in text
     assert "END OF TERMS AND CONDITIONS" in text
-    assert not any("License ::" in name for name in PROJECT["classifiers"])  # beside an expression none may stand
+    assert not any("License ::" in name for name in PROJECT["classifiers"])  # not allowed beside a license expression
 
 
 def test_the_citation_is_of_this_version_and_of_the_paper() -> None:
@@ -56,7 +56,7 @@ def test_the_citation_is_of_this_version_and_of_the_paper() -> None:
 
 
 def released() -> list[tuple[str, date]]:
-    """Versions and their dates, as the list of changes has them."""
+    """Versions and their dates in the changelog."""
     found = re.findall(r"^## \[([\d.]+)\] - (\d{4}-\d{2}-\d{2})$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     return [(version, date.fromisoformat(day)) for version, day in found]
 

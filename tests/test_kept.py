@@ -1,4 +1,4 @@
-"""A folder that outlives a run: whose it is, under which key, of which model; whole files or none."""
+"""A folder of persistent encodings: its owner, key and model; files are whole or absent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODEL = {"model": "one", "weights": "w"}
 
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A key in the environment, and a home that is no user's."""
+    """A key in the environment, and a home without user files."""
     monkeypatch.setenv(VARIABLE, SECRET)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
 
@@ -32,7 +32,7 @@ def files(place: Path, most: int = 1 << 20, **beside: str) -> PersistentFiles:
     return PersistentFiles(place, Fingerprint(MODEL, beside), most)
 
 
-# -- what was written ------------------------------------------------------------------------------------------------
+# -- reading and writing ---------------------------------------------------------------------------------------------
 
 
 def test_what_one_has_written_another_reads(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_what_was_used_least_recently_leaves(tmp_path: Path) -> None:
     assert kept.used == 3 * (TAG + 100)
 
 
-# -- a disk that takes no more, and a process that is killed ---------------------------------------------------------
+# -- a full disk and a killed process --------------------------------------------------------------------------------
 
 
 def test_of_what_does_not_fit_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +212,7 @@ def test_of_two_that_begin_at_once_both_have_the_folder(tmp_path: Path, monkeypa
     assert len(os.listdir(place)) == 2
 
 
-# -- what is refused -------------------------------------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------------------------------------------
 
 
 def opened(place: Path) -> None:

@@ -1,4 +1,4 @@
-"""A run that was killed, at whatever write: each that reads records says what there is, and that it is not whole."""
+"""A run killed at any write: everything that reads records shows what there is, and that it is incomplete."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from .killed import Written
 GAMES = 2
 BABBLE = ("yes", "no", "maybe", "trust", "me", "we", "talk", "again")
 STOPS = [FakeEngine().framing.content.encode(f" {word}")[0] for word in BABBLE]
-"""One of these is the second token of whatever is said."""
+"""The second token of every message is one of these."""
 
 
 class Enough(Exception):
-    """The code has heard enough."""
+    """Raised to leave a stream early."""
 
 
 class Cut(Scenario):
-    """Two agents with secrets; a stream is left, and a round is played."""
+    """Two agents with secrets; a stream is left early, and a round is played."""
 
     name = "cut"
 
@@ -61,7 +61,7 @@ class Cut(Scenario):
 
 
 class Killed:
-    """A run on record, and what a kill leaves of it."""
+    """A recorded run, and what a kill leaves of it."""
 
     def __init__(self, folder: Path, written: Written, leakage: Leakage) -> None:
         self._folder, self._written, self.leakage = folder, written, leakage
@@ -72,7 +72,7 @@ class Killed:
         self.writes = len(written.writes)
 
     def runs(self) -> Iterator[SavedRun]:
-        """After every write, and in the middle of each third."""
+        """The record after every write, and in the middle of every third."""
         for count in range(1, self.writes + 1):
             yield self.left(count)
             if count % 3 == 0:
@@ -91,7 +91,7 @@ def killed(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kil
 
 
 def cut_off(run: SavedRun) -> list[TranscriptEntry]:
-    """What was being said when the process died, in the games as they are."""
+    """The messages in progress when the process died."""
     return [entry for entries in run.games().values() for entry in entries if entry.ended == "died"]
 
 
@@ -102,7 +102,7 @@ def shown(run: SavedRun, game: int | None = None) -> str:
 
 
 def met(traces: list[Workflow]) -> FakeEngine:
-    """A fake that knows the words of these traces."""
+    """A fake engine that knows the words of these traces."""
     engine = FakeEngine()
     for trace in traces:
         engine.meet(*(words for message in trace.messages for words in (message.header or "", message.text)))
@@ -154,8 +154,8 @@ def test_traces_have_all_of_it_and_say_that_it_is_not_whole(killed: Killed, tmp_
 
 @pytest.mark.slow
 def test_what_there_is_can_be_played_again(killed: Killed) -> None:
-    """What `prove` and `compare` do with it: every word forced, those of messages that were cut off too. A token that
-    ended a message is forced like the others, and stands in the text then."""
+    """As `prove` and `compare` do: every word is forced, including those of messages that were cut off. A token that
+    ended a message is forced like the others, and then appears in the text."""
     for run in killed.runs():
         for trace in (traces := run.export()):
             engine = met(traces)
@@ -185,7 +185,7 @@ def test_no_audit_of_it_is_clean(killed: Killed, tmp_path: Path) -> None:
 
 
 def _accounted_for(report: AuditReport) -> None:
-    """What a kill leaves is all accounted for: nothing in it is unlabelled."""
+    """Check that everything a kill leaves is labelled."""
     assert not [finding for finding in report.findings if finding.rule == "AC004"]
 
 

@@ -1,7 +1,8 @@
-"""Many kills of run, compare, sweep, trace and tune, each gone on from: nothing is lost, and nothing is there twice.
+"""Many kills of run, compare, sweep, trace and tune, each followed by a resumption: nothing is lost or duplicated.
 
-A kill is a SIGKILL of a process by itself, right before a line is written, in the middle of one, or right before a file
-is replaced. Whatever line was whole then is there afterwards, and all of it comes to what an undisturbed run gives.
+A process kills itself with SIGKILL right before a line is written, in the middle of one, or right before a file is
+replaced. Every line that was complete is still there afterwards, and the final result equals that of an undisturbed
+run.
 """
 
 from __future__ import annotations
@@ -58,14 +59,14 @@ Words = tuple[str, ...]
 
 
 class Kill(NamedTuple):
-    """What a process dies of: kind, and the how-manieth of it."""
+    """When a process dies: at the `at`-th event of a kind."""
 
     kind: str
     at: int
 
 
 class Chain(NamedTuple):
-    """A command that is killed and gone on from, once for each kill, and then to its end."""
+    """A command that is killed and resumed once for each kill, and then runs to its end."""
 
     first: Words
     again: Words
@@ -73,7 +74,7 @@ class Chain(NamedTuple):
 
 
 def ran(here: Path, words: Words, kill: Kill | None = None) -> int:
-    """Run a command in a process of its own."""
+    """Run a command in a process of its own; returns its exit code."""
     die = ("never", "0") if kill is None else (kill.kind, str(kill.at))
     command = [sys.executable, "-c", DIE, *die, *words]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -83,7 +84,7 @@ def ran(here: Path, words: Words, kill: Kill | None = None) -> int:
 
 
 def lines(here: Path) -> dict[Path, list[bytes]]:
-    """Every whole line of every record and trace file, costs and times aside: they are lines of what was said."""
+    """Every complete line of every record and trace file, without training logs."""
     found = {}
     for file in sorted(here.rglob("*.jsonl")):
         if file.name != "log.jsonl":
@@ -97,7 +98,7 @@ def is_torn(here: Path) -> bool:
 
 
 def died(here: Path, chain: Chain) -> int:
-    """Kill and go on, kill by kill. The number of lines that were torn."""
+    """Kill and resume, kill by kill; returns the number of torn lines."""
     torn, words = 0, chain.first
     for kill in chain.kills:
         before = lines(here)
@@ -114,14 +115,14 @@ def died(here: Path, chain: Chain) -> int:
 def _nothing_lost(before: dict[Path, list[bytes]], after: dict[Path, list[bytes]]) -> None:
     for file, there in before.items():
         if file.parent.parent.name.endswith(".jsonl.games") and file not in after:
-            continue  # the whole file of traces has these games
+            continue  # these games are in the complete trace file
         left = list(after[file])
         for line in there:
-            left.remove(line)  # ValueError: it is lost
+            left.remove(line)  # ValueError: the line is lost
 
 
 def said(run: SavedRun) -> dict[int, list[Any]]:
-    """What was said in each game."""
+    """The messages of each game."""
     return {
         game: sorted((e.message.id, e.message.header, e.message.text, e.message.tokens) for e in entries)
         for game, entries in run.games().items()
@@ -236,7 +237,7 @@ def test_seven_kills_on_the_understudy(tmp_path: Path) -> None:
 
 
 def check_tune(here: Path, deaths: tuple[Kill, ...]) -> None:
-    """An adapter comes out the same to the last bit, and so does its log."""
+    """Check that an adapter and its log are the same bit for bit."""
     assert ran(here, ("trace", "multi-qa", "-n", "6", "--out", "t.jsonl", "--max-tokens", "12")) == 0
     tune = ("tune", "multi-qa", "--traces", "t.jsonl", "--epochs", "3", "--batch", "2", "--rank", "4")
     words = (*tune, "--out", "tuned")

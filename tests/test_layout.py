@@ -1,4 +1,4 @@
-"""The shape of the package: arrows run down, torch and rich stay where they belong, docs name every module."""
+"""The package's structure: imports only go down, torch and rich stay in their places, docs name every module."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ LEVELS = graph.levels(LAYERS)
 
 
 def unit(path: Path) -> str:
-    """The room that a file belongs to: one of `LAYERS`, or the module or package right under `agentcho`."""
+    """The part of the package that a file is in: one of `LAYERS`, or the module or package right under `agentcho`."""
     return graph.room(".".join(path.relative_to(ROOT).parts).removesuffix(".py").removesuffix(".__init__"), LEVELS)
 
 
@@ -65,7 +65,7 @@ def sources() -> list[Path]:
 
 
 def imports(path: Path) -> tuple[str, ...]:
-    """Dotted names that a file imports, inside of functions too, never under TYPE_CHECKING."""
+    """Dotted names that a file imports, also inside functions, but not under TYPE_CHECKING."""
     return source.imports(path.read_text(), path.relative_to(ROOT).parent.parts)
 
 
@@ -105,12 +105,12 @@ def test_libraries_stay_in_their_place() -> None:
     heavy, words = {"torch", "transformers", "llguidance", "tokenizers"}, {"transformers", "tokenizers"}
     for path in sources():
         mine, names = unit(path), imports(path)
-        if mine not in LEVELS:  # the docstring of a package, and no code
+        if mine not in LEVELS:  # a package with only a docstring
             assert not names, path
             continue
         tops = {name.split(".")[0] for name in names}
         spells = path in (PACKAGE / "engine" / "template.py", PACKAGE / "engine" / "content_tokenizer.py")
-        kept_out = heavy - words if spells else heavy  # in functions: see below
+        kept_out = heavy - words if spells else heavy  # these import them inside functions only
         assert mine in {"runner", "integrations.vllm", "lab"} or not tops & kept_out, path
         assert mine != "engine" or not re.search(r"(from|import) (torch|agentcho\.runner)\b", path.read_text()), path
         shows = mine in {"display", "display.people"} or path.parent == PACKAGE / "lab" / "display"
@@ -162,7 +162,7 @@ def test_what_the_lab_measures_with_knows_no_command_and_no_display_of_the_lab()
 
 
 def test_a_game_is_played_and_listed_without_the_lab() -> None:
-    """A command of the core does not pay for what measures; help lists the commands of the lab too."""
+    """Core commands do not import the lab; help lists the lab's commands too."""
     code = (
         "import sys; from agentcho.cli.app import app; sys.argv = ['agentcho', *sys.argv[1:]]\n"
         "try: app()()\n"

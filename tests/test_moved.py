@@ -1,4 +1,4 @@
-"""Packages that had other names are found by them."""
+"""Renamed packages can be imported under their old names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentcho.reuse.kvcomm import THRESHOLD, KVComm
 
 
 def test_packages_import_by_the_names_that_they_had_and_are_the_same_ones() -> None:
-    """In a process of its own: what was imported here by an old name would be known by it to all other tests."""
+    """In a separate process, because importing an old name here would make it visible to all other tests."""
     code = """
 import importlib, sys, warnings
 from agentcho.moved import ROOMS

@@ -1,4 +1,4 @@
-"""Code that is broken on purpose does not pass the tests. See `tests/mutants`."""
+"""Deliberately broken code does not pass the tests. See `tests/mutants`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.mutants.table import ENFORCEMENT, MUTANTS
 
 
 def each(mutants: Iterable[Mutant]) -> pytest.MarkDecorator:
-    """A test for each of them."""
+    """One test for each mutant."""
     return pytest.mark.parametrize("mutant", mutants, ids=lambda mutant: mutant.name.replace(" ", "-"))
 
 
 def first_of_each_file(mutants: Iterable[Mutant]) -> Iterator[Mutant]:
-    """One for each file of the package that is broken."""
+    """The first mutant of each file."""
     return iter({mutant.file: mutant for mutant in reversed(list(mutants))}.values())
 
 
@@ -40,7 +40,7 @@ def test_a_result_holds_digests_of_the_code_that_mutants_break() -> None:
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    """The copy that is broken."""
+    """The copy of the code that is mutated."""
     with copy() as folder:
         yield folder
 
@@ -48,5 +48,5 @@ def folder() -> Iterator[Path]:
 @pytest.mark.slow
 @each(list(first_of_each_file(ENFORCEMENT)))
 def test_a_mutant_of_enforcement_is_killed(mutant: Mutant, folder: Path) -> None:
-    """One of each file that enforces; `make mutants`, and with it `make nightly`, runs all."""
+    """One mutant of each enforcing file; `make mutants`, and so `make nightly`, runs all."""
     assert fate(mutant, folder).killer is not None

@@ -1,4 +1,4 @@
-"""Names are checked in one place, whether an agent joins a game, stands in a trace or in a record."""
+"""Names are checked in one place, whether an agent joins a game or appears in a trace or in a record."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_names_stand_as_people_count() -> None:
 
 
 def line(who: str) -> dict[str, Any]:
-    """A workflow in which somebody reads what is not for it."""
+    """A workflow in which somebody reads a message of another's audience."""
     said = {"id": "a.0", "kind": "decode", "role": "assistant", "author": "a", "audience": ["a"], "parents": []}
     read = {"id": "b.0", "kind": "decode", "role": "assistant", "author": who, "audience": [who], "parents": ["a.0"]}
     words = {"text": "x", "header": ""}

@@ -1,4 +1,4 @@
-"""What single pages say is so. That their code blocks work is shown in `test_site.py`."""
+"""Claims of single pages are true. `test_site.py` shows that their code blocks work."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ TUNING = DOCS / "how-to" / "tune.md"
 OWN = DOCS / "how-to" / "write-a-scenario.md"
 TASKS = DOCS / "how-to" / "tasks.md"
 APART = {"agentdojo", "axe-alone", "textarena", "transformers", "vllm"}
-"""Environments of what is no client of the server."""
+"""Environments that are not for clients of the server."""
 LIBRARIES = {"numpy", "pandas", "pyarrow", "reactivex"}
-"""What clients need and do not bring."""
+"""Libraries that clients need and do not install."""
 SCENARIOS = [page for page in sorted((DOCS / "scenarios").glob("*.md")) if page.stem != "index"]
 
 
@@ -111,14 +111,14 @@ def test_a_scenarios_page_has_its_options_and_a_game_of_each_way(page: Path) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["direct", "prisoners-dilemma"])
 def test_what_a_scenarios_page_tells_of_a_game_is_so(name: str) -> None:
-    """Who says what to whom, and what audits find; the words are those of one machine."""
+    """Who talks to whom, and the audits' findings; the words themselves differ between machines."""
     made = parts_of(DOCS / "scenarios" / f"{name}.md")
     for part, text in scenario_pages.parts(name, games=True):
         assert [_head(line) for line in text.splitlines()] == [_head(line) for line in made[part].splitlines()], part
 
 
 def _head(line: str) -> str:
-    """Of a line of a transcript who speaks to whom; of a verdict all; of other lines the first word."""
+    """Of a transcript line, who speaks to whom; a verdict in full; the first word of other lines."""
     speaks = re.match(r"[\w-]+ (\([\w ]+\)|→ \w+)", line)
     return line if line.startswith(("CLEAN", "LEAKS")) else speaks[0] if speaks else line.strip().split(" ")[0]
 
@@ -134,7 +134,7 @@ def test_the_page_on_tasks_names_every_set_and_its_example_is_one(tmp_path: Path
 
 
 def test_the_questions_that_are_compared_on_are_none_that_an_adapter_saw() -> None:
-    """And games of another seed would have been no other questions: the page on training says how many."""
+    """Another seed's games would not have had other questions: the page on training gives the overlap."""
     asked = read_comparison(DOCS / "results" / "compare-multi-qa.json").request
     trained = AdapterTraining.model_validate_json((DOCS / "results" / "adapter-multi-qa-audit.json").read_bytes())
     count, each = asked.games * asked.options["n"], asked.options["n"]
@@ -149,7 +149,7 @@ def test_the_questions_that_are_compared_on_are_none_that_an_adapter_saw() -> No
 
 
 def known(compared: str, traced: str, count: int, traces: int) -> int:
-    """How many of the first questions at seed 0 are among the first ones that are traced, at seed 1."""
+    """How many of the first questions at seed 0 are among the first traced ones at seed 1."""
     seen = {question(task_set(traced, Problem, 1), number) for number in range(traces)}
     return sum(question(task_set(compared, Problem, 0), number) in seen for number in range(count))
 
@@ -161,7 +161,7 @@ def question(tasks: TaskSet, number: int) -> str:
 
 
 def test_the_readme_says_what_attacks_get_of_a_public_sentence() -> None:
-    """As many as it says, in each kind and by each way of reusing what authors encoded; no more of the rest."""
+    """The stated number at least, for each kind and each way that reuses the authors' encodings; no more elsewhere."""
     found = [read_leaks(DOCS / "results" / file) for file in ("leaks.json", "leaks-earlier.json")]
     rows = [row for each in found for row in each.rows]
     told = " ".join((DOCS.parent / "README.md").read_text().split())
@@ -186,7 +186,7 @@ def test_attacks_on_the_models_own_words_told_no_more_than_the_text() -> None:
 
 
 def more_than_the_text(rows: Iterable[Row]) -> list[Row]:
-    """Where what `enforce` reuses is not cleared by an attack that succeeds on the author's encoding."""
+    """Rows whose attack does not clear what `enforce` reuses; `asked` and unavailable attacks are ignored."""
     open_ = [row for row in rows if row.way == "audience" and row.verdict != "no more than the text"]
     return [row for row in open_ if row.attack != "asked" and row.unavailable is None]
 

@@ -1,4 +1,4 @@
-"""What users import and pass by name: names that stay, options that are those of `Sampling`."""
+"""What users import and pass by name: names that stay, options that match `Sampling`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NAMES_OF_0_4 = (
     "run",
     "task_set",
 )
-"""All public names before the folders of the package were made. They import up to, and without, version 0.6."""
+"""All public names before the package got folders. They can be imported until version 0.6, which removes them."""
 
 
 @pytest.mark.parametrize("name", NAMES_OF_0_4)
@@ -87,6 +87,6 @@ def test_every_verb_takes_them_by_name_and_a_view_a_prompt_and_a_header(verb: st
 
 
 def test_errors_are_few_classes() -> None:
-    """A class is for who catches it apart from its like; a sentence is said where the error is raised."""
+    """A class exists only if callers catch it separately; other errors differ in their message."""
     found = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, AgentchoError)]
-    assert len(found) <= 39  # people may leave a game, tools may be gone, arguments may be of the wrong type
+    assert len(found) <= 39  # including people leaving a game, missing tools, arguments of the wrong type

@@ -1,4 +1,4 @@
-"""Ratchets count what they say, fail in both directions, and hold for what a step and a `say` go through."""
+"""Ratchets count what they claim, fail in both directions, and cover the path of a step and of a `say`."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Thing:
 
 @pytest.fixture
 def hooked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """A made-up module in a folder that is looked at, which calls one that lies elsewhere."""
+    """A made-up module in a watched folder, which calls one outside of it."""
     (tmp_path / "inside").mkdir()
     (tmp_path / "inside" / "hooked.py").write_text(HOOKED)
     (tmp_path / "elsewhere.py").write_text("def outside():\n    pass\n")
@@ -170,7 +170,7 @@ def test_files_are_counted_flow_by_flow() -> None:
 
 @pytest.fixture(scope="module")
 def played() -> Iterator[list[Flows]]:
-    """The second and the third game on one engine."""
+    """Flows of the second and third game on one engine."""
     with flows.tiny() as engine:
         yield [flows.measured(engine), flows.played(engine)]
 

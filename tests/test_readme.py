@@ -1,4 +1,4 @@
-"""The README does what it says: every Python block runs, every command line works."""
+"""The README is correct: every Python block runs, and every command line works."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def commands() -> list[str]:
 
 @pytest.fixture(scope="module")
 def engine(engines: Engines) -> Engine:
-    """The understudy, or a small model of its make where its weights are not there."""
+    """The embedded model, or a small llama if its weights are missing."""
     return engines.understudy() if (weights_path() / "model.safetensors").is_file() else engines()
 
 
@@ -66,7 +66,7 @@ def test_commands_run_in_order(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Engine, "load", classmethod(lambda cls, *args, **options: engine))
     monkeypatch.setattr("agentcho.games.runs.runtime.load_engine", lambda config, tell=None: FakeEngine())
-    exec(compile(blocks("python")[0], "README", "exec"), {"__name__": "__main__"})  # what is audited first
+    exec(compile(blocks("python")[0], "README", "exec"), {"__name__": "__main__"})  # makes the run that is audited
     for line in commands():
         trains = line.startswith(("agentcho tune ", "agentcho bench ")) or "@" in line
         if trains and not trained:

@@ -1,4 +1,4 @@
-"""The record of a run: what a kill leaves, what opens, what exports."""
+"""The record of a run: after a kill, when opened, and when exported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table of names applied to a small checkout: what each name refers to decides, and a second run changes nothing."""
+"""A table of renames applied to a small checkout: references decide what is renamed; a second run changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replay: every text forced, each message when its parents are done, nothing encoded twice that need not be."""
+"""Replay: every text is forced, each message starts when its parents are done, nothing is encoded twice needlessly."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def trace(*messages: Message) -> Message:
 
 
 def tree(width: int) -> Message:
-    """Rules and a question, `width` answers side by side, one vote over all of them."""
+    """Rules and a question, `width` parallel answers, and one vote over all of them."""
     answers = [f"a{i}" for i in range(width)]
     return trace(
         prefill("rules"),
@@ -156,7 +156,7 @@ def test_an_engine_error_comes_out_as_it_is() -> None:
 
 
 class Backwards(Agent):
-    """Reads the newest first, and leaves a gap before it speaks."""
+    """Reads the newest message first, and leaves a gap before its own."""
 
     def view(self, readable: Sequence[Metadata]) -> View:
         reads = tuple(Read(m.id) for m in reversed(readable))
@@ -164,7 +164,7 @@ class Backwards(Agent):
 
 
 class Talk(Scenario):
-    """Two agents think side by side, then talk; one reads backwards."""
+    """Two agents think in parallel, then talk; one reads backwards."""
 
     name = "talk"
 
@@ -186,7 +186,7 @@ def engine(engines: Engines) -> Engine:
 
 @pytest.fixture(scope="module", params=["choreographed", "baseline"])
 def exported(request: pytest.FixtureRequest, engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Workflow:
-    """A recorded game, greedy, in either mode, as a trace."""
+    """A recorded greedy game as a trace, in either mode."""
     out = tmp_path_factory.mktemp("runs")
     config = RunConfig(mode=request.param, temperature=0, max_tokens=9, top_p=1)
     play(RunRequest(Talk(), config, engine=engine, out=out))
@@ -206,7 +206,7 @@ def test_a_recorded_game_replays_token_by_token(engine: Engine, exported: Workfl
 
 
 class Stopped(Scenario):
-    """Messages that end by a token, by one that is shown, by a text, and by a text of two tokens."""
+    """Messages that end by a hidden token, by a visible one, by a text, and by a text of two tokens."""
 
     name = "stopped"
 
@@ -237,7 +237,7 @@ def test_a_text_that_was_cut_where_it_stopped_is_cut_there_again(engine: Engine,
 
 
 def rebuilt(engine: Engine, workflow: Workflow, offsets: Callable[[Any], dict[str, Any]]) -> dict[str, int]:
-    """The encodings of a choreographed trace, made with the engine's own calls."""
+    """The encodings of a choreographed trace, remade with the engine's own calls."""
     ids: dict[str, int] = {}
     for message in workflow.messages:
         places = {"parents": [ids[parent] for parent in message.parents], "name": message.name, **offsets(message)}

@@ -1,5 +1,6 @@
-"""A chain of messages on record: a line is as long as what its message read, however much is behind that; and what a
-record no longer says of it is never believed."""
+"""A chain of messages on record: a line is only as long as what its message read directly, and what a record no longer
+states about a message is never assumed.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +24,12 @@ from agentcho.testing import FakeEngine
 from .choreography.stage import Scripted
 
 LENGTH = LISTED + 16
-"""Of a chain whose end has a long cone."""
+"""The length of a chain whose last cone is too long to be listed."""
 
 
 def chain(folder: Path, length: int, leakage: Leakage = "audit") -> tuple[SavedRun, list[TranscriptEntry]]:
-    """On record, and as it was told: Alice's secret, so many words of hers each over the last, and Bob's over the end;
-    first said, then told."""
+    """The record, and the entries as reported: Alice's secret, `length` messages of hers, each over the last (first
+    said, then told), and Bob's over the last of them."""
     told = list[TranscriptEntry]()
 
     def hear(event: Event) -> None:
@@ -115,7 +116,7 @@ def anothers(record: dict[str, Any]) -> None:
 
 
 def all_of_a_piece(record: dict[str, Any]) -> None:
-    """What is listed agrees with what it says it was made over."""
+    """Make the listed cone consistent with a context that has been emptied."""
     record["context"] = []
     if "cone" in record:
         record["cone"] = [record["message"]]

@@ -1,7 +1,7 @@
-"""Every code block of docs/ does what it says.
+"""Every code block of docs/ works.
 
-Quick: what the fake engine can play, and that every other command line can be read. Slow: all commands, on the embedded
-model where that makes a difference, with few games.
+Quick: what the fake engine can play, and parsing every other command line. Slow: all commands, with few games, on the
+embedded model where that makes a difference.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ PAGES = [page for page in sorted(DOCS.rglob("*.md")) if "_build" not in page.par
 LOADS = "agentcho.games.runs.runtime.load_engine"
 TOGETHER = "agentcho.games.runs.runtime.load_together"
 PLAYED = {"run", "merge", "audit", "show", "ls", "cp"}
-"""What is over in a moment on the fake engine."""
+"""Commands that finish in a moment on the fake engine."""
 NEEDED = {"vllm": "vllm"}
 """Pages whose commands need a library that tests do not have."""
 REAL = "on the embedded model"
 SHOWN = {"quickstart", "read-a-report"}
-"""Pages whose texts are what their commands print, on the fake engine too."""
+"""Pages that show the output of their commands, also on the fake engine."""
 TRAINED = DOCS / "how-to" / "tune.md"
 THEIRS = {DOCS / "clients.md", DOCS / "how-to" / "textarena.md"}
-"""Their code is for what has environments of its own: see `tests/clients` and `tests/arena`."""
+"""Pages whose code needs separate environments: see `tests/clients` and `tests/arena`."""
 FOREIGN = {"agentleak.five-models.jsonl", "games.jsonl", "my-scenario.py"}
-"""Files of the reader's own, which pages name and the tests do not have."""
+"""Files of the reader's own that pages mention and tests do not have."""
 
 
 class Block(NamedTuple):
@@ -60,7 +60,7 @@ class Block(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A command of a console block, and what its comment says: how it ends, and on which engine it is to be tried."""
+    """A command in a console block, with what its comment states: its exit code and the engine to try it on."""
 
     words: tuple[str, ...]
     exits: int
@@ -89,7 +89,7 @@ def commands(page: Path) -> list[Line]:
 
 
 def saved(block: Block) -> str | None:
-    """The file that a reader is told to save a block as."""
+    """The file name under which a page tells the reader to save a block."""
     found = re.search(r"[Ss]ave (?:this|it) as\s+`(\w+\.(?:py|toml|yaml))`", block.before)
     return found[1] if found else None
 
@@ -121,12 +121,12 @@ def there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def fakes(config: RunConfig) -> dict[str, FakeEngine]:
-    """Engines without a model in place of those beside the run's own."""
+    """Fake engines for a run's models other than its own."""
     return {name: FakeEngine() for name in config.models}
 
 
 def execute(block: Block, page: Path, folder: Path) -> None:
-    """A block: saved where the page says so, or else run."""
+    """Save a block where the page says so; run it otherwise."""
     if name := saved(block):
         (folder / name).write_text(block.text)
     else:
@@ -134,7 +134,7 @@ def execute(block: Block, page: Path, folder: Path) -> None:
 
 
 def called(line: Line, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """With two games where the page has more, and without measuring, which needs many and has tests of its own."""
+    """Run a command, with two games where the page has more, and without measuring, which has tests of its own."""
     asked = [word for word in line.words if word != "--measure"]
     words = ["2" if before in ("-n", "--games") else word for before, word in zip(["", *asked], asked, strict=False)]
     monkeypatch.setattr(sys, "argv", ["agentcho", *words])
@@ -171,7 +171,7 @@ def understudy() -> Engine:
 
 
 def embedded(patch: pytest.MonkeyPatch, engine: Engine) -> None:
-    """Every load gives the embedded model, with a store of its own."""
+    """Make every load give the embedded model, with its own store."""
     patch.setattr(LOADS, lambda config, tell=None: engine.adapted(None))
     patch.setattr(Engine, "load", classmethod(lambda cls, *args, **options: engine.adapted(None)))
 
@@ -193,7 +193,7 @@ LENGTHY = (DOCS / "speed.md",)
 def test_all_commands_and_blocks_work(
     page: Path, there: Path, understudy: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Those of the page on training have a test in `test_pages.py`."""
+    """The page on training is tested in `test_pages.py`."""
     needed = NEEDED.get(page.stem)
     if needed is not None and find_spec(needed) is None:
         pytest.skip(f"{needed} has an environment of its own, in which tests/clients runs these commands")

@@ -1,4 +1,4 @@
-"""Real chat templates: where they are found, and what is said of them."""
+"""Real chat templates: where they are found, and what is reported of them."""
 
 from __future__ import annotations
 

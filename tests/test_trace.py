@@ -1,4 +1,4 @@
-"""agentcho-trace/1: what is one, and what is refused with its place and fault."""
+"""agentcho-trace/1: valid traces, and invalid ones refused with place and reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Format 2 of the transcript, its readers, and the canonical form in which two transcripts are the same."""
+"""Transcript format 2, its readers, and the canonical form in which two transcripts are equal."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def written(folder: Path, lines: list[TranscriptEntry | EncodingsEntry]) -> Save
 
 
 def later(talk: Talk) -> list[TranscriptEntry | EncodingsEntry]:
-    """The same game with every known text's encoding on the next line, and the last one's on a line of its own."""
+    """The same game with the encoding of each known text on a later line, the last one's on a line of its own."""
     lines: list[TranscriptEntry | EncodingsEntry] = []
     waiting: tuple[Any, ...] = ()
     for entry in talk.entries:
@@ -53,7 +53,7 @@ def later(talk: Talk) -> list[TranscriptEntry | EncodingsEntry]:
 
 
 def whispers() -> Talk:
-    """Alice tells a secret to herself and speaks; Bob answers; the scenario's last words are read by nobody."""
+    """Alice tells herself a secret and speaks; Bob answers; nobody reads the scenario's last words."""
     talk = Talk()
     rules = talk.say("scenario.0", "everyone", author=None, kind="prefill")
     secret = talk.say("alice.0", ["alice"], [rules], kind="prefill")
@@ -157,7 +157,7 @@ def test_an_audit_finds_the_same_wherever_encodings_are_written(tmp_path: Path) 
 def test_an_encoding_that_nobody_recorded_is_still_unlabelled(tmp_path: Path) -> None:
     lines = later(whispers())
     assert isinstance(lines[2], TranscriptEntry)
-    lines[2] = lines[2]._replace(made=lines[2].made[1:])  # the rules' own
+    lines[2] = lines[2]._replace(made=lines[2].made[1:])  # the rules' encoding is missing
     report = audit_run(written(tmp_path, lines))
     assert report.conclusion != "clean"
     assert "unlabelled" in {edge.verdict for edge in report.edges}
@@ -185,7 +185,7 @@ def test_of_several_attempts_the_last_is_the_game_and_all_are_judged(tmp_path: P
     assert (report.clean_edges, len(report.edges)) == (2 * whole.clean_edges, 2 * len(whole.edges))
 
 
-# -- the same transcript ------------------------------------------------------------------------------------
+# -- equal transcripts --------------------------------------------------------------------------------------
 
 
 async def talk(game: Game) -> str:
@@ -236,7 +236,7 @@ def test_what_differs_in_words_or_in_what_was_attended_is_not_the_same() -> None
     assert canonical_transcript(moved) == base
 
 
-# -- who ended first ----------------------------------------------------------------------------------------
+# -- races --------------------------------------------------------------------------------------------------
 
 Script = Callable[[Game], Any]
 
@@ -258,7 +258,7 @@ async def side_by_side(game: Game) -> None:
 
 
 class Runner(Talker):
-    """Speaks by itself."""
+    """An agent that speaks on its own."""
 
     async def run(self) -> None:
         await self.say()

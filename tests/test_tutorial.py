@@ -1,4 +1,4 @@
-"""The tutorial does what it says: each step's code is saved and played, and prints what the page shows."""
+"""The tutorial works: each step's code is saved and played, and prints what the page shows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LAST = "play_wolf.py"
 
 
 def in_order(shown: str, printed: list[str]) -> bool:
-    """Whether the lines that are shown were printed in that order; others may stand between them."""
+    """Whether the shown lines were printed in that order; other lines may stand between them."""
     rest = iter(printed)
     return all(any(each.startswith(line.split("…")[0].rstrip()) for each in rest) for line in shown.splitlines())
 
@@ -29,7 +29,7 @@ def test_steps_one_to_four_print_what_is_shown(
         if saved(block):
             execute(block, PAGE, tmp_path)
         elif block.language == "sh":
-            break  # from here on it takes a model
+            break  # the following steps need a model
         elif block.language == "text":
             assert in_order(block.text, printed), f"{block.text}\nis not in\n" + "\n".join(printed)
             compared += 1

@@ -1,4 +1,4 @@
-"""The embedded model: what its corpus may say, how it is framed, and that the shipped folder keeps its promises."""
+"""The embedded model: what its corpus contains, how it is framed, and that the shipped folder keeps its promises."""
 
 import json
 from itertools import islice
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def samples(kind: str, count: int = 4000, seed: int = 7) -> list[Sample]:
-    """The samples of one kind among the held-out ones, which are of every kind from the start."""
+    """The samples of one kind among the held-out ones, which mix all kinds from the start."""
     return [s for s in islice(corpus("held-out", seed), count) if s.kind.startswith(kind)]
 
 

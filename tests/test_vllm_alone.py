@@ -1,7 +1,7 @@
-"""The connector for a vLLM server of one's own, without vLLM: what is reused, by whom, and what is refused.
+"""The connector for a user's own vLLM server, without vLLM: what is reused, by whom, and what is refused.
 
-In vLLM's place stands a server that fills a cache as a model would: a key says which token it is and where it stands, a
-value which token it is and what was seen before it.
+A test server replaces vLLM and fills a cache as a model would: a key encodes its token and position, a value its token
+and what was seen before it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def params(agent: str, *messages: Message, society: str = "talk", **more: Any) -
 
 
 class Told(NamedTuple):
-    """What a request came to: the keys and values of its slots `[tokens, dim]`, and the receipt (None: an error)."""
+    """The result of a request: keys and values of its slots `[tokens, dim]`, and the receipt (None: an error)."""
 
     keys: Tensor
     values: Tensor
@@ -77,7 +77,7 @@ class Told(NamedTuple):
 
 
 class Server:
-    """vLLM's scheduler and worker with one request at a time. `again`: each request is preempted once."""
+    """vLLM's scheduler and worker, one request at a time. `again`: each request is preempted once."""
 
     def __init__(self, tokens: int = 10_000, bound: int = 10_000, leakage: Leakage = "enforce") -> None:
         self.encodings = Encodings(tokens, bound, leakage)
@@ -94,15 +94,15 @@ class Server:
         return self
 
     def say(self, agent: str, *messages: Message, **more: Any) -> Told:
-        """An agent's chat."""
+        """Send an agent's chat."""
         return self.ask(chat(*messages), params(agent, *messages, **more))
 
     def publish(self, agent: str, *messages: Message, **more: Any) -> Told:
-        """Messages by themselves, which nobody answers."""
+        """Send messages that nobody answers."""
         return self.ask(chat(*messages, answers=False), params(agent, *messages, **more))
 
     def request(self, ids: Sequence[int], told: Any, **more: Any) -> Any:
-        """A request as vLLM's scheduler has it."""
+        """A request as vLLM's scheduler sees it."""
         self.asked += 1
         request = SimpleNamespace(
             request_id=f"request-{self.asked}",
@@ -126,7 +126,7 @@ class Server:
         return request
 
     def ask(self, ids: Sequence[int], told: Any, status: str = "FINISHED_STOPPED", **more: Any) -> Told:
-        """One request from its beginning to its end."""
+        """Run one request from beginning to end."""
         request = self.request(ids, told, **more)
         self.planner.enter(request)
         blocks: list[int] = []
@@ -154,12 +154,12 @@ class Server:
         if waits:
             self.step([])
             assert request.request_id in self.store.done
-        self.cache[torch.tensor(blocks)] = torch.nan  # given to others
+        self.cache[torch.tensor(blocks)] = torch.nan  # as if given to others
         self.free += blocks
         return Told(keys[:, 0].clone(), values[:, 0].clone(), (receipt or {}).get("agentcho", {}))
 
     def step(self, blocks: list[int]) -> bool:
-        """What the worker does; whether a request with these blocks fails."""
+        """The worker's step; returns whether a request with these blocks fails."""
         self.store.do(self.planner.take())
         report, self.store.report = self.store.report, type(self.store.report)()
         self.planner.told(report)
@@ -167,7 +167,7 @@ class Server:
         return bool(failed & {*blocks})
 
     def compute(self, blocks: list[int], ids: Sequence[int], start: int) -> None:
-        """What a model would compute at the places from `start` on."""
+        """Fill the cache as a model would, from position `start` on."""
         for at in range(start, len(ids)):
             seen = self.layout.read(blocks, 0, at)[1].sum(0) * 0.1 if at else torch.zeros(1, DIM)
             key = TURNING.turn(WORDS[ids[at]].view(1, 1, DIM), at)
@@ -177,7 +177,7 @@ class Server:
 
 @pytest.fixture
 def server() -> Server:
-    """A server whose keys were measured."""
+    """A server whose keys have been measured."""
     return Server().measured()
 
 
@@ -189,7 +189,7 @@ def same(one: Told, other: Told) -> bool:
     return torch.allclose(one.keys, other.keys, atol=1e-5) and torch.equal(one.values, other.values)
 
 
-# -- what is reused -----------------------------------------------------------------------------------------
+# -- reuse --------------------------------------------------------------------------------------------------
 
 
 def test_an_agent_goes_on_where_it_was_and_its_slots_are_those_of_the_plain_prompt(server: Server) -> None:
@@ -276,7 +276,7 @@ def test_what_ends_while_it_has_no_slots_leaves_nothing(server: Server) -> None:
 
 
 def begun(server: Server, *messages: Message, agent: str = "bob") -> Any:
-    """A request that runs."""
+    """A running request."""
     request = server.request(chat(*messages), params(agent, *messages))
     server.planner.enter(request)
     server.planner.begin(request, [1, 2, 3], server.planner.matched(request, 0)[0])
@@ -322,7 +322,7 @@ def test_a_request_without_a_society_reads_nothing_and_leaves_nothing(server: Se
     assert len(server.encodings) == len(server.store) == kept
 
 
-# -- who may read it ----------------------------------------------------------------------------------------
+# -- read permissions ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -405,7 +405,7 @@ def test_over_messages_for_different_agents_something_is_for_who_may_read_all_of
 
 def test_what_the_template_adds_otherwise_is_for_its_agent_alone(server: Server) -> None:
     added = written(HELLO)
-    added[7] += 1  # another date
+    added[7] += 1  # changes the date
     for agent in ("bob", "carol"):
         assert server.ask(added, params(agent, HELLO)).loaded == (agent == "carol")
 
@@ -448,7 +448,7 @@ def test_the_same_words_may_be_said_to_several_audiences() -> None:
     ]
 
 
-# -- what is refused ----------------------------------------------------------------------------------------
+# -- refusals -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -533,7 +533,7 @@ def test_keys_that_turn_otherwise_are_not_moved(caplog: Any) -> None:
 
 
 def still(server: Server, blocks: list[int], ids: Sequence[int]) -> None:
-    """Keys that do not depend on their place."""
+    """Write keys that do not depend on their position."""
     for at, id in enumerate(ids):
         key = WORDS[id].view(1, 1, DIM)
         server.layout.write(key, key, torch.tensor([blocks[at // BLOCK] * BLOCK + at % BLOCK]))
@@ -644,7 +644,7 @@ def test_layers_are_served_by_the_one_kind_of_rotation_that_vllm_has() -> None:
 
 
 class Behind:
-    """The server behind the headers: it tokenises, and notes what it is asked. `status`: what it answers to prompts."""
+    """The server behind the headers: it tokenizes, and records its requests. `status`: its answer to prompts."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Any, dict[bytes, bytes]]] = []
@@ -671,7 +671,7 @@ class Behind:
 
 
 class Door:
-    """The headers before it."""
+    """The headers in front of the server."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(headers, "markers_of", lambda model: MARKERS)
@@ -679,7 +679,7 @@ class Door:
         self.door = SocietyHeaders(self.behind)
 
     def ask(self, body: Any, path: str = "/v1/chat/completions", **named: str) -> tuple[int, Any]:
-        """The status and the body of the answer to a request in two parts, with headers `x-agentcho-`."""
+        """The status and body of the answer to a request sent in two parts, with `x-agentcho-` headers."""
         sent = json.dumps(body).encode() if isinstance(body, dict) else body
         parts = [(sent[:10], True), (sent[10:], False)]
         given = [(f"X-Agentcho-{name.replace('_', '-')}".encode(), text.encode()) for name, text in named.items()]

@@ -1,4 +1,4 @@
-"""The connector and the logits processor of engine vllm without vLLM: in place of its classes stand empty ones."""
+"""The connector and the logits processor of engine vllm, without vLLM: empty classes replace its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAME, BEFORE = "engine-of-this-test", 6
 
 
 class Base:
-    """In place of `KVConnectorBase_V1`."""
+    """Replaces `KVConnectorBase_V1`."""
 
     def __init__(self, vllm_config: Any, role: Any, kv_cache_config: Any) -> None:
         self.meta: Any = None
@@ -31,7 +31,7 @@ def config() -> Any:
 
 
 def follow(rows: dict[int, Any], update: Any, made: Any) -> None:
-    """In place of `process_dict_updates`: `update` is what was added, by row."""
+    """Replaces `process_dict_updates`: `update` holds the added parameters by row."""
     for row, params in (update or {}).items():
         if (state := made(params, [], [])) is not None:
             rows[row] = state
@@ -39,7 +39,7 @@ def follow(rows: dict[int, Any], update: Any, made: Any) -> None:
 
 @pytest.fixture
 def parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The connector's and the processor's modules, imported over empty classes."""
+    """The connector's and the processor's modules, imported over empty base classes."""
     bindings: Any = ModuleType("agentcho.integrations.vllm.bindings")
     bindings.KVConnectorBase_V1, bindings.KVConnectorMetadata, bindings.KVConnectorRole = Base, object, object
     bindings.LogitsProcessor, bindings.SamplingParams, bindings.process_dict_updates = object, object, follow
@@ -88,7 +88,7 @@ def blocks(*numbers: int) -> Any:
 def scheduled(
     tokens: int, new: int | None = None, cached: int | None = None, added: Any = None, resumed: Any = ()
 ) -> Any:
-    """What vLLM's scheduler says of a step in which one request has so many tokens."""
+    """The scheduler's output for a step in which one request has `tokens` tokens."""
     begun = [] if new is None else [SimpleNamespace(req_id="a-1", num_computed_tokens=new)]
     names = [] if cached is None else ["a-1"]
     rest = SimpleNamespace(
@@ -127,7 +127,7 @@ def test_a_request_that_begins_is_loaded_once_and_one_that_paused_is_not_loaded_
 
 
 def test_where_vllm_went_around_the_connector_nothing_is_computed(parts: Any, jobs: Jobs) -> None:
-    """It asked for fewer slots than are read, or says that they are filled and they are not."""
+    """It asked for fewer slots than are read, or claims that they are filled when they are not."""
     for computed, asked in ((0, BEFORE - 1), (BEFORE, 0)):
         made, found = job(jobs), connector(parts)
         found.update_state_after_alloc(request(computed), blocks(7), asked)

@@ -1,7 +1,7 @@
-"""The engine on vLLM without vLLM: in its place stands a client that looks into its own cache.
+"""The engine on vLLM, without vLLM: a client stands in for it and checks its own cache.
 
-Every token has a key that says which token it is and where it stands, and a value that says which token it is. Before a
-request computes, the client compares what its slots hold with its prompt.
+Every token has a key that encodes the token and its position, and a value that encodes the token. Before a request
+computes, the client compares the contents of its slots with the prompt.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ VALUES = torch.randn(len(TOKENIZER), DIM, generator=torch.Generator().manual_see
 
 
 class Packed:
-    """An attention backend that keeps the keys of a block in another order than their tokens."""
+    """An attention backend that stores the keys of a block in a different order than their tokens."""
 
     def do_kv_cache_update(self, layer: Any, keys: Tensor, values: Tensor, cache: Tensor, slots: Tensor) -> None:
         """Write keys and values `[tokens, heads, dim]`."""
@@ -51,12 +51,12 @@ def layer(impl: Any) -> Any:
 
 
 def empty() -> Tensor:
-    """Keys as `[block, dim, token]` flipped, values as `[block, token, dim]`, in one tensor."""
+    """Keys as `[block, dim, token]`, flipped, and values as `[block, token, dim]`, in one tensor."""
     return torch.zeros(BLOCKS, 2, DIM, max(BLOCK, DIM))
 
 
 class Client:
-    """Computes what `Packed` keeps, and says after each token the next one. `steps`: how many it has done."""
+    """Computes what `Packed` stores, and after each token outputs the next id. `steps`: the number of steps so far."""
 
     longest, vocabulary, usage = 1000, len(TOKENIZER), 0.0
 
@@ -76,32 +76,32 @@ class Client:
         return f"{job.name}-inner"
 
     def extend(self, job: Job) -> None:
-        """Its next tokens, all of which are computed together."""
+        """Add a request's next tokens, which are computed together."""
         self.tokens[job.name] += job.more
         self.together.append(len(job.more))
 
     def abort(self, job: Job) -> None:
-        """Give its blocks to the next."""
+        """End a request and free its blocks."""
         self.aborted.append(job.name)
         self.free += job.blocks
         del self.live[job.name], self.tokens[job.name]
 
     def close(self) -> None:
-        """Nothing is to be let go of."""
+        """Do nothing."""
 
     def preempt(self, job: Job) -> None:
-        """Take its blocks away: what was in them is gone."""
+        """Take a request's blocks away and overwrite them."""
         self.layout.cache[job.blocks] = 7.0
         self.free += job.blocks
         job.blocks, self.computed[job.name] = [], 0
 
     def step(self) -> dict[str, bool]:
-        """Compute every token that is not computed, and ask for the next ones."""
+        """Compute all tokens that are not computed, and ask for the next ones."""
         stopped, asking = dict[str, bool](), list[tuple[Job, Tensor]]()
         for name, job in list(self.live.items()):
             tokens = self.tokens[name]
             if self.computed[name] == len(tokens):
-                continue  # it has paused
+                continue  # paused
             job.blocks += [self.free.pop(0) for _ in range(-(-len(tokens) // BLOCK) - len(job.blocks))]
             if not self.computed[name]:
                 job.written.clear()
@@ -133,8 +133,8 @@ class Client:
         self.layout.write(keys[:, None], values[:, None], numbers)
 
     def compare(self, job: Job) -> None:
-        """Each slot holds the value of its token, and a key that is turned to where the token is read, which is the
-        same distance from all of its slots."""
+        """Check that each slot holds the value of its token, and a key rotated to the position where the token is read,
+        which lies at the same distance from all slots."""
         ids = torch.tensor(self.tokens[job.name])
         keys, values = self.layout.read(job.blocks, 0, len(ids))
         assert torch.allclose(values[:, 0], VALUES[ids])
@@ -199,7 +199,7 @@ def test_encodings_are_read_in_any_order_and_place_and_generated_ones_too(engine
 
 
 def test_a_token_is_drawn_from_the_row_of_its_own_request(engine: VllmCore) -> None:
-    """The client says the token behind the last one; a header makes the last ones different."""
+    """The client outputs the id after the last one; headers make the last ids different."""
     ids = engine.decode([Decode(header=word, sampling=Sampling(max_tokens=1, temperature=0)) for word in ("a", "b")])
     tokens = [engine.message(id).tokens for id in ids]
     for found, words in zip(tokens, map(engine.message, ids), strict=True):
@@ -261,7 +261,7 @@ LONG = "a message that is so long that a shadow begins while it is being said " 
 
 
 def shadowed(engine: VllmCore) -> tuple[int, int]:
-    """A long message over a context, and its shadow over another one; neither has begun."""
+    """A long message over one context, and its shadow over another; neither has started."""
     a, b = engine.prefill([Prefill("for one alone"), Prefill("for all")])
     leader = Decode(parents=[a], forced=forced(engine, LONG))
     said, shadow = engine.submit([leader, Shadow(leader, parents=[b])])
@@ -269,7 +269,7 @@ def shadowed(engine: VllmCore) -> tuple[int, int]:
 
 
 def check_shadow(engine: VllmCore, said: int, shadow: int) -> None:
-    """It is whole, and can be read."""
+    """Check that the shadow is complete and can be read."""
     assert engine._encodings[shadow].entry.ready
     assert engine.message(shadow).tokens == engine.message(said).tokens
     [read] = engine.decode([Decode(parents=[shadow, said], forced=forced(engine, "heard"))])
@@ -320,7 +320,7 @@ def test_a_shadow_ends_with_a_leader_that_is_cancelled(engine: VllmCore, steps: 
 
 
 class Refuses:
-    """Refuses the n-th time that it is asked: at admission, and then beside what is read."""
+    """A guard that refuses the n-th request: at admission, or later while context is being read."""
 
     def __init__(self, nth: int) -> None:
         self.left = nth

@@ -1,4 +1,4 @@
-"""Which models engine vllm serves: told from layers that stand in for vLLM's."""
+"""Which models engine vllm serves, judged from stand-ins for vLLM's layers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FREQUENCIES = 10000.0 ** -(torch.arange(0, DIM, 2).double() / DIM)
 
 
 class Rotary(nn.Module):
-    """vLLM's module of rotary positions, and the table that it turns keys by."""
+    """vLLM's rotary embedding module, with the table by which it rotates keys."""
 
     def __init__(
         self, base: float = 10000.0, scale: float = 1.0, neox: bool = True, table: Tensor | None = None
@@ -35,7 +35,7 @@ class Rotary(nn.Module):
 
 
 def network(*rotary: nn.Module) -> nn.Module:
-    """A module whose layers have these, by the names that vLLM has."""
+    """A module whose layers have these rotary embeddings, under vLLM's names."""
     whole = nn.Module()
     whole.layers = nn.ModuleList()
     for each in rotary:

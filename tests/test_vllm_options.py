@@ -1,4 +1,4 @@
-"""Engine vllm is refused where it cannot be, before anything is loaded."""
+"""Engine vllm is refused where it cannot run, before anything is loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranks of engine vllm without vLLM: their caches are tensors, and calls go to them in this process."""
+"""Ranks of engine vllm, without vLLM: their caches are tensors, and calls run in this process."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BLOCKS_OF_A = (3, 7, 1, 9)
 
 
 class Backend:
-    """An attention backend that keeps keys of all heads, then values, in the order of their tokens."""
+    """An attention backend that stores the keys of all heads, then the values, in the order of their tokens."""
 
     def do_kv_cache_update(self, layer: Any, keys: Tensor, values: Tensor, cache: Tensor, slots: Tensor) -> None:
         """Write keys and values `[tokens, heads, dim]`."""
@@ -52,7 +52,7 @@ def pool(heads: int) -> SharedPool:
 
 
 class Executor:
-    """Calls ranks one after another, as vLLM has their workers called. `fails`: what a method does instead, by rank."""
+    """Calls ranks one after another, as vLLM calls its workers. `fails`: what a method does instead, by rank."""
 
     def __init__(self, ranks: list[Rank], stages: list[dict[str, ServedLayer]]) -> None:
         self.ranks, self.stages = ranks, stages
@@ -69,7 +69,7 @@ class Executor:
         ]
 
     def one(self, number: int, method: str, args: Any) -> Any:
-        """What one rank does, as `RankWorker` has it."""
+        """Run a method on one rank, as `RankWorker` does."""
         rank = self.ranks[number]
         match method.removeprefix("agentcho_"):
             case "serves":
@@ -87,14 +87,14 @@ class Executor:
                 return getattr(rank, other)(*args)
 
     def check(self, error: Exception) -> None:
-        """None has died."""
+        """No rank has died."""
 
     def shutdown(self) -> None:
-        """They have no processes."""
+        """Nothing to stop: there are no processes."""
 
 
 def divided(tensor: int, pipeline: int, heads: int, jobs: Jobs | None = None) -> tuple[Ranks, Executor, SharedPool]:
-    """A model with so many heads, divided among ranks that share a store."""
+    """A model with `heads` heads, divided among ranks that share a store."""
     each, count = LAYERS // pipeline, Heads.of(0, tensor, heads).number
     stages = [
         layers(count, range(stage * each, (stage + 1) * each)) for stage in range(pipeline) for _ in range(tensor)
@@ -120,7 +120,7 @@ WAYS = [(2, 1, 4), (2, 1, 2), (2, 1, 1), (4, 1, 2), (1, 2, 2), (2, 2, 2), (2, 2,
 
 @pytest.mark.parametrize(("tensor", "pipeline", "heads"), WAYS)
 def test_what_ranks_write_and_store_together_is_what_one_process_does(tensor: int, pipeline: int, heads: int) -> None:
-    """Keys and values are stored once, turned, read at other places into the caches of all ranks, and stored again."""
+    """Keys and values are stored once, rotated, read at other positions into all ranks' caches, and stored again."""
     one, store = whole(heads)
     ranks, executor, shared = divided(tensor, pipeline, heads)
     rows, made = torch.tensor([8, 9, 2, 3, 30]), torch.Generator().manual_seed(1)
@@ -308,7 +308,7 @@ def test_what_fails_as_tokens_are_drawn_leaves_no_forward_behind(jobs: Jobs) -> 
     assert executor.called[-1] == "agentcho_forget"
 
 
-# -- what cannot be divided ---------------------------------------------------------------------------------
+# -- indivisible models -------------------------------------------------------------------------------------
 
 
 def test_a_rank_that_cannot_serve_its_share_refuses_the_model() -> None:
@@ -322,7 +322,7 @@ def test_a_rank_that_cannot_serve_its_share_refuses_the_model() -> None:
 
 
 def test_the_device_of_every_rank_is_probed() -> None:
-    """Else a device that failed would be blamed on one call after another."""
+    """Otherwise a failed device would be blamed on one call after another."""
     ranks, executor, _ = divided(2, 1, 2)
     ranks.probe()
 

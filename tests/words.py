@@ -1,7 +1,7 @@
-"""The same words: two records of the same games, and, where one of them parts, whether it parts at a near-tie.
+"""Compares the words of two records of the same games, and checks that games part only at near-ties.
 
-In the fast profile a row's last bits depend on what else is in its batch. That may change a token only where the
-choice hung by them: where two tokens were nearly as likely, or the coin fell next to the edge between them.
+In the fast profile a row's last bits depend on the rest of its batch. That may change a token only where the choice was
+close: two tokens were almost equally likely, or the coin fell next to the edge between them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from agentcho.records.transcript import TranscriptEntry
 from agentcho.runner.sampling.sampler import MASK, _kept, _row_table, uniform
 
 NEAR = 1e-3
-"""Of a logit, and of probability: far above what rounding does, far below what a reader would call a choice."""
+"""A difference in logits or probability far above rounding errors and far below what a reader would call a choice."""
 
 
 class Parting(NamedTuple):
-    """Where two games part: at the `nth` sampled token of a message, of whose prompt all words were the same."""
+    """Where two games part: at the `nth` sampled token of a message whose prompts had the same words."""
 
     game: int
     message: str
@@ -40,7 +40,7 @@ def sampled(entry: TranscriptEntry) -> tuple[int, ...]:
 
 
 def parting(game: int, one: Sequence[TranscriptEntry], other: Sequence[TranscriptEntry]) -> Parting | None:
-    """None: all words are the same. Games that part before anything is sampled are no near miss: AssertionError."""
+    """Where the words of a game part; None: nowhere. AssertionError: they part before anything is sampled."""
     theirs, same = {entry.message.id: entry for entry in other}, set[str]()
     for entry in one:
         message = entry.message
@@ -60,8 +60,8 @@ def parting(game: int, one: Sequence[TranscriptEntry], other: Sequence[Transcrip
 
 
 def near(row: Tensor, sampling: Sampling, nth: int, tokens: tuple[int, int]) -> bool:
-    """Whether, of what a token was chosen from, a hair's breadth decides between these two: each is chosen where its
-    own logit is a little higher and the other's a little lower, or the coin a little to the side."""
+    """Whether the choice between these two tokens is close: each is chosen if its logit is slightly higher and the
+    other's slightly lower, or if the coin is slightly to the side."""
     return all(_within_reach(row, sampling, nth, mine, other) for mine, other in (tokens, tokens[::-1]))
 
 
@@ -87,7 +87,7 @@ def _chosen(row: Tensor, sampling: Sampling, nth: int, move: float) -> int:
 
 
 def same_words(one: SavedRun, other: SavedRun, engine: Any) -> Mapping[int, Parting]:
-    """The games in which the words differ, those that raced aside. AssertionError: one does not part at a near-tie."""
+    """The games whose words differ, except raced ones. AssertionError: one does not part at a near-tie."""
     ours, theirs = one.games(), other.games()
     raced = {game for run in (one, other) for game, over in run.finished().items() if over.raced}
     assert ours.keys() == theirs.keys()
@@ -114,7 +114,7 @@ def same_words(one: SavedRun, other: SavedRun, engine: Any) -> Mapping[int, Part
 
 
 def _allowed(row: Tensor, entry: TranscriptEntry, apart: Parting, engine: Any) -> Tensor:
-    """The row as a constraint leaves it: of a choice, the tokens that go on with one of the texts."""
+    """The row under a constraint: for a choice, only tokens that continue one of the texts."""
     if not entry.act.choices:
         return row
     said = sampled(entry)[: apart.nth]

@@ -1,4 +1,4 @@
-"""Keys and values with a secret planted in them, or none: what an attack must find, and must not."""
+"""Keys and values with or without a planted secret, which an attack must or must not find."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ TINY = Kind("tiny", (LETTERS,) * 4, "It is {} {} {} {}.", ("One is", "Two is", "
 
 
 def case(signal: float, n: int = 400, seed: int = 3, engine: Any = None) -> Case:
-    """Noise of the same size everywhere; at one token of the second of two layers every symbol adds a direction of its
-    own, times `signal`."""
+    """Noise of the same size everywhere. At one token of the second of two layers each symbol adds its own direction,
+    scaled by `signal`."""
     rng = np.random.default_rng(seed)
     symbols = drawn(TINY, n, seed)
     vectors = rng.normal(size=(n, 2, 3, 24))
@@ -33,6 +33,6 @@ def case(signal: float, n: int = 400, seed: int = 3, engine: Any = None) -> Case
 
 
 def p_of(case: Case, guess: Guess) -> float:
-    """How likely so many right symbols are by chance."""
+    """The probability of at least this many right symbols by chance."""
     right = guess.symbols == case.of(case.split.test)
     return above_chance(int(right.sum()), right.size, 1 / case.scene.kind.options)

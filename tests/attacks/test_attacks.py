@@ -74,8 +74,8 @@ def test_samples_of_several_lengths_are_attacked_too(attack: Attack) -> None:
 
 
 class Oracle:
-    """In the place of a stage: one question is answered by the secret, all others by noise; one answer is always
-    likelier than the others."""
+    """Replaces a stage: answers one question by the secret and all others by noise; one answer is always more likely
+    than the others."""
 
     rng = np.random.default_rng(1)
 

@@ -1,4 +1,4 @@
-"""What guesses prove, against closed forms and channels whose information is known."""
+"""What guesses prove, against closed forms and channels of known information."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts: a leak where it is shown, no more than the text where that is, and inconclusive in all other cases."""
+"""Verdicts: a leak where one is shown, no more than the text where that is shown, otherwise inconclusive."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_leak_is_shown_and_the_rest_is_no_more_than_the_text() -> None:
 
 
 def test_a_way_that_learnt_nothing_and_encoded_all_anew_is_not_cleared() -> None:
-    """Its row is the text's then, which says nothing of what it gives away where it reuses."""
+    """Its row then equals the text's, and says nothing about leaks where it does reuse encodings."""
     anew, other = outcome("reuse+kvcomm", NONE), outcome("reuse+kvcomm", NONE, told=-12.0)
     for given, verdict in ((anew, "inconclusive"), (other, "no more than the text")):
         rows = verdicts(outcome("author", ALL), given, outcome("audience", NONE), outcome("text", NONE))

@@ -1,4 +1,4 @@
-"""The result as tables of a terminal, as a file, and as a section of the page on leaks, where there is a file."""
+"""The result as terminal tables, as a file, and as a section of the page on leaks, if there is a file."""
 
 from __future__ import annotations
 

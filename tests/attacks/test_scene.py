@@ -1,4 +1,4 @@
-"""On real engines: what each way shows of the sentence, and that a search finds the secret in E and not in X."""
+"""On real engines: what each way reveals of the sentence, and that a search finds the secret in E and not in X."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_keys_stand_where_bob_has_them_unless_they_are_left_in_place(engines: En
     author, reuse, text = (looked(engine, name).vectors for name in ("author", "reuse", "text"))
     half = author.shape[-1] // 2
     assert (author[..., half:] == reuse[..., half:]).all(), "values do not turn"
-    first = text[:, 0, :, :half]  # keys of the first layer depend on a token and its position alone
+    first = text[:, 0, :, :half]  # first-layer keys depend only on a token and its position
     assert np.abs(reuse[:, 0, :, :half] - first).max() < 1e-4 < 1e-2 < np.abs(author[:, 0, :, :half] - first).max()
 
 
@@ -123,7 +123,7 @@ def test_ways_are_named_and_what_is_none_says_what_there_is() -> None:
 
 
 def test_what_learns_from_earlier_sentences_is_measured_after_some_alone() -> None:
-    """Without any it encodes all anew, and its row would say of it what is true of the text."""
+    """Without any, it encodes everything anew, and its row would only describe the text."""
     assert usual(3) == USUAL
     assert set(usual(3)) - set(usual(0)) == {"reuse+kvcomm:1"}
     for name in ("reuse+kvcomm", "reuse+kvcomm:1", "audience+kvcomm"):

@@ -1,4 +1,4 @@
-"""Secrets: uniform, none twice, and none of the tested ones among those that attacks are trained on."""
+"""Secrets: uniform, without repeats, and disjoint between training and testing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The slow oracle of repairs by anchors, from the paper's definitions (KVCOMM, arXiv 2510.12872): distances, weights,
-the bound on their entropy, and offsets, number by number in Python's floats.
+"""A slow oracle for KVCOMM repairs (anchors), following the definitions of arXiv 2510.12872: distances, weights,
+the entropy bound and offsets, computed number by number in Python floats.
 
-Keys and values of a message, alone and in a prompt, are the stock model's own, and so are keys at another position: see
-`Oracle`. Imports nothing from agentcho.
+Keys and values of a message, alone and inside a prompt, come from the stock model, and so do keys at another position:
+see `Oracle`. Must not import agentcho.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Layers = list[tuple[Tensor, Tensor]]
 
 
 def distance(model: PreTrainedModel, tokens: Sequence[int], other: Sequence[int]) -> float:
-    """How far the embeddings of a message are from those of an anchor, as far as the message goes."""
+    """The Euclidean distance between a message's token embeddings and an anchor's, over the shorter of the two."""
     table = model.get_input_embeddings().weight.detach()  # type: ignore[operator]
     total = 0.0
     for one, its in zip(tokens, other, strict=False):
@@ -31,21 +31,21 @@ def distance(model: PreTrainedModel, tokens: Sequence[int], other: Sequence[int]
 
 
 def weights(distances: Sequence[float]) -> list[float]:
-    """Their softmax, the nearest weighing most."""
+    """The softmax of the negated distances: the nearest anchor weighs most."""
     parts = [exp(-each) for each in distances]
     return [part / sum(parts) for part in parts]
 
 
 def spread(shares: Sequence[float]) -> float:
-    """The entropy of weights, as a share of the most that it can be."""
+    """The entropy of the weights as a share of its maximum."""
     return -sum(share * log(share) for share in shares) / log(len(shares))
 
 
 def put_together(
     oracle: Oracle, message: Message, base: int, anchors: Sequence[tuple[int, int]], shares: Sequence[float]
 ) -> int:
-    """A message that stands at its place with the keys and values of `base`, and with the offsets of anchors (real,
-    base) added, as an encoding of the oracle that can be attended to there; returns its index."""
+    """Add a message with the keys and values of `base`, moved to its start and corrected by the weighted offsets of
+    anchors (real, base), as an encoding that later messages can attend to; returns its index."""
     index = oracle.add(message)
     at, count = message.start, len(message.tokens)
     layers: Layers = []

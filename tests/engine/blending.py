@@ -1,10 +1,10 @@
-"""CacheBlend with its gradual filter by the slow oracle (arXiv 2405.16444): every token is a message of its own.
+"""CacheBlend with its gradual filter (arXiv 2405.16444) on the slow oracle: every token is a message of its own.
 
-Which tokens are anew is worked out layer by layer, by encoding the message once for each.
-Imports nothing from agentcho.
+The recomputed tokens are found layer by layer, encoding the whole message once for each layer.
+Must not import agentcho.
 
-The share of tokens that are anew falls evenly from the second layer to the last, around the share that was asked for,
-as far above it at first as below it at last, and never above all.
+The share of recomputed tokens falls linearly from the second layer to the last and averages the requested share. It
+starts as far above that share as it ends below it, and never exceeds 1.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Places = list[tuple[int, int]]
 
 
 class MixedOracle(Oracle):
-    """Also knows encodings that have the keys and values of one in some layers, and of another in the others."""
+    """An oracle with mixed encodings too: keys and values of one encoding in some layers, of another elsewhere."""
 
     def mix(self, fresh: int, kept: int, anew: Sequence[int]) -> int:
-        """The index of one that has those of `fresh` in the layers `anew`, and those of `kept` elsewhere."""
+        """Add an encoding with the layers `anew` of `fresh` and all other layers of `kept`; returns its index."""
         self._mixes = {**getattr(self, "_mixes", {}), len(self._encodings): (fresh, kept, frozenset(anew))}
         self._encodings.append(self._encodings[fresh])
         return len(self._encodings) - 1
@@ -37,14 +37,14 @@ class MixedOracle(Oracle):
         return [new[layer] if layer in anew else old[layer] for layer in range(len(old))]
 
     def values(self, index: int, layer: int) -> Tensor:
-        """Its values in one layer, wherever it stands."""
+        """An encoding's values in one layer, which are the same at every position."""
         return self._at(index, 0)[layer][1].double()
 
 
 def blended(
     oracle: MixedOracle, tokens: Sequence[int], kept: Sequence[int], context: Places, start: int, share: float
 ) -> list[int]:
-    """The tokens of a message from position `start` on over `context`, `kept` being what they are elsewhere."""
+    """Blend a message from position `start` on over `context`; `kept` holds its tokens as encoded elsewhere."""
     layers, most = len(oracle._layers), len(tokens)
     spread = min(share / 2, 1 - share)
     anew: list[set[int]] = [set(range(most)), set(range(most))]
@@ -70,7 +70,8 @@ def _encoded(
     start: int,
     anew: Sequence[set[int]],
 ) -> list[int]:
-    """Every token over the context and those before it. `anew`: of each layer; of those beyond, as in the last."""
+    """Encode every token over the context and the tokens before it. `anew` lists the recomputed tokens of each layer;
+    layers beyond the list use its last entry."""
     found: list[int] = []
     for n, token in enumerate(tokens):
         before = [(index, start + m) for m, index in enumerate(found)]

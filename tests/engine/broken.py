@@ -1,4 +1,4 @@
-"""What fails inside a step, pretended: a device, a forward of certain tokens, one of too many."""
+"""Simulated failures inside a step: a dead device, and forwards that fail for certain tokens or sizes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentcho.engine.forward_plan import FaultAttribution
 
 
 def dead(patch: pytest.MonkeyPatch) -> None:
-    """From now on no device does anything, however trivial."""
+    """Make every probe of a device fail from now on."""
 
     def gone(blame: FaultAttribution) -> None:
         raise RuntimeError("the device is gone")
@@ -24,7 +24,7 @@ def dead(patch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def failing(engine: Engine, when: Callable[[list[int]], bool], error: Exception) -> Iterator[list[int]]:
-    """Forwards in which that holds of the packed ids raise, deep inside; gives how many tokens each that did had."""
+    """Raise `error` deep inside every forward whose packed ids satisfy `when`; yields those forwards' token counts."""
     failed = list[int]()
     layer = engine._model.network.get_submodule("model.layers.2")
     ids = list[int]()

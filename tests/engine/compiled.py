@@ -1,6 +1,6 @@
-"""Which variants Triton compiles of kernels, for a GPU that is not there: its own choice, in a process of its own.
+"""Shows which kernel variants Triton compiles for a GPU that is not present, in a separate process.
 
-Nothing is launched: programs replace the launch by `warmup`.
+Nothing is launched: the programs call `warmup` instead of launching.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class FakeDriver:
-    """A driver of an H100 that no device is behind."""
+    """A driver for an H100 that is not present."""
 
     def get_current_target(self) -> Any:
         """See Triton's `DriverBase`."""
@@ -47,14 +47,14 @@ class FakeDriver:
 
 
 def pretend() -> None:
-    """Let Triton compile for that GPU from now on, in this process."""
+    """Make Triton compile for that GPU from now on, in this process."""
     from triton.runtime import driver
 
     driver.set_active(FakeDriver())
 
 
 def printed(program: str, cache: Path) -> str:
-    """What a program prints that compiles for that GPU, into a `cache` of its own. AssertionError: it failed."""
+    """The output of a program that compiles for that GPU into its own `cache`. AssertionError: the program failed."""
     begin = "from tests.engine.compiled import pretend\npretend()\n"
     own = {"TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(cache)}
     words = [sys.executable, "-c", begin + program]

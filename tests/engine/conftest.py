@@ -1,4 +1,4 @@
-"""Engine and oracle side by side, for every family; the family table is printed."""
+"""Fixtures that set up engine and oracle side by side for every family, and the family table printed at the end."""
 
 from collections.abc import Callable, Iterator
 
@@ -17,13 +17,13 @@ TABLE = pytest.StashKey[Table]()
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Contexts of tiny models weigh little, and would be copied for each row: here they are shared as large ones."""
+    """Share the small contexts of tiny models like large ones; by default they are copied for each row."""
     monkeypatch.setattr(slots, "SAVED", 0)
 
 
 @pytest.fixture
 def stage(family: Family, engines: Engines) -> Iterator[Stage]:
-    """Engine and oracle of the family side by side; what was encoded is given up at the end."""
+    """Engine and oracle of the family side by side; all encodings are released at the end."""
     stage = Stage(family, engines(family), engines.stock(family))
     yield stage
     stage.close()
@@ -31,20 +31,20 @@ def stage(family: Family, engines: Engines) -> Iterator[Stage]:
 
 @pytest.fixture(scope="session")
 def record(pytestconfig: pytest.Config) -> Callable[[str, str, float], None]:
-    """Note one cell of the family table."""
+    """Record one cell of the family table."""
     table = pytestconfig.stash.setdefault(TABLE, {})
     return lambda family, case, gap: table.setdefault(family, {}).__setitem__(case, gap)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that takes ``family`` and does not say of which runs for all of them, quickly for some."""
+    """Run a test that takes ``family`` without listing families for all of them, in the quick suite only for `SOME`."""
     named = (mark.args[0] for mark in metafunc.definition.iter_markers("parametrize"))
     if "family" in metafunc.fixturenames and not any("family" in names for names in named):
         metafunc.parametrize("family", each(*SOME))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """The family table: one row a family, the worst gap of each case."""
+    """Print the family table: one row per family, the largest gap of each case."""
     table = config.stash.get(TABLE, {})
     if not table:
         return
@@ -59,5 +59,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture
 def by_copies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In place of the kernel, which is slow here, what stands in for it where it fails."""
+    """Use the fallback instead of the Triton kernel, which is slow here."""
     monkeypatch.setattr(triton_paged.TRIAL, "works", lambda kind: False)

@@ -1,7 +1,7 @@
-"""Tiny random models of every family, built from stock configuration classes, offline and seeded.
+"""Tiny random models of every family, built offline from stock configuration classes with fixed seeds.
 
-Each has every kind of layer its family has, and says itself what each of its layers may see: the oracle takes
-the masks from here, not from the code under test. Knows nothing of agentcho.
+Each family has every kind of layer its real models have, and states what each layer may see: the oracle takes the
+masks from here, not from the code under test. Must not import agentcho.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from .templates import tokenizer
 
 CONTEXT = 4096
 SOME = ("llama", "gemma2", "llama4_text", "gpt_oss", "gpt_neox", "cohere2")
-"""Of each kind of attention one: plain, windows and soft caps, chunks, sinks, partial rotary, none."""
+"""One family for each kind of attention: plain, windows and soft caps, chunks, sinks, partial rotary, no positions."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Family:
-    """One family: its stock classes' stem, settings over the common ones, its layers and its chat style."""
+    """One family: its stock classes' stem, settings that override the common ones, its layers and its chat style."""
 
     name: str
     stem: str
@@ -41,19 +41,19 @@ class Family:
     head: str = "ForCausalLM"
 
     def config(self, **more: Any) -> Any:
-        """The stock configuration, with settings over those common to all families."""
+        """The stock configuration: the common settings, overridden by the family's own and by `more`."""
         suffix = "TextConfig" if self.name in ("gemma3_text", "llama4_text") else "Config"
         return getattr(transformers, self.stem + suffix)(**{**_common(len(self.layers)), **self.settings, **more})
 
     def build(self, seed: int = 1, **more: Any) -> PreTrainedModel:
-        """A float32 model with eager attention, random norms, biases and sinks too, and logits of scale 1."""
+        """A float32 model with eager attention, random norms, biases and sinks, and logits of scale 1."""
         torch.manual_seed(seed)
         vocab = {"vocab_size": len(tokenizer(self.style)), "attn_implementation": "eager"}
         model = getattr(transformers, self.stem + self.head)(self.config(**{**vocab, **more}))
         return _shaken(model.eval().float())
 
     def save(self, folder: Path, seed: int = 1, **more: Any) -> PreTrainedModel:
-        """Build, and save with the tokenizer of its style, as a folder that ``from_pretrained`` reads."""
+        """Build the model and save it with the tokenizer of its style in a folder that ``from_pretrained`` reads."""
         model = self.build(seed, **more)
         model.save_pretrained(folder)
         tokenizer(self.style).save_pretrained(folder)
@@ -61,28 +61,28 @@ class Family:
 
 
 def families() -> tuple[Family, ...]:
-    """The families that must work."""
+    """The families that must be supported."""
     return _llamas() + _windowed() + _partial() + _mixed() + _gemmas() + _scaled()
 
 
 def each(*quick: str) -> list[Any]:
-    """Every family as a parameter of a test; those not named are for the slow suite."""
+    """Every family as a test parameter; those not named run in the slow suite."""
     return [cell(family, quick=family.name in quick) for family in families()]
 
 
 def named(*names: str, quick: str) -> list[Any]:
-    """Those families as parameters of a test, all but one for the slow suite."""
+    """The named families as test parameters, all but `quick` in the slow suite."""
     return [cell(family, quick=family.name == quick) for family in families() if family.name in names]
 
 
 def cell(*values: Any, quick: bool) -> Any:
-    """A cell of a matrix, which the slow suite alone has where it is not quick."""
+    """One cell of a test matrix, for the slow suite only unless `quick`."""
     names = (getattr(value, "name", None) or getattr(value, "__name__", None) or str(value) for value in values)
     return pytest.param(*values, id="-".join(names).replace(" ", "-"), marks=() if quick else pytest.mark.slow)
 
 
 def llama_family() -> Family:
-    """The plain one, for tests that need no other."""
+    """The plain family, for tests that need no particular one."""
     return families()[0]
 
 
@@ -93,7 +93,7 @@ def middle_sized() -> Family:
 
 
 def refused() -> dict[str, Family]:
-    """Models that must be refused, by the reason."""
+    """Models that must be refused, by reason."""
     llama = {"max_position_embeddings": 64}
     dynamic = {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}
     factors = {"short_factor": [1.0] * 8, "long_factor": [2.0 + i for i in range(8)], "rope_theta": 1e4}
@@ -242,7 +242,7 @@ def _common(layers: int) -> dict[str, Any]:
 
 @torch.no_grad()
 def _shaken(model: PreTrainedModel) -> PreTrainedModel:
-    """Every vector of parameters moved off its initial ones or zeros, so that leaving it out shows."""
+    """Move every parameter vector off its initial ones or zeros, so that leaving it out changes the result."""
     for _, vector in sorted(model.named_parameters()):
         if vector.ndim == 1:
             vector.add_(torch.randn_like(vector) * 0.3)

@@ -1,6 +1,6 @@
-"""GGUF files of tiny models, written by the gguf package as llama.cpp's converter writes them.
+"""Writes GGUF files of tiny models with the gguf package, in the form of llama.cpp's converter.
 
-Knows nothing of agentcho.
+Must not import agentcho.
 """
 
 import json
@@ -14,7 +14,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 NORMAL, CONTROL, SPELT = 1, 3, 4
-"""Kinds of tokens: of text, special, and added by the user."""
+"""Token types: normal text, control and user-defined."""
 TYPES: Any = gguf.GGMLQuantizationType
 
 
@@ -26,8 +26,8 @@ def write(
     keys: Mapping[str, Any] | None = None,
     more: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write a llama or qwen3: its matrices in these `numbers`, norms in F32. `keys` are metadata over what the model
-    says, `more` tensors beside its own."""
+    """Write a llama or qwen3 model: matrices of type `numbers`, norms in F32. `keys` adds or overrides metadata, `more`
+    adds tensors."""
     config: Any = network.config
     writer = gguf.GGUFWriter(file, config.model_type)
     writer.add_name("tiny")
@@ -51,7 +51,7 @@ def write(
 
 
 def rounded(weight: torch.Tensor, numbers: str) -> torch.Tensor:
-    """What a matrix is once it has been in these numbers, by the gguf package."""
+    """A matrix after quantizing and dequantizing it with the gguf package."""
     kind = TYPES[numbers]
     return torch.from_numpy(gguf.dequantize(gguf.quantize(weight.numpy(), kind), kind).copy())
 
@@ -96,7 +96,7 @@ def _vocabulary(writer: Any, tokenizer: PreTrainedTokenizerFast) -> None:
 
 
 def _turned(name: str, weight: torch.Tensor, config: Any) -> torch.Tensor:
-    """llama.cpp turns pairs of neighbours in llama, where transformers turns halves: rows in the order of the pairs."""
+    """Reorder rows for llama: llama.cpp rotates neighbouring pairs where transformers rotates halves."""
     heads = {"q_proj.weight": config.num_attention_heads, "k_proj.weight": config.num_key_value_heads}
     found = next((count for end, count in heads.items() if name.endswith(end)), None)
     if config.model_type != "llama" or found is None:

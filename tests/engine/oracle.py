@@ -1,9 +1,9 @@
-"""The slow oracle: what a stock model says when each message is encoded by itself, in the context it declares.
+"""The slow oracle: the output of a stock model when each message is encoded by itself, in the context it declares.
 
-One stock forward an encoding, batch of one, over a cache put together from the receipt. Keys are moved to another
-position by running the stock forward again there, with every attention layer fed the hidden states it had the
-first time: what the layer then caches is by definition its keys at that position, whatever its rotary, norms or
-layer types do. Knows no trick to turn keys, and imports nothing from agentcho.
+Each encoding is one stock forward with batch size one, over a cache assembled from the receipt. To move keys to another
+position, the stock forward is run again there with every attention layer fed the hidden states of the first run: what
+the layer then caches is by definition its keys at that position, whatever its rotary embedding, norms or layer type.
+It has no formula for moving keys, and must not import agentcho.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,8 +36,8 @@ class _Encoding:
 
 
 class Oracle:
-    """Encodes messages one after another; ``logits[i]`` is ``[own tokens, vocab]`` float32. With ``gradients`` they
-    flow from there through every cache to the weights."""
+    """Encodes messages one after another; ``logits[i]`` is ``[own tokens, vocab]`` float32. With ``gradients``, they
+    flow from the logits through every cache to the weights."""
 
     def __init__(
         self, model: PreTrainedModel, layers: Sequence[Layer], bos: int | None = None, gradients: bool = False
@@ -66,14 +66,14 @@ class Oracle:
         return len(self._encodings) - 1
 
     def logits(self, index: int) -> Tensor:
-        """The logits after each own token of that message."""
+        """The logits after each of the message's own tokens."""
         return self._encodings[index].logits
 
     def _context(self, message: Message) -> tuple[tuple[int, int], ...]:
         return message.context if self._bos is None else ((self._bos, 0), *message.context)
 
     def _at(self, index: int, start: int) -> list[tuple[Tensor, Tensor]]:
-        """Keys and values of every layer of that encoding, its first token at ``start``."""
+        """Keys and values of every layer of an encoding, its first token at ``start``."""
         if (index, start) not in self._moved:
             encoding, cache = self._encodings[index], DynamicCache()
             with self._fed(encoding.inputs):
@@ -132,7 +132,7 @@ class Oracle:
 
 
 def _mask(layer: Layer, context: Sequence[int], own: Sequence[int]) -> Tensor:
-    """``[1, 1, own, context + own]``, 0 or -inf: all of the context, own tokens causally, both by position."""
+    """``[1, 1, own, context + own]``, 0 or -inf: all of the context, own tokens causally, within the layer's reach."""
     query = torch.tensor(list(own))[:, None]
     key = torch.tensor([*context, *own])[None]
     order = torch.arange(key.shape[1])[None] - len(context)

@@ -1,8 +1,8 @@
-"""Tiny tokenizers of the SentencePiece kinds, with the traits of real ones, and templates in the shape of theirs.
+"""Tiny tokenizers of the SentencePiece kinds with the quirks of real ones, and templates shaped like theirs.
 
-Llama 2, Mistral 7B v0.1 and Mixtral put a blank before every text (`legacy`), as Phi-3 does, whose control tokens take
-the blanks behind them; Mistral 7B v0.3 before the first one alone (`first`); Gemma before none, and has line breaks
-among its added tokens (`never`). All fall back to bytes. Knows nothing of agentcho.
+Llama 2, Mistral 7B v0.1 and Mixtral put a blank before every text (`legacy`). So does Phi-3, whose control tokens also
+absorb the blanks that follow them. Mistral 7B v0.3 puts one only before the first text (`first`); Gemma puts none and
+has line breaks among its added tokens (`never`). All have byte fallback. Must not import agentcho.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ INST = (
     "{% elif m.role == 'assistant' %}{{ ' ' + m.content + ' ' + eos_token }}"
     "{% else %}{{ raise_exception('no such role') }}{% endif %}{% endfor %}"
 )
-"""Llama 2: BOS opens every message of the user; a blank stands before each content."""
+"""Llama 2: every user message begins with BOS; a blank precedes each content."""
 BARE = INST.replace("bos_token + '[INST] '", "'[INST] '").replace("{% for", "{{ bos_token }}{% for", 1)
-"""Mistral 7B: BOS once."""
+"""Mistral 7B: one BOS at the beginning."""
 LINES = (
     "{% for m in messages %}{{ '<|' + m.role + '|>\\n' + m.content + eos_token + '\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}"
 )
-"""Zephyr and TinyLlama: marks of roles are letters, the template writes no BOS."""
+"""Zephyr and TinyLlama: role markers are plain text, and the template writes no BOS."""
 TURNS = (
     "{{ bos_token }}{% for m in messages %}{% set role = 'model' if m.role == 'assistant' else m.role %}"
     "{{ '<start_of_turn>' + role + '\\n' + m.content + '<end_of_turn>\\n' }}{% endfor %}"

@@ -1,8 +1,8 @@
-"""GPUs that are not there: tensors lie on the CPU and say where they were put, and an operation over tensors of two
-devices fails, as it does where there are two. What is computed is real.
+"""Simulates GPUs: tensors live on the CPU but report the device they were put on, and an operation over tensors of two
+devices fails, as it does on real devices. The computed numbers are real.
 
-Knows no agentcho. What it lets through beside: copies, indices on the CPU, numbers of the CPU with no dimension, and
-causal biases, which are two numbers.
+Must not import agentcho. Exceptions to the device check: copies, CPU indices, zero-dimensional CPU tensors, and causal
+biases, which consist of two numbers.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ HOST = torch.device("cpu")
 
 
 class Mixed(Exception):
-    """An operation over tensors of several devices."""
+    """Raised for an operation over tensors of several devices."""
 
 
 def put(network: nn.Module, device: torch.device) -> None:
-    """Say that a module's tensors are there."""
+    """Mark a module's tensors as being on `device`."""
     for tensor in (*network.parameters(), *network.buffers()):
         _note(tensor, device)
 
 
 class Pretend(TorchFunctionMode):
-    """While it is entered, tensors remember their devices; those made before are on the CPU."""
+    """While active, tensors remember their devices; tensors made before count as being on the CPU."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None) -> Any:
         kwargs = dict(kwargs or {})
@@ -52,7 +52,7 @@ class Pretend(TorchFunctionMode):
 
 
 def _one(func: Any, args: Any, kwargs: Any) -> torch.device:
-    """The device of what goes in. `Mixed`: there are two."""
+    """The device of the inputs. `Mixed`: there are several."""
     first = args[0] if args and isinstance(args[0], Tensor) else None
     if func == torch.Tensor.copy_ or (func == torch.Tensor.__setitem__ and not list(_tensors(args[1]))):
         return _at(args[0])
@@ -68,7 +68,7 @@ def _one(func: Any, args: Any, kwargs: Any) -> torch.device:
 
 
 def _moved(tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """`Tensor.to`: a device, a dtype, or both."""
+    """Simulate `Tensor.to`: a device, a dtype, or both."""
     given = [*args, *(kwargs.get(name) for name in ("device", "dtype"))]
     where = [
         torch.device("cuda", x) if isinstance(x, int) else torch.device(x)

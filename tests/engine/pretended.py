@@ -1,7 +1,7 @@
-"""A plugin of pytest, `-p tests.engine.pretended`, with which tests run on a GPU that is not there: with
-`AGENTCHO_TEST_DEVICE=cuda` every engine is on it, and an operation over its tensors and the processor's fails.
+"""A pytest plugin (`-p tests.engine.pretended`) that runs tests on a simulated GPU: with `AGENTCHO_TEST_DEVICE=cuda`,
+every engine is on it, and an operation that mixes its tensors with the CPU's fails.
 
-Does not know: kernels, graphs and copies of several devices; those are refused, and what is slower takes their place.
+Kernels, graphs and copies for several devices are refused, so the slower fallbacks run.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ ANSWERS: dict[str, Callable[..., Any]] = {
     "mem_get_info": lambda *_: (5 << 28, 80 << 30),
     "get_device_name": lambda *_: "pretended",
 }
-"""What torch says of GPUs. Little memory is free: what is reserved there is written, so this machine must have it."""
+"""Replacements for functions of `torch.cuda`. Free memory is small, because reserved memory is really written here."""
 load = Model.load
 
 
 class Inline:
-    """In place of a thread that loads: what is pretended is pretended in one thread."""
+    """Replaces the loading thread: simulated devices work in one thread only."""
 
     def __init__(self, *_: object) -> None:
         pass
@@ -54,7 +54,7 @@ class Inline:
 
 
 def loaded(source: Any, place: DevicePlacement, *more: Any) -> Model:
-    """A model as it is loaded onto a GPU."""
+    """Load a model as if onto a GPU."""
     if place.where().type != "cuda":
         return load(source, place, *more)
     dtype = "float32" if place.dtype == "auto" else place.dtype

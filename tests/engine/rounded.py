@@ -1,9 +1,8 @@
-"""The slow oracle with keys and values rounded by hand, one number after another, as a store in 8 bits keeps them.
+"""The slow oracle with keys and values rounded number by number, as a store with 8-bit keys and values keeps them.
 
-A stock attention layer hands its new keys and values to the library's own cache, and attends to what it gives back:
-here rounded ones. To another position rounded keys are moved by the linear map that the stock layer itself shows there:
-it is found by least squares from what the layer caches of random states at both positions. Imports nothing from
-agentcho.
+A stock attention layer hands its new keys and values to the library's cache and attends to what the cache returns: here
+the rounded ones. Rounded keys are moved to another position by the linear map that the stock layer applies, found by
+least squares from the keys that the layer caches for random states at both positions. Must not import agentcho.
 """
 
 from collections.abc import Sequence
@@ -16,12 +15,12 @@ from transformers import DynamicCache
 from .oracle import Message, Oracle, _Encoding
 
 PROBES = 96
-"""Random states from which a map is found: more than keys have numbers."""
+"""The number of random states from which a map is fitted; must exceed the dimension of keys."""
 Layers = list[tuple[Tensor, Tensor]]
 
 
 def by_hand(vectors: Tensor, levels: int = 127) -> Tensor:
-    """Each vector `[..., dim]` as whole multiples of a share of its largest magnitude, in Python's own numbers."""
+    """Round each vector `[..., dim]` to multiples of its largest magnitude / `levels`, in Python numbers."""
     return torch.tensor([_one(each, levels) for each in vectors.reshape(-1, vectors.shape[-1]).tolist()]).view_as(
         vectors
     )
@@ -33,7 +32,7 @@ def _one(vector: Sequence[float], levels: int) -> list[float]:
 
 
 class _Rounding(DynamicCache):
-    """Rounds what is added once it is `begun`."""
+    """A cache that rounds what is added once `begun` is set."""
 
     begun = False
 
@@ -44,7 +43,7 @@ class _Rounding(DynamicCache):
 
 
 class RoundedOracle(Oracle):
-    """An oracle in which every token is seen rounded, by itself, by those beside it, and by all who read it later."""
+    """An oracle in which every token is seen rounded: by itself, by its own message and by all later readers."""
 
     def add(self, message: Message) -> int:
         """Encode one message and return its index."""
@@ -65,7 +64,7 @@ class RoundedOracle(Oracle):
         return len(self._encodings) - 1
 
     def _at(self, index: int, start: int) -> Layers:
-        """What was kept of that encoding, its keys moved so that its first token is at ``start``."""
+        """The stored keys and values of an encoding, keys moved so that its first token is at ``start``."""
         by = start - self._encodings[index].message.start
         if by and by not in self._maps:
             self._maps[by] = self._found(by)
@@ -73,7 +72,7 @@ class RoundedOracle(Oracle):
         return [((keys.double() @ self._maps[by][i]).float() if by else keys, values) for i, (keys, values) in pairs]
 
     def _found(self, by: int) -> list[Tensor]:
-        """For each layer the map `[dim, dim]`, float64, that takes its keys `by` positions further."""
+        """For each layer the map `[dim, dim]`, float64, that moves its keys by `by` positions."""
         width, first = self._encodings[0].inputs[0].shape[-1], max(0, -by)
         states = [torch.randn(1, PROBES, width, generator=torch.Generator().manual_seed(7)) for _ in self._layers]
         here, there = (self._cached(states, first + more) for more in (0, by))

@@ -1,6 +1,6 @@
-"""A stage: one engine and one oracle side by side, fed the same messages, compared by what they would say next.
+"""Runs an engine and an oracle side by side on the same messages, and compares what they would say next.
 
-The expected layout of a call is worked out here from the rules of offsets, not taken from the engine.
+The expected layout of a call is computed here from the rules for offsets, not taken from the engine.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Offsets = Sequence[int | None] | None
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything stands: the offset of each parent, and of the first own token."""
+    """The positions of a call: the offset of each parent, and of the first own token."""
 
     offsets: tuple[int, ...]
     start: int
 
 
 class Stage:
-    """Messages go in as prefills; ``probe`` returns how far engine and oracle are apart on a continuation."""
+    """Encodes messages as prefills on both; ``probe`` returns the gap between engine and oracle on a continuation."""
 
     def __init__(self, family: Family, engine: Engine, model: PreTrainedModel) -> None:
         self.engine = engine
@@ -40,11 +40,11 @@ class Stage:
         self._index: dict[int, int] = {}
 
     def close(self) -> None:
-        """Give up all encodings made here."""
+        """Release all encodings made here."""
         self.engine.release(self._index)
 
     def prefill(self, *calls: Prefill) -> list[int]:
-        """Encode the calls in one list, check their receipts, and let the oracle follow."""
+        """Encode the calls in one list, check their receipts, and encode them with the oracle too."""
         ids = self.engine.prefill(list(calls))
         made = dict(zip(calls, ids, strict=True))
         for call, id in made.items():
@@ -53,7 +53,7 @@ class Stage:
         return ids
 
     def decode(self, *calls: Decode) -> tuple[list[int], float]:
-        """Decode the calls side by side; the ids, and how far the rows they chose from are off the oracle's."""
+        """Decode the calls side by side; the ids, and the largest gap to the oracle in the rows they chose from."""
         ids = self.engine.decode([replace(call, logits=True) for call in calls])
         worst = 0.0
         for call, id in zip(calls, ids, strict=True):
@@ -79,7 +79,7 @@ class Stage:
         return gap(ours, theirs)
 
     def layout(self, parents: Sequence[int], offsets: Offsets, new_offset: int | None) -> Layout:
-        """The rule: right after what precedes it, unless said otherwise."""
+        """The expected layout: each part right after the one before it, unless an offset is given."""
         at, places = 0 if self.bos is None else 1, []
         for parent, given in zip(parents, offsets or [None] * len(parents), strict=True):
             places.append(at if given is None else given)
@@ -87,7 +87,7 @@ class Stage:
         return Layout(tuple(places), at if new_offset is None else new_offset)
 
     def opening(self, role: str) -> tuple[int, ...]:
-        """The ids before the content of a message of that role, from the style's own words."""
+        """The ids before the content of a message of that role, taken from the style's text."""
         return tuple(self._tokenizer(self._style.frame(role)[0], add_special_tokens=False)["input_ids"])
 
     def ids(self, text: str) -> tuple[int, ...]:
@@ -98,7 +98,7 @@ class Stage:
         return tuple((self._index[p], at) for p, at in zip(parents, layout.offsets, strict=True))
 
     def _follow(self, id: int, call: Prefill | Decode, parents: list[int]) -> None:
-        """Check the receipt of a call, and let the oracle encode what it says."""
+        """Check the receipt of a call, and encode the message with the oracle accordingly."""
         assert call.offsets != "made"
         layout = self.layout(parents, call.offsets, call.new_offset)
         self._check(id, parents, layout)
@@ -113,10 +113,10 @@ class Stage:
 
 
 def text_of(engine: Engine, tokens: Iterable[int]) -> str:
-    """Ids as text, nothing skipped."""
+    """Decode ids to text, including special tokens."""
     return str(engine.tokenizer.decode(list(tokens), skip_special_tokens=False))
 
 
 def gap(one: Tensor, other: Tensor) -> float:
-    """The largest difference of two tables of log-probabilities, as float32 on the CPU."""
+    """The largest difference between two tables of log-probabilities, as float32 on the CPU."""
     return float((one.float().cpu() - other.float().cpu()).abs().max())

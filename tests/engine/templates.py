@@ -1,9 +1,9 @@
 """Tiny byte-level tokenizers in several chat styles, built offline and byte for byte the same each time.
 
-The templates in ``chat/`` have the *shape* of the wild ones, traps included: a dated preamble merged into the
-system message, trimming, a default system prompt, a think block for the last answer, a refused role, a renamed
-one, an end token after the last message only. Each style also says, as plain text, what its framing must be.
-Knows nothing of agentcho.
+The templates in ``chat/`` have the shape of real ones, pitfalls included: a dated preamble merged into the system
+message, trimming, a default system prompt, a think block for the last answer, a rejected role, a renamed role, an end
+token after the last message only. Each style also states, as plain text, what its framing must be.
+Must not import agentcho.
 """
 
 from dataclasses import dataclass, replace
@@ -43,10 +43,10 @@ HARMONY = ("<|endoftext|>", "<|start|>", "<|message|>", "<|channel|>", "<|end|>"
 
 @dataclass(frozen=True)
 class Style:
-    """A template, its added tokens, and the framing it must give: an opening and a closing for each role.
+    """A template, its added tokens, and the expected framing: an opening and a closing for each role.
 
-    ``{role}`` in ``opening`` and ``closing`` stands for the role; ``others`` overrides them role by role.
-    ``preamble`` is what every conversation begins with, behind the BOS.
+    ``{role}`` in ``opening`` and ``closing`` stands for the role; ``others`` overrides them per role.
+    ``preamble`` begins every conversation, after the BOS.
     """
 
     template: str | None
@@ -63,13 +63,13 @@ class Style:
 
     @property
     def begins(self) -> str:
-        """What a conversation begins with: BOS where the template writes it, for stock transformers adds none."""
+        """The text that begins a conversation; BOS only if the template writes it: stock transformers adds none."""
         written = self.bos is not None and "bos_token" in (self.jinja or "")
         return (self.bos or "" if written else "") + self.preamble
 
     @property
     def added(self) -> tuple[str, ...]:
-        """Every string that must never become one token inside of content."""
+        """All strings that must never become a single token inside content."""
         return self.special + self.plain
 
     @property
@@ -84,8 +84,8 @@ class Style:
 
 
 def styles() -> dict[str, Style]:
-    """Every style by name. The tokenizer of ``post`` adds a BOS that no template writes; nothing writes that of
-    ``unused``."""
+    """Every style by name. The tokenizer of ``post`` adds a BOS that no template writes; the BOS of ``unused`` is never
+    written."""
     header, turn, end = (
         "<|start_header_id|>{role}<|end_header_id|>\n\n",
         "<|im_start|>{role}\n",
@@ -125,7 +125,7 @@ def _wilder() -> dict[str, Style]:
 
 
 def calling() -> dict[str, Style]:
-    """Styles of templates that know functions, after the documented formats of Qwen, Llama 3.1, Mistral and
+    """Styles of templates with function calling, after the documented formats of Qwen, Llama 3.1, Mistral and
     DeepSeek."""
     known = styles()
     hermes = replace(known["chatml"], template="hermes", plain=("<think>", "</think>", *CALLING))
@@ -140,9 +140,9 @@ def calling() -> dict[str, Style]:
 
 
 def whole() -> dict[str, Style]:
-    """Styles of templates that frame no message by itself: thoughts, which a prompt opens and which are cut from
-    earlier answers (QwQ, Qwen3.5); a system message in the last turn of the user (Mistral v0.3 and Nemo); a BOS that
-    opens every message (SmolLM2); blanks before the BOS, where there is a system message (DeepSeek V2.5)."""
+    """Styles of templates that do not frame each message independently: thoughts that a prompt opens and that are cut
+    from earlier answers (QwQ, Qwen3.5); a system message in the last user turn (Mistral v0.3 and Nemo); a BOS in front
+    of every message (SmolLM2); blanks before the BOS if there is a system message (DeepSeek V2.5)."""
     known = styles()
     return {
         "thinking": replace(known["chatml"], template="thinking"),
@@ -158,7 +158,7 @@ def whole() -> dict[str, Style]:
 
 
 def thinkers() -> dict[str, Style]:
-    """Styles of models that think before they answer; each template names the families whose shape it has."""
+    """Styles of models that think before they answer; each template names the families it is modelled on."""
     known = styles()
     marks = "[THINK]", "[/THINK]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"
     return {
@@ -171,7 +171,7 @@ def thinkers() -> dict[str, Style]:
 
 def shapes() -> dict[str, Style]:
     """Styles of templates that close or open their messages in unusual ways; each template names the model families
-    whose shape it has."""
+    it is modelled on."""
     both = "<|endoftext|>", "<|endoftext|>"
     marks = tuple(f"<|{role}_{end}|>" for role in ("system", "user", "assistant") for end in ("start", "end"))
     turns = "<s>", "<|START|>", "<|END|>", "<|SYSTEM|>", "<|USER|>", "<|BOT|>", "<|SAY|>", "<|SAID|>"
@@ -207,7 +207,7 @@ def shapes() -> dict[str, Style]:
 
 
 def _openers() -> dict[str, Style]:
-    """Those whose prompts open answers otherwise than answers stand in a conversation."""
+    """Styles whose prompts open an answer differently from how answers appear in a conversation."""
     roles = "<|endoftext|>", "<|system|>", "<|user|>", "<|assistant|>", "[MASK]", "<sop>"
     empty = (("assistant", "<|assistant|>\n<think></think>\n", "<|endoftext|>"),)
     channel = "<bos>", "<|turn>", "<turn|>", "<|channel>", "<channel|>"
@@ -231,7 +231,7 @@ def _openers() -> dict[str, Style]:
 def tokenizer(style: str) -> PreTrainedTokenizerFast:
     """A byte-level BPE tokenizer of about 290 tokens with the style's added tokens and template.
 
-    With ``unigram`` one of single characters whose vocabulary has the added tokens as ordinary pieces too.
+    With ``unigram``, one of single characters whose vocabulary also has the added tokens as ordinary pieces.
     """
     look = (styles() | calling() | whole() | thinkers() | shapes())[style]
     core = _pieces(look) if look.unigram else _bytes_and_words()

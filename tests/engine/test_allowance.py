@@ -1,4 +1,4 @@
-"""What a text may say and what ends it by the options of vLLM, each against its definition, token by token."""
+"""vLLM's options that restrict or end a text, each checked token by token against its definition."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": MOST}
 
 
 def say(engine: Engine, **options: Any) -> Words:
-    """One greedy answer."""
+    """Decode one greedy answer."""
     return engine.message(engine.decode("So", sampling=Sampling(**{**GREEDY, **options})))
 
 
 def said(words: Words) -> tuple[int, ...]:
-    """The ids that were sampled, without one that ends messages by itself."""
+    """The sampled ids, without a token that ends the message."""
     return words.tokens[slice(*(words.sampled or (0, 0)))]
 
 
 def end_of(engine: Engine) -> int:
-    """The id by which messages end."""
+    """The id of the token that ends messages."""
     found: int = engine.tokenizer.convert_tokens_to_ids(styles()["llama3"].closing)
     return found
 
@@ -37,7 +37,7 @@ def end_of(engine: Engine) -> int:
 def by_definition(
     engine: Engine, bad: Sequence[tuple[int, ...]] = (), among: set[int] | None = None
 ) -> tuple[int, ...]:
-    """The likeliest tokens one after another, each of a prefix that is forced, of those that may come."""
+    """Greedy decoding by definition: the most likely allowed token after each forced prefix."""
     tokens = list[int]()
     for _ in range(MOST):
         id = engine.decode([Decode("So", forced=tuple(tokens), logits=True)])[0]
@@ -122,7 +122,7 @@ def test_ignore_eos_leaves_max_tokens_and_what_is_named(llama: Engine) -> None:
     assert (len(said(words)), words.stopped) == (MOST, "max_tokens")
     words = say(llama, logit_bias=bias, ignore_eos=True, stop_token_ids=[end])
     assert (said(words), words.stop_reason) == ((), end)
-    assert say(llama, logit_bias=bias, stop_token_ids=[end]).stop_reason is None  # its own end comes first
+    assert say(llama, logit_bias=bias, stop_token_ids=[end]).stop_reason is None  # the model ends the message itself
 
 
 def test_bad_words_are_not_said_at_the_beginning_nor_behind_a_blank(llama: Engine) -> None:

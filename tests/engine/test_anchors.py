@@ -1,5 +1,5 @@
-"""Repairs by anchors against a slow oracle of the paper's definitions, and what they are as calls: what is fed, shared,
-asked, dropped and made again."""
+"""Repairs by anchors against a slow oracle of the paper's definitions, and their behaviour as calls: feeding, sharing,
+guards, eviction and recomputation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BOTH = [cell(family, quick=family.name == "llama") for family in families()]
 
 
 class Play(NamedTuple):
-    """A system prompt, messages as they are reused, and the same in the prompt behind it: as ids."""
+    """Ids of a system prompt, of messages encoded alone, and of the same messages in the prompt after it."""
 
     system: int
     bases: list[int]
@@ -44,16 +44,16 @@ class Play(NamedTuple):
 
     @property
     def anchors(self) -> tuple[Anchor, ...]:
-        """All of them."""
+        """All anchors."""
         return tuple(Anchor(real, base) for real, base in zip(self.reals, self.bases, strict=True))
 
     def repair(self, of: int | Prefill, threshold: float = ALWAYS, anchors: tuple[Anchor, ...] | None = None) -> Repair:
-        """A message behind the system prompt."""
+        """A repair of a message placed after the system prompt."""
         return Repair(of, KVComm(threshold, self.anchors if anchors is None else anchors), [self.system])
 
 
 def played(engine: Engine) -> Play:
-    """Two anchors, which were none to take offsets from before, and a third as soon as the two do not suffice."""
+    """Two anchors made without earlier ones to take offsets from, and a third once two are not enough."""
     system, *bases = engine.prefill([Prefill(SYSTEM, role="system"), *map(Prefill, TEXTS)])
     play = Play(system, bases, [])
     for base in bases:
@@ -67,13 +67,13 @@ def layers(engine: Engine, id: int) -> list[Tensor]:
 
 
 def gap(one: list[Tensor], other: list[Tensor]) -> float:
-    """The largest difference, as a share of the largest number."""
+    """The largest difference, relative to the largest number."""
     pairs = list(zip(one, other, strict=True))
     return max(float((a - b).abs().max() / b.abs().max()) for a, b in pairs)
 
 
 class Beside:
-    """What an engine has encoded, encoded by the oracle."""
+    """The oracle's encodings of what an engine has encoded."""
 
     def __init__(self, family: Family, engine: Engine, engines: Engines) -> None:
         self.engine, self.model = engine, engines.stock(family)
@@ -81,19 +81,19 @@ class Beside:
         self.known: dict[int, int] = {}
 
     def message(self, id: int) -> Message:
-        """A message over what its receipt says."""
+        """A message over the context in its receipt."""
         receipt = self.engine.receipt(id)
         context = tuple((self.known[entry.id], entry.offset) for entry in receipt.context)
         return Message(tuple(self.engine.message(id).tokens), receipt.start, context)
 
     def follow(self, *ids: int) -> None:
-        """Messages that were encoded whole."""
+        """Encode messages that the engine encoded in full."""
         for id in ids:
             assert self.engine.receipt(id).base is None
             self.known[id] = self.oracle.add(self.message(id))
 
     def put_together(self, id: int, anchors: list[Anchor], shares: list[float]) -> None:
-        """One that was put together of these."""
+        """Put together a message that the engine repaired with these anchors."""
         base = self.engine.receipt(id).base
         assert base is not None
         ids = [(a.real, a.base) for a in anchors if isinstance(a.real, int) and isinstance(a.base, int)]
@@ -101,12 +101,12 @@ class Beside:
         self.known[id] = slow.put_together(self.oracle, self.message(id), self.known[base], pairs, shares)
 
     def gap(self, id: int) -> float:
-        """How far the engine's keys and values are from the oracle's."""
+        """The gap between the engine's keys and values and the oracle's."""
         pairs = self.oracle._at(self.known[id], self.engine.receipt(id).start)
         return gap(layers(self.engine, id), [part[0] for pair in pairs for part in pair])
 
     def read(self, *parents: int) -> float:
-        """How far log-probabilities of some words over these are from the oracle's."""
+        """The gap between engine and oracle in log-probabilities of some words over these parents."""
         said = self.engine.score(" yes", parents=parents)
         probe = self.engine.prefill("x", parents=parents)
         receipt, framing = self.engine.receipt(probe), self.engine.framing
@@ -141,7 +141,7 @@ def test_offsets_are_those_of_the_paper(family: Family, engines: Engines) -> Non
 
 @pytest.mark.parametrize("family", BOTH)
 def test_with_itself_as_anchor_it_is_what_encoding_it_anew_gives(family: Family, engines: Engines) -> None:
-    """Whatever base it has, at whatever positions: base and the whole offset to what stands in the same prompt."""
+    """For any base and positions: the base plus the whole offset is the encoding in the same prompt."""
     engine = engines(family)
     play = played(engine)
     alone = Anchor(play.reals[0], play.bases[0])

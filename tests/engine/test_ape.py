@@ -1,4 +1,4 @@
-"""APE on the engine against attention written out, and what it may and may not change."""
+"""APE in the engine against attention computed from its definition, and what it may and may not change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .oracle import Message
 from .weighing import WeighingOracle
 
 FAMILIES = ("llama", "gemma2", "gpt_oss", "gpt_neox", "cohere2")
-"""Plain, with soft caps and windows, with sinks, with partial rotary, with layers that have none."""
+"""Plain; soft caps and windows; sinks; partial rotary; layers without positions."""
 APE = Ape(0.6, 0.8)
 TEXTS = ("be brief", "who is it that asks", "me and you and them", "well, so be it then")
 kinds = pytest.mark.parametrize(
@@ -35,7 +35,7 @@ kinds = pytest.mark.parametrize(
 
 
 class Read:
-    """A prefix, three messages beside each other over it, and what the oracle makes of the same."""
+    """A prefix, three parallel messages over it, and the oracle's encodings of the same."""
 
     def __init__(self, family: Family, engines: Engines, ape: Ape = APE) -> None:
         self.engine, self.ape = engines(family), ape
@@ -49,7 +49,7 @@ class Read:
             self.add(id, ())
 
     def add(self, id: int, beside: Sequence[int]) -> int:
-        """Add a message as the engine says it was encoded, with these of its context read as parallel."""
+        """Add a message as the engine's receipt describes it, reading these messages of its context as parallel."""
         receipt = self.engine.receipt(id)
         context = tuple((self.at[entry.id], entry.offset) for entry in receipt.context)
         message = Message(self.engine.message(id).tokens, receipt.start, context)
@@ -57,7 +57,7 @@ class Read:
         return self.at[id]
 
     def gap(self, id: int, beside: Sequence[int]) -> float:
-        """How far what a decode was chosen from is from the oracle's."""
+        """The gap between engine and oracle in the logits a decode chose from."""
         logits = self.oracle.logits(self.add(id, beside)).log_softmax(-1)
         mine = self.engine.logits(id).float().log_softmax(-1)
         sampled = self.engine.message(id).sampled
@@ -73,7 +73,7 @@ def said(words: str, parents: Sequence[int], engine: Engine, ape: Ape | None = A
 
 @kinds
 def test_a_decode_weighs_as_the_definition_has_it(family: Family, engines: Engines) -> None:
-    """Its first feed, the tokens said one a step, and what reads it later as one in line with all."""
+    """The prompt, the tokens decoded one a step, and a later message that reads the decode sequentially."""
     read = Read(family, engines)
     (id,) = read.engine.decode([said(" yes, they did", read.ids, read.engine)])
     assert read.gap(id, read.ids[1:]) < 1e-4
@@ -96,7 +96,7 @@ def test_a_prefill_weighs_too_and_what_reads_it_beside_others_has_all_of_them_be
 
 @pytest.mark.slow
 def test_rows_that_weigh_and_rows_that_do_not_go_together(engines: Engines) -> None:
-    """One step feeds rows of two kinds and none, and parts of slots that have moved to a wider pool."""
+    """One step feeds rows with two settings and with none, including slots that have moved to a wider pool."""
     family = next(family for family in families() if family.name == "llama")
     read, long = Read(family, engines), " and" * 150
     ways = (APE, None, Ape(0.9, 0.5))
@@ -121,7 +121,7 @@ def test_one_and_one_change_nothing_and_less_does(llama: Engine) -> None:
 
 
 def test_what_stands_in_line_is_read_as_it_is_and_shares_its_keys(llama: Engine) -> None:
-    """One message after another, each over all before it: no two are beside each other."""
+    """Each message reads all before it, so no two are parallel."""
     system = llama.prefill("be brief", role="system")
     a = llama.prefill("who is it", parents=[system])
     b = llama.prefill("it is me", parents=[system, a])
@@ -164,7 +164,7 @@ def test_a_long_text_that_is_encoded_in_parts_is_weighed_in_each(llama: Engine) 
 
 
 def test_rows_that_weigh_share_no_context_and_use_no_graph(engines: Engines, by_copies: None) -> None:
-    """Beside rows that share the same context."""
+    """Other rows of the same step still share that context."""
     engine = engines()
     ids = engine.prefill([Prefill("word after word " * 30), Prefill("and on and on " * 30)])
     ways = (APE, APE, None, None)

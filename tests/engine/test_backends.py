@@ -1,4 +1,4 @@
-"""Every attention backend that is registered says what the slow oracle says, and one from outside is used like them."""
+"""Every registered attention backend agrees with the slow oracle, and a third-party backend is used like them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CPU = torch.device("cpu")
 
 
 class Watched(AttentionBackend):
-    """A backend that is used wherever it is, and what it prepared."""
+    """Wraps a backend, is used wherever it would be, and records what it prepared."""
 
     def __init__(self, backend: AttentionBackend) -> None:
         self.backend = backend
@@ -62,7 +62,7 @@ class Watched(AttentionBackend):
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Kernels run uncompiled, over parts of few tokens, and a short context is worth sharing."""
+    """Run kernels uncompiled and in small parts, and share short contexts."""
     monkeypatch.setattr(library, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
     monkeypatch.setattr(flex, "_compiled", lambda kernel: kernel)
     monkeypatch.setattr(triton_paged, "SPAN", 64)
@@ -79,7 +79,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def cells() -> list[Any]:
-    """Each backend on a plain model, and on one with windows and soft caps where it takes these."""
+    """Each backend on a plain model, and on one with windows and soft caps where it supports them."""
     kinds = {family.name: family for family in families() if family.name in ("llama", "gemma2")}
     return [
         pytest.param(backend, kinds[name], id=f"{backend.name}-{name}", marks=() if quick else pytest.mark.slow)
@@ -94,7 +94,7 @@ def cells() -> list[Any]:
 def test_rows_say_what_the_oracle_says(
     backend: AttentionBackend, family: Family, engines: Engines, monkeypatch: pytest.MonkeyPatch, here: None
 ) -> None:
-    """Rows over the same messages at the same and at other places, and over none."""
+    """Rows over the same messages at the same and at different positions, and rows over none."""
     if backend.name == "triton-paged":
         pytest.importorskip("triton", reason="Triton is not installed: pip install triton, on Linux")
     watched = Watched(backend)
@@ -117,7 +117,7 @@ def test_rows_say_what_the_oracle_says(
 
 
 class Loops(AttentionBackend):
-    """One query after another, one head after another: a backend as somebody might write it first."""
+    """A backend that loops over queries and heads, as a first attempt might."""
 
     name = "loops"
     does = "loops over queries and heads"

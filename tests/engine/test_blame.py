@@ -1,4 +1,4 @@
-"""What fails inside a step fails the call it is about; a device that fails ends all."""
+"""A failure inside a step fails only the call that caused it; a failed device fails everything."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ LONG = "what all of them have read, and so long that it pays to be kept once for
 
 @pytest.fixture
 def engine(llama: Engine) -> Engine:
-    """An engine of its own, nothing in it."""
+    """An empty engine on the shared network."""
     own = llama.adapted(None)
     own._scheduler._budget = TokenBudget(4096, 4096)
     return own
 
 
 def drain(engine: Engine, deterministic: bool = False) -> list[CallFailure]:
-    """Step to the end; what failed."""
+    """Step until idle; returns the failures."""
     failed = list[CallFailure]()
     while not engine.idle:
         failed += engine.step(deterministic).failed
@@ -44,17 +44,17 @@ def drain(engine: Engine, deterministic: bool = False) -> list[CallFailure]:
 
 
 def bad(*parents: Any, **options: Any) -> Prefill:
-    """A message that holds the guilty token."""
+    """A message that contains the guilty token."""
     return Prefill("", parents, tokens=(44, BAD, 45), **options)
 
 
 def spoilt(ids: list[int]) -> bool:
-    """Whether the guilty token is among them."""
+    """Whether the guilty token is among the ids."""
     return BAD in ids
 
 
 def said(engine: Engine, id: EncodingId) -> tuple[Words, torch.Tensor]:
-    """Words, and what comes after them."""
+    """The message, and log-probabilities of a continuation."""
     return engine.message(id), engine.score("so", parents=[id])
 
 
@@ -75,7 +75,7 @@ def test_of_many_the_guilty_one_alone_fails(engine: Engine, error: Exception, de
         [failure] = engine.step(deterministic).failed
     assert (failure.id, type(failure.error)) == (guilty, CallFailed)
     assert failure.error.__cause__ is error
-    assert len(failed) == (1 if deterministic else 2)  # all at once, and by itself
+    assert len(failed) == (1 if deterministic else 2)  # in the batch, and alone
     assert engine.rows == 2
     assert drain(engine, deterministic) == []
     assert engine.fullness.used >= used
@@ -113,7 +113,7 @@ def test_who_reads_the_guilty_one_fails_for_it_and_its_twin_for_itself(engine: E
 
 
 def test_an_equal_call_of_another_is_encoded_by_itself(engine: Engine) -> None:
-    """The one that began fails; what is computed of the same words may go well a moment later."""
+    """Only the call that started the encoding fails; computing the same words may succeed a moment later."""
     times = iter((True, True))
     with failing(engine, lambda ids: spoilt(ids) and next(times, False), RuntimeError("x")):
         one, two = engine.submit([bad(), bad()])
@@ -159,7 +159,7 @@ def test_a_repair_that_fails_fails_alone(engine: Engine, choose: FirstK | TopK) 
         other = engine.prefill("some words that are repaired too")
         guilty, fine, good = engine.submit([Repair(base, choose, [told]), Repair(other, choose, [told]), GOOD])
         failures = drain(engine)
-    assert {failure.id for failure in failures} <= {guilty}  # its guilty token need not be one of those
+    assert {failure.id for failure in failures} <= {guilty}  # the recomputed tokens need not include the guilty one
     assert engine.finished(fine)
     assert engine.finished(good)
 
@@ -176,7 +176,7 @@ def test_what_cannot_be_made_again_fails_who_reads_it(engine: Engine) -> None:
 
 
 def postponed(engine: Engine) -> EncodingId:
-    """A short shadow, not encoded yet."""
+    """A short shadow that is not encoded yet."""
     call = Decode("", forced=(44, BAD))
     _, shadow = engine.submit([call, Shadow(call)])
     drain(engine)
@@ -246,7 +246,7 @@ def _fail() -> None:
 
 
 class Panic(BaseException):
-    """As a library in another language raises it: no `Exception`."""
+    """An exception that is not an `Exception`, as libraries in other languages raise it."""
 
 
 @pytest.mark.parametrize("error", [RuntimeError, Panic])
@@ -270,7 +270,7 @@ def test_a_constraint_that_fails_fails_its_row(
 
 
 def test_a_row_without_a_probability_fails_alone(engine: Engine) -> None:
-    """Logits so large that no temperature leaves anything of them."""
+    """Logits so large that no temperature leaves a finite probability."""
     head = engine._model.network.get_submodule("lm_head")
     hook = head.register_forward_hook(lambda module, given, logits: logits * 1e38)
     try:
@@ -292,7 +292,7 @@ def test_a_row_and_its_shadow_that_fail_in_one_forward_are_dropped_once(engine: 
     fed = list[int]()
 
     def together(ids: list[int]) -> bool:
-        """From the first forward in which the shadow feeds many tokens, each of the two fails, together and alone."""
+        """Fail the two calls, together and alone, from the first forward in which the shadow feeds many tokens."""
         fed.append(ids.count(BAD))
         return BAD in ids and max(fed) > 8
 

@@ -1,4 +1,4 @@
-"""CacheBlend whole against the slow oracle, and how many tokens it has anew at each layer."""
+"""CacheBlend as a whole against the slow oracle, and the number of recomputed tokens in each layer."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .families import Family, families
 from .test_repair import Spelled, layers
 
 WIDE = ("llama", "gpt_neox", "llama4_text", "qwen3_moe")
-"""Families whose layers see more than a message. Behind a shorter window most changes are rounding, and which of them
-is the largest is chance."""
+"""Families whose layers see beyond one message. With a shorter window most changes are rounding errors, and which one
+is largest is chance."""
 CELLS = [
     pytest.param(each, id=each.name, marks=() if each.name == WIDE[0] else pytest.mark.slow)
     for each in families()
@@ -35,7 +35,7 @@ def _spelled(family: Family, engines: Engines) -> tuple[Spelled, MixedOracle]:
 
 @pytest.mark.parametrize("family", CELLS)
 def test_tokens_are_filtered_layer_by_layer_as_the_oracle_does(family: Family, engines: Engines) -> None:
-    """Also where the result is read by another message that is blended itself."""
+    """Also where another message reads the result and is itself blended."""
     spelled, oracle = _spelled(family, engines)
     engine = spelled.engine
     ids = engine.prefill(
@@ -53,7 +53,7 @@ def test_tokens_are_filtered_layer_by_layer_as_the_oracle_does(family: Family, e
 
 
 def _anew(engine: Engine, base: int, parent: int, share: float) -> list[int]:
-    """How many tokens of each layer have other values than the base."""
+    """For each layer, the number of tokens whose values differ from the base's."""
     done = engine.repair(Repair(base, CacheBlend(share), parents=[parent]))
     pairs = zip(layers(engine, done)[1::2], layers(engine, base)[1::2], strict=True)
     return [int((mine != other).any(dim=2).any(dim=0).sum()) for mine, other in pairs]

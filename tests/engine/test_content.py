@@ -1,4 +1,4 @@
-"""Contents and frames join to the ids of the whole conversation, and every token has a text."""
+"""Contents and frames concatenate to the ids of the whole conversation, and every token has a text."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ TEXTS = st.text(max_size=12) | st.lists(st.sampled_from(["Hello", " ", "\n", "é
 
 @cache
 def content(kind: str) -> ContentTokenizer:
-    """That of one of `pieces`, or of a style of `templates`."""
+    """The content tokenizer of a kind in `pieces` or of a style in `templates`."""
     tokenizer = pieces.tokenizer(kind) if kind in pieces.KINDS else templates.tokenizer(kind)
     return derive(tokenizer, kind).content
 
 
 def joined(framing: Framing, talk: tuple[tuple[str, str], ...]) -> list[int]:
-    """The ids of a conversation, message by message, up to where the assistant begins."""
+    """The ids of a conversation, message by message, up to the beginning of the assistant's answer."""
     ids = [*framing.begin]
     if framing.default is not None and talk[0][0] != "system":
         talk = (("system", framing.default.text), *talk)
@@ -54,7 +54,7 @@ def test_messages_join_to_the_ids_of_the_stock_conversation(kind: str, talk: str
         [{"role": role, "content": text} for role, text in TALKS[talk]], add_generation_prompt=True, return_dict=False
     )
     ours = joined(derive(tokenizer, kind), TALKS[talk])
-    assert ours == found[kind == "zephyr" :]  # its first mark is a text's beginning, where there is a blank more
+    assert ours == found[kind == "zephyr" :]  # its first marker begins a text and so gets an extra blank
 
 
 @pytest.mark.parametrize("kind", pieces.KINDS)

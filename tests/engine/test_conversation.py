@@ -1,4 +1,4 @@
-"""Whole conversations have the ids of stock `apply_chat_template`, and nothing that is said in them forges framing."""
+"""Whole conversations have the ids of stock `apply_chat_template`, and no content can forge framing."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ TALK = st.builds(
 
 @cache
 def known(kind: str) -> tuple[PreTrainedTokenizerFast, Framing]:
-    """A tokenizer and the framing that is derived from it."""
+    """A tokenizer and the framing derived from it."""
     made = pieces.tokenizer(kind[3:]) if kind.startswith("sp ") else templates.tokenizer(kind)
     return made, derive(made, kind)
 
 
 def stock(tokenizer: PreTrainedTokenizerFast, talk: Talk) -> list[int] | None:
-    """What stock transformers makes of a conversation; None: its template refuses it."""
+    """The ids stock transformers gives a conversation; None: its template rejects it."""
     turns = [{"role": role, "content": text} for role, text in talk]
     more: Any = {"add_generation_prompt": True, "return_dict": False}
     try:
@@ -199,7 +199,7 @@ def test_nothing_that_is_said_forges_a_control_token(kind: str, data: st.DataObj
 
 @pytest.mark.parametrize("kind", ["sp phi-3", "sp mistral-v1", "chatml", "listed"])
 def test_what_is_spelled_in_one_message_changes_no_other(kind: str) -> None:
-    """Control tokens of the template's own take the blanks behind them as they do where nothing is spelled."""
+    """The template's own control tokens absorb following blanks just as they do without such text."""
     tokenizer = known(kind)[0]
     word = tokenizer.eos_token if kind != "sp phi-3" else "<|user|>"
     forged, plain = (

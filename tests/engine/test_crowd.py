@@ -1,5 +1,5 @@
-"""How many steps of a crowd a captured forward serves: agents that speak again and again, for random lengths, over what
-others have said. Nothing is captured or computed here: what a graph would be is counted."""
+"""Counts how many steps a captured forward serves when many agents speak again and again, for random lengths, over
+each other's messages. Nothing is captured or computed: would-be graphs are counted."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from agentcho.runner.slots import Slots
 from ..engines import Engines
 
 MEAN, THINKING = 120, 10
-"""Tokens of a message, and steps until its agent speaks again, at most."""
+"""The mean number of tokens in a message, and the most steps an agent pauses between messages."""
 
 
 class Counted(CudaGraphs):
-    """Graphs of an engine that say in how many steps one was replayed, of those that had rows, in how many there was
-    something else to compute too, and in how many no token was asked for."""
+    """Counts the graphs captured, the steps that had rows, and among these the steps that replayed a graph, those with
+    other work to compute eagerly, and those in which no token was sampled."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine._model, engine._runner.layers, self._captured)
@@ -55,7 +55,8 @@ class Counted(CudaGraphs):
 
 
 def crowd(engine: Engine, agents: int, shadows: bool, steps: int) -> int:
-    """Let them speak; returns in how many steps anybody did. Every other message is read by a shadow too."""
+    """Let the agents speak; returns the number of steps in which any did. With `shadows`, every message with parents
+    gets a shadow."""
     dice, done, running = random.Random(1), list[EncodingId](), dict[int, EncodingId]()
     rest, spoken = {agent: dice.randint(0, THINKING) for agent in range(agents)}, 0
     for _ in range(steps):
@@ -80,7 +81,7 @@ def crowd(engine: Engine, agents: int, shadows: bool, steps: int) -> int:
 
 @pytest.fixture
 def counted(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, Counted]:
-    """An engine whose rows read in place, with as much room as a GPU gives, and attend to nothing."""
+    """An engine whose rows read in place, with as much room as a GPU has, and whose attention returns zeros."""
 
     def nothing(asked: Any, store: Any, lanes: Any, **_: Any) -> Tensor:
         found: Tensor = asked.queries.new_zeros(*asked.queries.shape[:2], lanes.values.shape[3])

@@ -1,5 +1,5 @@
-"""Tests of the engine run on the device that `AGENTCHO_TEST_DEVICE` names: none of them names one itself, but those of
-what only one kind of device has."""
+"""Engine tests run on the device that `AGENTCHO_TEST_DEVICE` names: no test names a device, except those about
+something only one kind of device has."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ OF_ONE_KIND = {
     "engine/test_threads.py": "threads of a processor",
     "choreography/test_endpoint.py": "an option that is refused",
 }
-"""Files that name a device, and what of."""
+"""Files that may name a device, and why."""
 
 
 def named(source: str) -> Iterator[int]:
-    """Lines of calls that are given a device by its name."""
+    """Lines of calls that get a device by a literal name."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and _name(node.func) in MAKERS:
             given = [*node.args, *(word.value for word in node.keywords if word.arg in ("device", None))]

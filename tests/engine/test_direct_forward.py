@@ -1,4 +1,4 @@
-"""The direct forward of a network gives the bits of the library's forward, and is not used where it would not."""
+"""The direct forward of a network gives the same bits as the library's forward, and is not used where it would not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BUILT_ALIKE = {"llama", "mistral", "qwen2", "qwen3"}
 
 
 def given(tokens: int, model: Model, wanted: tuple[int, ...] | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """Ids, positions and the tokens whose logits are wanted, by default of all."""
+    """Ids, positions and the tokens whose logits are wanted, all by default."""
     dice = torch.Generator().manual_seed(tokens)
     ids = torch.randint(model.vocabulary, (1, tokens), generator=dice)
     places = torch.randint(min(model.context, 500), (1, tokens), generator=dice)
@@ -44,7 +44,7 @@ def test_a_network_built_as_llama_has_a_direct_forward_of_the_same_bits(engines:
 
 
 class _Kept(_Asked):
-    """Keeps the keys and values of all layers too."""
+    """Also keeps the keys and values of all layers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ def test_the_last_layer_computes_no_more_than_is_wanted(llama: Engine, monkeypat
 
 @pytest.fixture
 def passed(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many tokens forwards of this engine had that were direct."""
+    """The token counts of this engine's direct forwards."""
     found, direct = list[int](), DirectForward.__call__
 
     def counted(self: DirectForward, ids: Tensor, *more: Any, **how: Any) -> Tensor:
@@ -108,7 +108,7 @@ def test_prefills_and_decodes_are_direct(llama: Engine, passed: list[int]) -> No
 def test_in_the_exact_profile_logits_are_those_of_transformers(
     llama: Engine, monkeypatch: pytest.MonkeyPatch, exact: bool
 ) -> None:
-    """Else bits would tell whether an adapter was loaded, with which the direct forward is not used."""
+    """Otherwise the bits would show whether an adapter is loaded, which rules out the direct forward."""
     found, direct = set[bool](), DirectForward.__call__
 
     def heard(self: DirectForward, *given: Any, **how: Any) -> Tensor:
@@ -154,7 +154,7 @@ def other_layer(model: Model) -> None:
 
 
 def other_scale(model: Model) -> None:
-    """Layers that ask for another scale from one forward to the next."""
+    """Make a layer use a different scale in each forward."""
     attention: Any = model.network.get_submodule("model.layers.0.self_attn")
     stock, scales = attention.forward, iter((0.25, 0.5))
 

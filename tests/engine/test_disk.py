@@ -1,4 +1,4 @@
-"""What leaves host memory goes to disk and comes back to the bit, or is made again; no file outlives its engine."""
+"""Encodings leave host memory for disk and come back bit for bit, or are recomputed; files die with the engine."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from .test_memory import GREEDY, LONG, ROOM, entry, play, rows, run, same, whole
 
 Small = Callable[..., Engine]
 STORE = 104
-"""Tokens: room for what is made over many words and for these, and for little else."""
+"""Tokens: room for a long message, what is recomputed from it, and little else."""
 
 
 @pytest.fixture
 def small(engines: Engines, tmp_path: Path) -> Small:
-    """Engines on one network, each with a store and files of its own."""
+    """Engines on one network, each with its own store and files."""
 
     def load(store: int = ROOM, host: int = 0, disk: int = ROOM, dtype: str = "float32") -> Engine:
         room = DiskQuota(disk, tmp_path if disk else None)
@@ -44,7 +44,7 @@ def small(engines: Engines, tmp_path: Path) -> Small:
 
 
 def path(engine: Engine, id: EncodingId) -> Path:
-    """Where an encoding is."""
+    """The file of an encoding."""
     file, files = entry(engine, id).file, engine._tiers.files
     assert file is not None
     assert files is not None
@@ -52,12 +52,12 @@ def path(engine: Engine, id: EncodingId) -> Path:
 
 
 def said(engine: Engine) -> tuple[EncodingId, ...]:
-    """A message of each kind."""
+    """One message of each kind."""
     ids = run(engine, one := Prefill(LONG), Prefill("two", [one]), Decode("So ", [one], sampling=GREEDY))
     return (*ids, *run(engine, Repair(ids[2], TopK(0.5), [ids[1]])))
 
 
-# -- down and up -------------------------------------------------------------------------------------------------
+# -- spilling and reloading --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ def test_what_is_released_leaves_the_disk(small: Small) -> None:
 
 
 def test_what_a_call_goes_on_from_may_have_to_leave_while_others_are_made_again(small: Small) -> None:
-    """The earlier state is in the store when the call begins, and there is room for it beside all that is gathered, but
-    not beside what that is made again from."""
+    """The earlier state is in the store when the call begins. It fits beside all that the call gathers, but not beside
+    what that is recomputed from."""
     found = []
     for engine in (small(STORE, disk=0), small(disk=0)):
         below = engine.prefill("words " * 12)
@@ -171,7 +171,7 @@ def test_nothing_is_read_for_a_call_that_is_refused(small: Small, monkeypatch: p
 
 
 def secrets() -> dict[str, Any]:
-    """Ada and Ben each hear a secret, and answer each other before everyone, over all that they may read."""
+    """Ada and Ben each hear a secret and answer each other in public, each over all they may read."""
     told = {"kind": "prefill", "role": "user", "parents": []}
     messages: list[dict[str, Any]] = [
         told | {"id": f"for {who}", "author": who, "audience": [who], "text": f"{who} 1234"} for who in ("ada", "ben")
@@ -188,7 +188,7 @@ def secrets() -> dict[str, Any]:
 def test_what_is_enforced_is_enforced_and_says_the_same_where_much_is_on_disk(
     small: Small, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Cones and receipts are the same, so no label has changed on its way; every guard was asked as often."""
+    """Cones and receipts are the same, so no label has changed on the way; every guard is asked equally often."""
     read, asked, found = list[SpillFile](), Counter[str](), []
     reads, ask = SpillFiles.read, call_validation.ask_guard
     monkeypatch.setattr(SpillFiles, "read", lambda files, file: read.append(file) or reads(files, file))  # type: ignore[func-returns-value]
@@ -218,7 +218,7 @@ def flipped(file: Path, other: Path) -> None:
 
 
 def renamed(file: Path, other: Path) -> None:
-    """Its header says that keys are values."""
+    """Make the file's header say that keys are values."""
     file.write_bytes(file.read_bytes().replace(b"0.keys", b"9.keys"))
 
 
@@ -239,7 +239,7 @@ def swapped(file: Path, other: Path) -> None:
 
 
 def linked(file: Path, other: Path) -> None:
-    """The same bytes, by way of a link."""
+    """Replace the file by a link to the same bytes."""
     file.rename(file.parent.parent / "elsewhere")
     file.symlink_to(file.parent.parent / "elsewhere")
 
@@ -291,7 +291,7 @@ def test_what_was_damaged_is_made_again_with_all_that_it_is_made_from(small: Sma
 
 
 def test_where_there_is_no_room_to_make_it_again_the_call_fails_and_the_next_one_has_it(small: Small) -> None:
-    """What it was made over is longer than it is, and does not fit beside a call that runs."""
+    """What it is recomputed from is longer than itself, and does not fit beside a running call."""
     engine = small(STORE)
     long = engine.prefill("words " * 12)
     short = engine.prefill("so", parents=[long])
@@ -323,7 +323,7 @@ def test_what_changed_in_host_memory_is_not_laundered_by_a_file(small: Small) ->
     assert (failure.id, str(failure.error).count("has changed")) == (over, 1)
 
 
-# -- a disk that takes no more -----------------------------------------------------------------------------------
+# -- a full disk -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("room", [0, 1])
@@ -338,7 +338,7 @@ def test_a_full_disk_is_told_once_and_nothing_is_lost(
     size, write = len(engine.store.packed(engine.store.copy_out([entry(engine, ids[0]).block])[0])), os.write
 
     def full(file: int, data: memoryview) -> int:
-        """On a disk with room for so many files."""
+        """Write as on a disk with room for `room` files."""
         taken = sum(each.stat().st_size for each in files.folder.iterdir())
         if taken + len(data) <= room * size:
             return write(file, data)
@@ -357,7 +357,7 @@ def test_a_full_disk_is_told_once_and_nothing_is_lost(
     assert same(whole(engine, ids), before)
 
 
-# -- whose files, and how long -----------------------------------------------------------------------------------
+# -- ownership and lifetime of files -----------------------------------------------------------------------------
 
 
 def test_files_are_their_owners_alone_and_their_names_tell_nothing(small: Small, tmp_path: Path) -> None:
@@ -484,7 +484,7 @@ def test_a_file_that_is_there_already_is_not_written(tmp_path: Path, monkeypatch
     files.close()
 
 
-# -- what is refused ---------------------------------------------------------------------------------------------
+# -- refusals ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", [-1, True, 1.5, "9"])

@@ -20,7 +20,7 @@ CLOSING = styles()["llama3"].closing
 GREEDY = Sampling(temperature=0, max_tokens=12)
 
 
-# What comes back
+# Results
 
 
 def test_one_call_gives_an_id_and_a_list_gives_a_list(llama: Engine) -> None:
@@ -74,7 +74,7 @@ def test_score_of_nothing_is_the_row_of_the_closing(llama: Engine) -> None:
 
 
 def as_a_prompt(engine: Engine, id: EncodingId) -> None:
-    """A message that was said has the keys and values that a prefill of the same tokens has."""
+    """Check that a decoded message has the keys and values of a prefill of the same tokens."""
     said = engine.message(id)
     same = engine.prefill(Prefill("", role="assistant", tokens=said.tokens[slice(*said.content)]))
     assert said.tokens == engine.message(same).tokens
@@ -139,12 +139,12 @@ def test_every_end_is_the_same_to_who_reads_it(llama: Engine) -> None:
     ids=["max_tokens", "choice", "forced", "nothing", "stop_string"],
 )
 def test_all_that_was_said_is_fed_and_the_closing_after_it(llama: Engine, options: dict[str, Any]) -> None:
-    """Its last token too, which nothing is chosen after: who reads the message reads what an equal prefill has."""
+    """Including the last token, after which nothing is sampled: readers see the same as in an equal prefill."""
     id = llama.decode(Decode("So: ", **options))
     as_a_prompt(llama, id)
 
 
-# What stays
+# State that remains
 
 
 def test_bfloat16_is_near_float32(engines: Engines, llama: Engine) -> None:

@@ -1,4 +1,4 @@
-"""A message that is encoded again with more words takes over what its earlier state begins with, and is the same."""
+"""A message encoded again with more words reuses the prefix of its earlier state, with the same result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEXT = "the keys of these words are taken over, and the words that follow them c
 
 
 def fed(engine: Engine, *calls: Prefill) -> tuple[EncodingId, int]:
-    """The id of the last of these, and the tokens that were fed for them."""
+    """The id of the last call, and the number of tokens fed for all of them."""
     ids, count = engine.submit(calls), 0
     while not engine.idle:
         step = engine.step()
@@ -34,13 +34,13 @@ def fed(engine: Engine, *calls: Prefill) -> tuple[EncodingId, int]:
 
 
 def keys(engine: Engine, id: EncodingId) -> list[tuple[Tensor, Tensor]]:
-    """Copies of its keys and values, layer by layer."""
+    """Copies of an encoding's keys and values, layer by layer."""
     pages = engine._encodings[id].entry.block
     return [engine.store.read(pages, layer) for layer in range(engine.store.layers)]
 
 
 def gap(ours: list[tuple[Tensor, Tensor]], whole: list[tuple[Tensor, Tensor]]) -> float:
-    """The largest difference between two."""
+    """The largest difference between two encodings."""
     pairs = [(a, b) for left, right in zip(ours, whole, strict=True) for a, b in zip(left, right, strict=True)]
     return max(float((a - b).abs().max()) for a, b in pairs)
 
@@ -63,7 +63,7 @@ def test_keys_taken_over_are_those_of_the_whole(family: Family, engines: Engines
 
 @pytest.mark.parametrize("seed", range(8))
 def test_however_words_come_they_end_as_the_whole(seed: int, llama: Engine) -> None:
-    """Words that differ from what was said before count from where they differ, down to nothing in common."""
+    """Where the words differ from the earlier state, reuse ends, down to nothing in common."""
     rng, held = Random(seed), list[EncodingId]()
     whole = llama.prefill(TEXT)
     expected, words = keys(llama, whole), llama.message(whole)

@@ -29,7 +29,7 @@ def linear(stage: Stage) -> Gaps:
 
 
 def branched(stage: Stage) -> Gaps:
-    """Two that do not see each other, and one that sees both."""
+    """Two messages that do not see each other, and one that sees both."""
     [root] = stage.prefill(Prefill("root"))
     left, right = stage.prefill(Prefill("left", parents=[root]), Prefill("to the right", parents=[root]))
     [both] = stage.prefill(Prefill("both", parents=[root, left, right]))
@@ -38,7 +38,7 @@ def branched(stage: Stage) -> Gaps:
 
 
 def two_offsets(stage: Stage) -> Gaps:
-    """One parent stands at different places in parallel calls, and twice in one."""
+    """One parent at different positions in parallel calls, and twice in one call."""
     [a] = stage.prefill(Prefill("the same"))
     calls = [Prefill("x", parents=[a], offsets=[at]) for at in (1, 6, 19)]
     one, two, three = stage.prefill(*calls, Prefill("y", parents=[a, a], offsets=[2, 30], new_offset=17))[:3]
@@ -49,7 +49,7 @@ def two_offsets(stage: Stage) -> Gaps:
 
 
 def with_gap(stage: Stage) -> Gaps:
-    """Positions are left empty, a few and a thousand."""
+    """Gaps of a few and of a thousand positions."""
     [a] = stage.prefill(Prefill("far away", new_offset=5))
     b, c = stage.prefill(
         Prefill("a gap", parents=[a], offsets=[9], new_offset=31),
@@ -60,7 +60,7 @@ def with_gap(stage: Stage) -> Gaps:
 
 
 def overlap(stage: Stage) -> Gaps:
-    """Several tokens share a position, own ones too."""
+    """Several tokens share a position, including the message's own."""
     a, b = stage.prefill(Prefill("one thing"), Prefill("another"))
     [c] = stage.prefill(Prefill("both at once", parents=[a, b], offsets=[3, 5], new_offset=8))
     yield stage.probe([a, b, c], offsets=[2, 2, 2], new_offset=4)
@@ -68,7 +68,7 @@ def overlap(stage: Stage) -> Gaps:
 
 
 def reorder(stage: Stage) -> Gaps:
-    """Another order than they were made in, and positions against that order."""
+    """Parents in a different order than they were made in, and positions that contradict that order."""
     a, b, c = stage.prefill(Prefill("first"), Prefill("second one"), Prefill("the third"))
     [d] = stage.prefill(Prefill("mixed", parents=[c, a, b]))
     [e] = stage.prefill(Prefill("later ones", parents=[a, b], offsets=[24, 3], new_offset=14))
@@ -77,7 +77,7 @@ def reorder(stage: Stage) -> Gaps:
 
 
 def five_hops(stage: Stage) -> Gaps:
-    """Each hop is read by the next alone, at another place than it was made at."""
+    """Each hop is read only by the next, at a different position than it was made at."""
     [last] = stage.prefill(Prefill("hop"))
     for hop in range(1, 6):
         at = None if hop % 2 else 3 * hop
@@ -87,7 +87,7 @@ def five_hops(stage: Stage) -> Gaps:
 
 
 def whole_graph(stage: Stage) -> Gaps:
-    """Messages known beforehand that read each other, and one that is stored, in one list."""
+    """One list of messages that read each other, and one stored message."""
     [old] = stage.prefill(Prefill("old"))
     root = Prefill("the root", role="system")
     left, right = Prefill("left", parents=[root, old]), Prefill("right", parents=[root], offsets=[7])
@@ -100,7 +100,7 @@ def whole_graph(stage: Stage) -> Gaps:
 
 
 def decoded(stage: Stage) -> Gaps:
-    """Greedy decodes of several lengths side by side, over contexts of their own, and then read."""
+    """Greedy decodes of several lengths side by side, each over its own context, and then read."""
     a, b = stage.prefill(Prefill("over and over, " * 6), Prefill("again"))
     calls = [
         Decode("To Bob: ", parents=[a], sampling=Sampling(temperature=0, max_tokens=24)),
@@ -117,7 +117,7 @@ def decoded(stage: Stage) -> Gaps:
 CASES = (linear, branched, two_offsets, with_gap, overlap, reorder, five_hops, whole_graph, decoded)
 QUICK = (decoded,)
 ALIKE = ("qwen2", "olmo2", "phi3", "starcoder2", "phi", "smollm3", "cohere2", "qwen3_moe")
-"""Whose attention and experts another family of these has too."""
+"""Families whose attention and experts another family here also covers."""
 CELLS = [
     cell(one, case, quick=one.name == "llama" or (case in QUICK and one.name not in ALIKE))
     for one in families()
@@ -137,7 +137,7 @@ PLACE = st.none() | st.integers(0, 60)
 
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
-    """For each of some messages: which earlier ones it reads and where, and where it stands itself."""
+    """For each message: the earlier ones it reads, their positions, and its own position."""
     read = [st.lists(st.tuples(st.integers(0, i - 1), PLACE), max_size=3) if i else st.just([]) for i in range(5)]
     return [(draw(parents), draw(PLACE)) for parents in read]
 
@@ -147,7 +147,7 @@ def graphs(draw: st.DrawFn) -> Graph:
 @settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(graph=graphs(), cut=st.integers(0, 4))
 def test_any_graph(engines: Engines, family: Family, graph: Graph, cut: int) -> None:
-    """Random graphs, a part of them made beforehand."""
+    """Random graphs, partly encoded beforehand."""
     stage, calls, ids = Stage(family, engines(family), engines.stock(family)), list[Prefill](), list[int]()
     for i, (parents, start) in enumerate(graph):
         if i == cut and calls:

@@ -1,6 +1,6 @@
-"""Parts of a network that one kernel each computes give what the modules of transformers give, in the same bits among
-any other tokens, and are not used where they do not. Triton's interpreter runs the kernels; with
-AGENTCHO_TEST_DEVICE=cuda they are compiled and run there."""
+"""Modules computed by one fused kernel each match the modules of transformers, give the same bits among any other
+tokens, and are not used where they do not. Triton's interpreter runs the kernels; with AGENTCHO_TEST_DEVICE=cuda they
+are compiled and run there."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ WHOLE = {
     "gemma2": ALL | {"RMSNorm": 0, "SwiGLU": 0},  # its norms add one to their weights, and its MLP has another gate
     "gpt_neox": {"RMSNorm": 0, "rotary embedding": 0, "SwiGLU": 0},
 }
-"""How many modules of each family one kernel computes."""
+"""The number of modules in each family that one kernel computes."""
 KINDS = [cell(each, quick=each.name in ("llama", "qwen3")) for each in families() if each.name in WHOLE]
 
 
 def model_of(family: Family) -> Model:
-    """A network of a family, as it is loaded, without an engine."""
+    """A family's network as loaded, without an engine."""
     AttentionInterface.register(ATTENTION, models._answer)
     network: Any = family.build()
     network.to(PLACE)
@@ -62,7 +62,7 @@ def model() -> Model:
 
 
 def logits(model: Model) -> Tensor:
-    """What a forward gives of eleven tokens."""
+    """The logits of a forward over eleven tokens."""
     ids = torch.arange(20, 31, device=PLACE)[None]
     return model.forward(ids, ids - 13, torch.arange(11, device=PLACE), Alone())
 
@@ -78,7 +78,7 @@ def test_a_network_says_what_it_said(kind: Family) -> None:
 
 @pytest.mark.slow
 def test_an_engine_says_what_it_said(engines: Engines) -> None:
-    """Of messages that stand elsewhere than they were encoded."""
+    """For messages at other positions than they were encoded at."""
     engine, found = engines.own(), list[list[Tensor]]()
     for salt in ("stock", "fused"):
         told = list(engine.prefill([Prefill("the quick brown fox", salt=salt), Prefill("and its dream", salt=salt)]))
@@ -108,8 +108,8 @@ def test_the_kernels_are_what_computes_it(model: Model, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_at_the_sizes_of_llama_8b_each_is_within_its_bound(dtype: torch.dtype) -> None:
-    """Each number that is rounded up to three times is off by as many halves of its last bit at most. The interpreter
-    cuts numbers off in place of rounding them to bfloat16."""
+    """A number that is rounded at most three times is off by at most 1.5 times its last bit. The interpreter truncates
+    to bfloat16 instead of rounding."""
     cuts = dtype == torch.bfloat16 and PLACE.type == "cpu"
     dice, most = torch.Generator().manual_seed(0), 1.5 * torch.finfo(dtype).eps + 1e-6
     assert most <= BOUNDS[dtype]
@@ -136,7 +136,7 @@ def test_at_the_sizes_of_llama_8b_each_is_within_its_bound(dtype: torch.dtype) -
 
 
 def close(found: Tensor, expected: Tensor, most: float) -> None:
-    """Each number is within so much of itself."""
+    """Check that each number is within a relative error of `most`."""
     assert bool(((found.float() - expected.float()).abs() <= most * expected.float().abs() + 1e-6).all())
 
 
@@ -165,7 +165,7 @@ def test_a_token_has_the_same_bits_among_any_others(count: int, dtype: torch.dty
 
 
 def test_what_has_another_form_goes_by_the_stock_function() -> None:
-    """Two sequences at once, and other numbers."""
+    """Two sequences at once, and another dtype."""
     queries, keys = torch.randn(2, 4, 5, 8, device=PLACE), torch.randn(2, 2, 5, 8, device=PLACE)
     cos, sin = torch.randn(1, 5, 8, device=PLACE), torch.randn(1, 5, 8, device=PLACE)
     for given in ((queries, keys, cos, sin), (queries[:1].double(), keys[:1].double(), cos, sin)):
@@ -215,7 +215,7 @@ def test_a_full_memory_says_nothing_of_kernels(model: Model, monkeypatch: pytest
 
 
 def test_a_module_that_is_written_otherwise_is_as_it_is(model: Model) -> None:
-    """By a word of its own, and by an activation that is none of the library's."""
+    """An RMSNorm with its own forward, and an MLP with a different activation."""
 
     class Other(llama_code.LlamaRMSNorm):
         def forward(self, hidden_states: Tensor) -> Any:
@@ -300,5 +300,5 @@ print(variants(1), [variants(tokens) for tokens in (2, 3, 8, 16, 64, 512, 4095)]
 
 @pytest.mark.slow
 def test_no_step_compiles_what_was_not_compiled_as_the_model_was_loaded(tmp_path: Path) -> None:
-    """Triton's own choice of variants, for a GPU that is not here: one a kernel."""
+    """Triton itself chooses the variants, for a GPU that is not present: one for each kernel."""
     assert printed(VARIANTS, tmp_path) == "2 2\n"

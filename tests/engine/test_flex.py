@@ -1,5 +1,5 @@
-"""Rows that read blocks of keys by FlexAttention say what rows say that read all. Where there is no GPU its kernels run
-uncompiled, as torch's own plain form of them."""
+"""Rows that read blocks of keys by FlexAttention match rows that read all keys. Without a GPU its kernels run
+uncompiled, in torch's own eager form."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SCORINGS = {
 
 @pytest.fixture(autouse=True)
 def uncompiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Tensor]]:
-    """Whatever device it is; the queries that were asked."""
+    """Use uncompiled FlexAttention on any device; yields the queries of its calls."""
     asked = list[Tensor]()
 
     def noted(kernel: Callable[..., Any]) -> Callable[..., Any]:
@@ -94,7 +94,7 @@ def test_rows_say_the_same_words(kind: Family, engines: Engines, monkeypatch: py
 
 
 def by_hand(queries: Tensor, keys: Tensor, values: Tensor, blocks: BlockMask) -> tuple[Tensor, Tensor]:
-    """Such a kernel's work in operations that can be traced: a tracer takes what a mask function reads for constant."""
+    """The kernel's work in traceable operations: a tracer takes what a mask function reads to be constant."""
     places = torch.arange(keys.shape[2])
     listed = torch.arange(blocks.kv_indices.shape[-1]) < blocks.kv_num_blocks[:, 0, :, None]
     read = torch.zeros_like(listed).scatter(-1, blocks.kv_indices[:, 0].long(), listed)[:, 0, places // BLOCK]
@@ -146,7 +146,7 @@ def test_an_engine_that_is_too_small_for_a_warm_up_loads_without() -> None:
 
 @pytest.mark.slow
 def test_rows_are_handed_over_with_their_bucket(llama: Engine, uncompiled: list[Tensor]) -> None:
-    """However many of them go: each other number would be another kernel."""
+    """Whatever the number of rows: every other size would need its own kernel."""
     engine = llama.adapted(None)
     engine.debug.slots.may_share = False
     uncompiled.clear()
@@ -156,7 +156,7 @@ def test_rows_are_handed_over_with_their_bucket(llama: Engine, uncompiled: list[
 
 @pytest.mark.slow
 def test_a_kernel_knows_its_number_of_rows_and_serves_any_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a number of rows left open torch would take its kernel that does not share a row's keys out."""
+    """With a dynamic number of rows, torch would not use its kernel that reads a row's keys once."""
     compiled = list[tuple[object, object]]()
 
     def noted(graph: torch.fx.GraphModule, inputs: object) -> Callable[..., Any]:
@@ -169,7 +169,7 @@ def test_a_kernel_knows_its_number_of_rows_and_serves_any_length(monkeypatch: py
     for length, capacity in ((1, 1), (2, 2), (2, 4), (4, 4), (8, 8), (6, 8), (2, 8)):
         for rows in (1, 4, 16):
             queries, *lanes = drawn(rows, capacity * BLOCK)
-            with torch.inference_mode():  # as forwards are, and lanes are not
+            with torch.inference_mode():  # as forwards do; lanes are made outside of it
                 mask = torch.ones(rows, 1, 1, length * BLOCK, dtype=torch.bool)
                 keys, values = (lane[:, :, : length * BLOCK] for lane in lanes)
                 tensors = queries.clone(), keys, values
@@ -213,13 +213,13 @@ def wrong(queries: Tensor, keys: Tensor, values: Tensor, blocks: object) -> tupl
 
 
 def nothing(queries: Tensor, keys: Tensor, values: Tensor, blocks: BlockMask) -> tuple[Tensor, Tensor]:
-    """Right over one block."""
+    """Correct over one block only."""
     grouped, sums = by_hand(queries, keys, values, blocks)
     return grouped * (1 if keys.shape[2] == BLOCK else torch.nan), sums
 
 
 def forgetful(queries: Tensor, keys: Tensor, values: Tensor, blocks: BlockMask) -> tuple[Tensor, Tensor]:
-    """Reads the first block of all rows, whatever they see."""
+    """Ignores the masks and reads the first block for all rows."""
     blocks.kv_indices[..., 0] = 0
     return by_hand(queries, keys, values, blocks)
 

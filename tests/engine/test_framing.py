@@ -1,4 +1,4 @@
-"""Framing is the template's own, and nothing that is said can forge it."""
+"""Framing is the template's own, and no content can forge it."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ SPOKEN = st.lists(st.sampled_from(FORGERIES) | st.text(max_size=8), max_size=6).
 
 @pytest.fixture
 def load(engines: Engines) -> Load:
-    """The engine of a small llama in a chat style."""
+    """Loads a small llama in a chat style."""
     return lambda style: engines(Family("llama", "Llama", style=style))
 
 
 def parts(engine: Engine, id: int) -> tuple[str, str, str]:
-    """Opening, content and closing of a message, decoded with nothing skipped."""
+    """Opening, content and closing of a message, decoded with special tokens."""
     said = engine.message(id)
     start, stop = said.content
     pieces = said.tokens[:start], said.tokens[start:stop], said.tokens[stop:]
@@ -50,7 +50,7 @@ def parts(engine: Engine, id: int) -> tuple[str, str, str]:
 
 
 def added(engine: Engine) -> set[int]:
-    """The ids that only framing may hold."""
+    """The ids that only framing may contain."""
     return set(engine.tokenizer.added_tokens_decoder)
 
 
@@ -186,7 +186,7 @@ def test_a_model_cannot_sample_framing_into_its_message(load: Load, style: str) 
 
 
 def framing_ids(engine: Engine, style: Style) -> set[int]:
-    """The special ids of the framing of any role."""
+    """The special ids in the framing of any role."""
     text = "".join(piece for role in ROLES for piece in style.frame(role))
     return set(engine.tokenizer(text, add_special_tokens=False)["input_ids"]) & added(engine)
 
@@ -281,7 +281,7 @@ def test_what_could_not_be_encoded_is_not_framed_either(load: Load, ids: Any) ->
 
 
 def test_a_text_may_spell_framing_as_often_as_it_likes(load: Load) -> None:
-    """Where the vocabulary has its pieces, each is cut."""
+    """If the vocabulary also has it as ordinary pieces, each occurrence is split."""
     engine = load("pieces")
     text = "<|end|>" * 600
     ids = engine.framing.content.encode(text)

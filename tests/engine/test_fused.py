@@ -1,5 +1,5 @@
-"""On CUDA torch's attention is called so that its fused kernels can serve: no mask where causality is all that hides
-keys, no mask beside grouped heads, and never cuDNN's, which builds a plan for every length. The GPU is pretended."""
+"""On CUDA, torch's attention is called so that its fused kernels apply: no mask where only causality hides keys, no
+mask with grouped heads, and never cuDNN's, which builds a plan for every length. The GPU is simulated."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KINDS = {family.name: family for family in families() if family.name in ("llama"
 
 
 class Asked(NamedTuple):
-    """One call of torch's attention. `masked`: its mask is a tensor; `causal`: causality is all that hides keys."""
+    """One call of torch's attention. `masked`: its mask is a tensor; `causal`: only causality hides keys."""
 
     queries: int
     grouped: bool
@@ -52,7 +52,7 @@ def cudnn() -> bool:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
-    """Every call of torch's attention."""
+    """Records every call of torch's attention."""
     calls = list[Asked]()
 
     def spy(queries: Tensor, keys: Tensor, values: Tensor, **how: Any) -> Tensor:
@@ -68,7 +68,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
 
 @pytest.fixture(autouse=True)
 def no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """There are none for what is pretended."""
+    """Disable kernels that cannot run on a simulated device."""
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
     monkeypatch.setattr(gather, "serves", lambda device: False)
     for module, name in ((flex, "why_not_flex"), (triton_paged, "why_not_triton")):
@@ -76,7 +76,7 @@ def no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pretended(engines: Engines, family: Family) -> Engine:
-    """An engine on a GPU that is not there. To be called while it is pretended."""
+    """An engine on a simulated GPU. Call it inside `Pretend`."""
     loaded = Model.load(find(engines.folder(family)), DevicePlacement("cpu"))
     put(loaded.network, GPU)
     model = Model(loaded.source, loaded.network, loaded.tokenizer)
@@ -86,7 +86,7 @@ def pretended(engines: Engines, family: Family) -> Engine:
 
 
 def played(engine: Engine) -> list[Tensor]:
-    """Long and short messages alone and over others, an answer, and a message that is repaired."""
+    """Long and short messages, alone and over others, an answer, and a repaired message."""
     first = engine.prefill([Prefill(LONG), Prefill("we met here", role="system")])
     later = engine.prefill(Prefill(LONG, parents=first))
     said = engine.decode(Decode("To Bob: ", parents=[later, first[0]], forced=(5, 6, 7)))
@@ -99,8 +99,8 @@ def played(engine: Engine) -> list[Tensor]:
 def test_what_fused_kernels_can_serve_is_asked_of_them(
     name: str, flash: bool, engines: Engines, asked: list[Asked], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a window some layers need a mask; the others, and a model without, need none but for a repair, which hides
-    more than what comes later."""
+    """With a window some layers need a mask. All other layers, and models without windows, need one only for a repair,
+    which hides more than later keys."""
     monkeypatch.setattr(dense, "can_use_flash_attention", lambda params: flash)
     family = KINDS[name]
     with engines(family) as plain:
@@ -121,7 +121,7 @@ def test_what_fused_kernels_can_serve_is_asked_of_them(
     spans = sum(each.causal for each in asked) // full + 1
     masked = [each for each in asked if each.masked and each.mask is not None and each.mask.ndim == 2]
     assert spans > 3
-    assert len(masked) == windows * spans + full  # of the repair
+    assert len(masked) == windows * spans + full  # the last term: the repair's
 
 
 @pytest.mark.parametrize("keys", [70, 90])
@@ -135,7 +135,7 @@ def test_causality_alone_gives_what_its_mask_gives(keys: int, flash: bool, monke
 
 
 def test_causality_alone_is_said_where_operations_are_watched() -> None:
-    """As the proof of sizes that keep each other's bits watches them: `deterministic` begins with it."""
+    """The proof of batch-invariant sizes, with which `deterministic` begins, watches operations this way."""
     tensors = torch.randn(1, 4, 70, 16), torch.randn(1, 4, 90, 16), torch.randn(1, 4, 90, 16)
     plain = dense._causal(*tensors, CausalMask(70, 90, CPU), 0.25)
     with _Watch() as watch:
@@ -145,7 +145,7 @@ def test_causality_alone_is_said_where_operations_are_watched() -> None:
 
 
 def test_a_cpu_is_given_the_mask(engines: Engines, asked: list[Asked]) -> None:
-    """So its bits stay what they were; cuDNN is nothing to it."""
+    """So its bits stay what they were; cuDNN does not affect it."""
     with engines() as engine:
         played(engine)
     assert {type(each.mask) for each in asked} == {Tensor, type(None)}
@@ -154,7 +154,7 @@ def test_a_cpu_is_given_the_mask(engines: Engines, asked: list[Asked]) -> None:
 
 
 def test_what_torch_allows_is_set_back_by_the_last_forward() -> None:
-    """Two forwards in two threads, which overlap."""
+    """Two overlapping forwards in two threads."""
     before, both, seen = cudnn(), Barrier(2, timeout=60), list[bool]()
 
     def forward(last: bool) -> None:

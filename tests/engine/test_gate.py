@@ -1,4 +1,4 @@
-"""What the load must refuse, each with its cause and what to do about it; and what it must not."""
+"""What loading must refuse, each with its cause and a remedy, and what it must not refuse."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_token_that_differs_is_found_and_shown() -> None:
 
 
 def uneven(folder: Path) -> Path:
-    """A model whose template writes its BOS, but for conversations that begin with a system message."""
+    """A model whose template omits its BOS in conversations that begin with a system message."""
     Family("llama", "Llama").save(folder)
     file = folder / "chat_template.jinja"
     source = file.read_text()
@@ -166,7 +166,7 @@ def test_a_model_whose_plain_chats_differ_loads_where_that_is_accepted_alone(
 
     monkeypatch.setattr("agentcho.runner.model.loading.fidelity", counted)
     load = partial(Engine.load, weights, device=DEVICE, dtype="float32", store_tokens=1 << 10)
-    monkeypatch.setattr("agentcho.runner.model.loading.Model", None)  # its weights are not read
+    monkeypatch.setattr("agentcho.runner.model.loading.Model", None)  # the weights must not be read
     with pytest.raises(UnsupportedModel) as refused:
         load()
     monkeypatch.undo()
@@ -226,7 +226,7 @@ def test_weights_of_other_shape_are_no_model(tmp_path: Path) -> None:
 
 
 def others() -> tuple[Family, ...]:
-    """Families that nobody promised: each must be refused, or right."""
+    """Families that are not claimed to work: each must be refused or be correct."""
     lora = {"kv_lora_rank": 32, "q_lora_rank": 32, "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 16}
     experts = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "n_group": 1}
     deep = {
@@ -270,7 +270,7 @@ def test_any_other_family_is_refused_or_right(tmp_path: Path, other: Family) -> 
 
 
 def test_queries_that_are_scaled_by_place_in_the_batch_stay_right(tmp_path: Path) -> None:
-    """Llama 4 scales queries of layers without rotary by their index in the forward, whatever their position."""
+    """In layers without rotary, Llama 4 scales queries by their index in the forward, whatever their position."""
     family = next(family for family in families() if family.name == "llama4_text")
     crowded = replace(family, settings={**family.settings, "floor_scale": 48, "attn_scale": 2.0})
     model = crowded.save(tmp_path)

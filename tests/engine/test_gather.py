@@ -1,4 +1,4 @@
-"""Contexts of one forward that hold the same: what one has turned, the others copy, and it is the same."""
+"""Contexts of one forward with equal parts: one rotates them, the others copy the result, which is the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .families import Family, named
 
 @pytest.fixture
 def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Tokens that were copied from another context, one number a run and layer."""
+    """Records the tokens copied from another context, one number for each run and layer."""
     lengths: list[int] = []
     write = gather._Copied.write
 
@@ -30,7 +30,7 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def alike(engine: Engine, ids: list[int], others: list[int]) -> None:
-    """Their keys and values are the same to rounding."""
+    """Check that keys and values agree up to rounding."""
     for id, other in zip(ids, others, strict=True):
         for (keys, values), (other_keys, other_values) in zip(engine.cached(id), engine.cached(other), strict=True):
             assert torch.allclose(keys, other_keys, atol=2e-5)
@@ -38,7 +38,7 @@ def alike(engine: Engine, ids: list[int], others: list[int]) -> None:
 
 
 def readers(a: int, b: int, salt: str) -> list[Prefill]:
-    """Readers of the same two messages: at the same places, in another order, after a word of their own."""
+    """Readers of the same two messages: at the same positions, in another order, and after another message."""
     word = Prefill("a word", salt=salt)
     return [
         Prefill("one", [a, b], salt=salt),
@@ -88,7 +88,7 @@ def test_no_more_is_kept_through_a_layer_than_a_bound(
 @pytest.mark.slow
 @pytest.mark.parametrize("family", named("llama", "gemma2", "gpt_neox", "cohere2", quick=""))
 def test_a_kernel_gathers_what_torch_gathers(family: Family, engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Contexts of stored messages, of messages of the same forward, and of both; interpreted."""
+    """Contexts of stored messages, of messages in the same forward, and of both; in Triton's interpreter."""
     pytest.importorskip("triton", reason="Triton is not installed: pip install triton, on Linux")
     loaded = engines(family)
     a, b = loaded.prefill([Prefill("the first of two messages"), Prefill("and the second")])

@@ -1,4 +1,4 @@
-"""GGUF files: what an engine computes from one, what it says of it, and which files are refused."""
+"""GGUF files: what an engine computes from them, what it reports about them, and which files are refused."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WORDS = "To be, or not to be\n<|eot_id|> é 123"
 
 
 def made(folder: Path, family: Family = LLAMA, numbers: str = "F32", **more: Any) -> tuple[Path, PreTrainedModel]:
-    """A file, and the model that is in it, by the gguf package alone."""
+    """A file, and the model it contains according to the gguf package alone."""
     network = family.build()
     file = write(folder / "m.gguf", network, tokenizer(family.style), numbers, **more)
     for weight in network.parameters():
@@ -56,7 +56,7 @@ def logits(engine: Engine) -> torch.Tensor:
 
 
 def off(file: Path, folder: Path, **options: Any) -> float:
-    """How far what an engine says over the file is from what one says over the folder."""
+    """The largest difference in logits between an engine on the file and one on the folder."""
     with Engine.load(file, DEVICE, **options) as ours, Engine.load(folder, DEVICE, "float32") as whole:
         assert ours.framing.ids == whole.framing.ids
         assert ours.framing.bos == whole.framing.bos
@@ -154,7 +154,7 @@ def test_the_vocabulary_is_read_three_times_and_the_framing_derived_once(
     monkeypatch.setattr(loading, "derive", counted)
     with Engine.load(file, DEVICE) as engine:
         assert engine.framing.stops
-    twice = Version(transformers.__version__) < Version("5.20")  # these look for the tokenizer's kind first
+    twice = Version(transformers.__version__) < Version("5.20")  # these versions look for the tokenizer's class first
     assert len(read) == 3 + twice, "its config, its tokenizer, its weights"
     assert len(derived) == 1
 

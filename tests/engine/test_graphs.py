@@ -1,5 +1,5 @@
-"""Steps that were captured say what steps would say that were not. A traced graph stands for CUDA's: it does again what
-was done to the very same tensors, and nothing that Python decided."""
+"""Captured steps give the same results as steps that are not captured. A traced graph stands in for CUDA's: it repeats
+the operations on the very same tensors, and nothing that Python decided."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from ..engines import Engines
 from .families import Family, named
 
 KINDS = named("llama", "gemma2", "gpt_oss", "llama4_text", "gpt_neox", quick="llama")
-"""Windows, caps, sinks, chunks, experts, and keys that turn in part."""
+"""Families with windows, soft caps, sinks, chunks, experts and partial rotary."""
 WORDS = "the quick brown fox jumps over a lazy dog and sleeps for days"
 
 
 def stored(engine: Engine) -> Engine:
-    """That one, reading in place."""
+    """The engine, set to read in place."""
     engine.debug.slots.in_place = True
     return engine
 
@@ -41,7 +41,7 @@ class Traced:
 
     def __call__(self, forward: Forward) -> Forward:
         self.captured += 1
-        with torch.no_grad(), patch("torch.fx.config.do_not_emit_stack_traces", True):  # half of the time
+        with torch.no_grad(), patch("torch.fx.config.do_not_emit_stack_traces", True):  # traces take half of the time
             traced = make_fx(forward)()
 
         def replay() -> Tensor:
@@ -53,7 +53,7 @@ class Traced:
 
 
 def talk(engine: Engine, seed: int) -> Iterator[Words]:
-    """What rows say that begin and end at any time, some with shadows, over stored messages."""
+    """Random decodes over stored messages that begin and end at any time, some with shadows."""
     dice = random.Random(seed)
     told = engine.prefill([Prefill(" ".join(dice.choices(WORDS.split(), k=dice.randint(1, 9)))) for _ in range(4)])
     said, steps = list[EncodingId](), 0
@@ -90,7 +90,7 @@ def frozen(forward: Forward) -> Forward:
 
 @pytest.mark.parametrize("capture", [Traced(error=1.0), frozen], ids=["wrong", "frozen"])
 def test_a_graph_that_gives_other_logits_says_nothing(pair: tuple[Engine, Engine], capture: Capture) -> None:
-    """It is found out in the first step that it serves, and what that step wrote is not used."""
+    """The error is found in the first step that the graph serves, and that step's output is discarded."""
     pair[0]._runner.graphs = graphs = CudaGraphs(pair[0]._model, pair[0]._runner.layers, capture)
     graphs.prepare(pair[0]._runner.slots.lanes)
     with pytest.warns(UserWarning, match="without CUDA graphs.*other logits"):
@@ -100,7 +100,7 @@ def test_a_graph_that_gives_other_logits_says_nothing(pair: tuple[Engine, Engine
 
 
 def test_a_forward_that_cannot_be_captured_goes_without(pair: tuple[Engine, Engine]) -> None:
-    """Each kind of step is tried twice, and one warning says so."""
+    """Each kind of step is tried twice, with a single warning."""
     tried = list[Forward]()
 
     def refused(forward: Forward) -> Forward:
@@ -150,4 +150,4 @@ def test_those_not_used_for_longest_go(pair: tuple[Engine, Engine], monkeypatch:
         pair[0].decode([Decode(forced=(40,) * 6) for _ in range(rows)])
         assert len(graphs._graphs) <= 2
     assert list(graphs._graphs)[-1].tokens == 1
-    assert traced.captured > len({4, 8, 2, 1})  # some kinds twice
+    assert traced.captured > len({4, 8, 2, 1})  # some kinds are captured twice

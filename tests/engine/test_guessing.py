@@ -1,5 +1,4 @@
-"""Tokens that are guessed and checked several at a time: what is said, its keys and its values are those of one token a
-step, whoever guesses what."""
+"""Speculative decoding: words, keys and values are the same as with one token a step, whatever is guessed."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ TEXT = "one two three four one two three five one two six " * 3
 
 
 class Told(NamedTuple):
-    """What became of some decodes: their ids, the steps it took, how many tokens were guessed wrong, and the text that
-    was streamed of each."""
+    """Results of some decodes: their ids, the number of steps, the number of rejected guesses, and each one's streamed
+    text."""
 
     ids: list[EncodingId]
     steps: int
@@ -55,7 +54,7 @@ def corpus(engine: Engine, *texts: str) -> Corpus:
 
 
 def same(engine: Engine, one: Told, other: Told) -> None:
-    """The same words, ends and streams, and the same keys and values but for rounding."""
+    """Check for the same words, ends and streams, and the same keys and values up to rounding."""
     for a, b in zip(one.ids, other.ids, strict=True):
         assert engine.message(a) == engine.message(b)
         assert one.streamed[a] == other.streamed[b]
@@ -65,11 +64,11 @@ def same(engine: Engine, one: Told, other: Told) -> None:
     engine.release([*one.ids, *other.ids])
 
 
-# -- what was said before, by a slow oracle --------------------------------------------------------------
+# -- earlier occurrences, by a slow oracle ---------------------------------------------------------------
 
 
 def known(sequences: list[list[int]], suffix: list[int]) -> int:
-    """The length of the longest end of `suffix` that stands in one of the sequences."""
+    """The length of the longest suffix of `suffix` that occurs in one of the sequences."""
     ends = [(n, whole, suffix[-n:]) for n in range(len(suffix), 0, -1) for whole in sequences]
     return next((n for n, whole, end in ends if any(end == whole[at : at + n] for at in range(len(whole)))), 0)
 
@@ -175,7 +174,7 @@ def test_guesses_that_are_wrong_become_fewer() -> None:
     assert guesser.guess(1).right > before
 
 
-# -- what is said ----------------------------------------------------------------------------------------
+# -- decoded text ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("family", each("llama"))

@@ -1,4 +1,4 @@
-"""Reading what was encoded where it was made: no key is turned, and positions may collide."""
+"""Reading encodings at the positions they were made at: no key is rotated, and positions may collide."""
 
 from __future__ import annotations
 

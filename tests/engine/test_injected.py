@@ -1,4 +1,4 @@
-"""What a chat template writes beside messages: agents' prompts have it where stock transformers has it."""
+"""Text that a chat template writes beside messages: agents' prompts have it where stock transformers has it."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ STYLES = templates.styles() | templates.calling() | templates.whole() | template
 KINDS = [*(name for name, style in STYLES.items() if style.template), *(f"sp {kind}" for kind in pieces.KINDS)]
 BLANKS, SYSTEMS, ANSWERS, ALL = {5}, {1, 3, 4}, {2, 3, 5, 6}, set(range(len(TALKS)))
 DIFFERENT: dict[str, set[int]] = {
-    **dict.fromkeys(("llama3", "parameters", "gemma", "thinking"), BLANKS),  # the template cuts blanks off contents
-    **dict.fromkeys(("marked", "fenced"), SYSTEMS),  # the template leaves system messages out
-    "listed": SYSTEMS,  # the system message stands in the last message of the user, with nothing that tells it apart
-    **dict.fromkeys(("inst", "folded"), ALL),  # so it does; and a decode begins with the blank before answers
-    # an encoded answer ends in a token; the template closes none
+    **dict.fromkeys(("llama3", "parameters", "gemma", "thinking"), BLANKS),  # the template strips contents
+    **dict.fromkeys(("marked", "fenced"), SYSTEMS),  # the template omits system messages
+    "listed": SYSTEMS,  # the system message is merged into the last user message without a separator
+    **dict.fromkeys(("inst", "folded"), ALL),  # likewise; and a decode begins with the blank that precedes answers
+    # an encoded answer ends in a token; the template does not close answers
     **dict.fromkeys(("unclosed", "prefixed", "worded", "blanks"), ANSWERS),
-    "sp phi-3": BLANKS,  # a control token takes the blanks that a content begins with
-    "sp zephyr": ALL,  # a mark of letters, at the very beginning of a text, has a blank before it
+    "sp phi-3": BLANKS,  # a control token absorbs the blanks at the start of a content
+    "sp zephyr": ALL,  # a plain-text role marker at the very beginning gets a blank before it
 }
-"""The conversations in which agents' prompts are not those of stock transformers; in all others they are, to the id."""
+"""The conversations in which agents' prompts differ from stock transformers; all others have the same ids."""
 
 
 @cache
@@ -44,7 +44,7 @@ def known(kind: str) -> tuple[PreTrainedTokenizerFast, Framing]:
 
 
 def stock(tokenizer: PreTrainedTokenizerFast, talk: Talk) -> list[int] | None:
-    """The ids by stock transformers; None: the template refuses this conversation."""
+    """The ids by stock transformers; None: the template rejects this conversation."""
     how: Any = {"add_generation_prompt": True, "return_dict": False}
     try:
         return list(tokenizer.apply_chat_template([{"role": s.role, "content": s.text} for s in talk], **how))
@@ -53,7 +53,7 @@ def stock(tokenizer: PreTrainedTokenizerFast, talk: Talk) -> list[int] | None:
 
 
 def joined(framing: Framing, talk: Talk) -> list[int]:
-    """The ids of the beginning, of each message in its frame, and of what opens the answer."""
+    """The ids of the beginning, of each message in its frame, and of the answer's opening."""
     ids, first = [*framing.begin], talk[0]
     if framing.default is not None and first.role != "system":
         ids += framing.default.tokens
@@ -165,7 +165,7 @@ def test_a_system_message_of_the_default_prompts_text_is_that_prompt(kind: str) 
 
 
 def test_a_bos_behind_blanks_stands_where_the_template_writes_it() -> None:
-    """In a system message, or in the place of one: no conversation begins with it as all others do."""
+    """In a system message, or in place of one: conversations do not all begin with it."""
     tokenizer, framing = known("indented")
     bos = tokenizer.bos_token_id
     assert framing.default is not None
@@ -219,7 +219,7 @@ def test_a_prompt_of_messages_is_read_as_the_stock_one(style: str, engines: Engi
     ],
 )
 def test_the_doctor_tells_where_a_message_has_the_nearest_frame(style: str, told: str) -> None:
-    """A message has the frame of its role wherever it ends up: first, behind others, or last."""
+    """A message has the frame of its role wherever it ends up: first, after others, or last."""
     tokenizer, framing = known(style)
     found = fidelity(tokenizer, framing)
     assert told in found.reordered

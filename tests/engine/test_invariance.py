@@ -1,5 +1,5 @@
-"""Rows of exact calls go through one forward together, and have the bits that each has alone: proved on a network
-before it is done, on its kernels as they are."""
+"""Rows of deterministic calls share one forward and have the bits that each has alone: proved for a network, on its
+actual kernels, before it is relied on."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXPERTS = tuple(family for family in families() if family.name in ("mixtral", "g
 
 @pytest.fixture
 def forwards(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many tokens each forward has had, nobody's included."""
+    """The token count of each forward, padding included."""
     found, real = list[int](), Model.forward
 
     def counted(self: Model, ids: Tensor, *rest: Tensor) -> Tensor:
@@ -40,7 +40,7 @@ def forwards(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def invariant(engine: Engine) -> Engine:
-    """An engine whose rows go together, on the processors that this is known of."""
+    """The engine if its rows can share a forward; skips the test on processors whose products depend on the place."""
     if not engine._runner.block:
         pytest.skip("this processor's products are not the same at each place of a forward")
     return engine
@@ -48,7 +48,7 @@ def invariant(engine: Engine) -> Engine:
 
 @contextmanager
 def leaky(network: nn.Module, leak: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    """While in use, its last layers of all give what `leak` makes of that."""
+    """While in use, apply `leak` to the output of the network's last module."""
     hook = list(network.modules())[-1].register_forward_hook(lambda _, __, out: leak(out))
     try:
         yield
@@ -57,7 +57,7 @@ def leaky(network: nn.Module, leak: Callable[[Tensor], Tensor]) -> Iterator[None
 
 
 def speeches(engine: Engine, rng: Random, count: int) -> list[Decode]:
-    """Messages of several lengths over contexts of several lengths, half of them drawn and half of them forced."""
+    """Messages of several lengths over contexts of several lengths, half sampled and half forced."""
     told = engine.prefill([Prefill(text) for text in TEXTS])
     made = list[Decode]()
     for number in range(count):
@@ -72,7 +72,7 @@ Found = tuple[Tensor, ...]
 
 
 def played(engine: Engine, calls: list[Decode], late: Random | None = None) -> list[Found]:
-    """All keys, values and logits of these calls, which come one after another where `late` says when."""
+    """All keys, values and logits of these calls, submitted one at a time at moments that `late` chooses."""
     left, ids = list(calls), list[EncodingId]()
     while left or not engine.idle:
         while left and (late is None or not late.randrange(2) or engine.idle):
@@ -82,7 +82,7 @@ def played(engine: Engine, calls: list[Decode], late: Random | None = None) -> l
 
 
 def same(one: Found, other: Found) -> bool:
-    """Bit by bit."""
+    """Equal bit for bit."""
     return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
@@ -149,7 +149,7 @@ def test_where_rows_change_each_other_each_has_a_forward_of_its_own(engines: Eng
 
 @pytest.mark.parametrize("how", ["branch", "gather"])
 def test_where_numbers_decide_what_is_computed_nothing_is_proved(engines: Engines, how: str) -> None:
-    """Rows that no probe is like would change their neighbours."""
+    """Rows unlike any probe would change their neighbours."""
 
     def leak(out: Tensor) -> Tensor:
         if how == "branch":

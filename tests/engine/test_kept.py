@@ -1,4 +1,4 @@
-"""A later engine begins from what an earlier one kept: the same bits, its own labels, and nothing that is private."""
+"""A later engine starts from what an earlier one kept: the same bits, its own labels, and nothing private."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def keeping(engines: Engines, tmp_path: Path) -> Keeping:
-    """Engines on one network, with a store of their own each, that keep what is everyone's in one folder."""
+    """Engines on one network, each with its own store, that keep public encodings in one folder."""
 
     def load(kept: bool = True, dtype: str = "float32") -> Engine:
         base = engines(dtype=dtype)
@@ -47,7 +47,7 @@ def keeping(engines: Engines, tmp_path: Path) -> Keeping:
 
 
 def workflow(*more: dict[str, Any]) -> dict[str, Any]:
-    """Rules for all, a secret of Ada's, and words of Ada's for all, over both."""
+    """Public rules, a hint for both agents, a secret of Ada's, and public words of Ada's and Ben's."""
     told: dict[str, Any] = {"kind": "prefill", "role": "user", "author": None, "audience": "everyone", "parents": []}
     messages = [
         told | {"id": "rules", "role": "system", "text": RULES},
@@ -66,7 +66,7 @@ def played(engine: Engine, leakage: str = "enforce", mode: str = "choreographed"
 
 
 def alike(one: Replayed, other: Replayed) -> bool:
-    """Whether all is the same to the bit, receipts and cones too."""
+    """Whether everything is equal bit for bit, receipts and cones included."""
     pairs = [(one[id], other[id]) for id in one]
     assert [mine.entry.made for mine, _ in pairs] == [theirs.entry.made for _, theirs in pairs]
     assert [mine.receipt for mine, _ in pairs] == [theirs.receipt for _, theirs in pairs]
@@ -94,7 +94,7 @@ def test_a_later_engine_begins_from_it_and_says_the_same_to_the_bit(keeping: Kee
     ("mode", "leakage"), [("choreographed", "audit"), ("choreographed", "deny"), ("baseline", "enforce")]
 )
 def test_only_what_is_made_for_everyone_is_kept(keeping: Keeping, mode: str, leakage: str) -> None:
-    """Of others than X it is not known by a guard, or it is one agent's, even where all may read what is in it."""
+    """Encodings other than X lack a guard to vouch for them, or belong to one agent even if their content is public."""
     engine = keeping()
     engine.prefill(RULES, role="system")
     engine.prefill([Prefill(RULES, salt='"everyone"')])
@@ -106,7 +106,7 @@ def test_only_what_is_made_for_everyone_is_kept(keeping: Keeping, mode: str, lea
 
 
 def test_private_classes_die_with_the_run(keeping: Keeping) -> None:
-    """What is kept are the rules and Ada's words, made over these alone: not the hint for both, nor the plan."""
+    """Only the rules and Ada's words made over them alone are kept: neither the hint for both nor the plan."""
     engine = keeping()
     lengths = [made.length for each in played(engine).values() for made in each.receipt.context]
     assert len(names(engine)) == 2
@@ -162,7 +162,7 @@ def test_a_full_disk_is_told_once_and_nothing_is_lost(
 
 
 class Answer:
-    """A guard that admits all, and says whether what comes of it is everyone's."""
+    """A guard that admits everything, and says whether the result is public."""
 
     def __init__(self, everyones: bool | None = True) -> None:
         self.everyones = everyones
@@ -197,7 +197,7 @@ def test_what_was_found_can_leave_the_store_and_is_made_again(keeping: Keeping) 
 
 @pytest.mark.parametrize("answer", [False, None, 1])
 def test_what_no_guard_says_to_be_everyones_is_neither_kept_nor_looked_for(keeping: Keeping, answer: Any) -> None:
-    """What is there already too: whether there is a file must not tell who may not read it."""
+    """Nor is an existing file used: whether it exists must not be visible to those who may not read it."""
     engine, other = keeping(), keeping()
     run(engine, Prefill(RULES, guard=Answer()))
     run(other, Prefill(RULES, guard=Answer(answer)), Prefill("more", guard=Answer(answer)))
@@ -239,7 +239,7 @@ def test_an_adapter_and_another_network_keep_apart(
 
 
 class Reader(Agent):
-    """Has a system prompt that is no secret."""
+    """An agent whose system prompt is not secret."""
 
     system = RULES
     open_system = True

@@ -1,4 +1,4 @@
-"""Models that have a name of their own: where they are looked for, and that nothing is run to find them."""
+"""Models with a name of their own: where they are looked for, without executing anything to find them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SMOLLM2 = KNOWN["smollm2"]
 
 @pytest.fixture
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, and no package that carries a model."""
+    """An empty cache, and no installed package that carries a model."""
     monkeypatch.setenv(CACHE, str(tmp_path))
     monkeypatch.setattr(sys, "path", [str(tmp_path / "packages")])
     return tmp_path
@@ -36,7 +36,7 @@ def test_the_file_of_an_installed_package_is_found_and_nothing_of_it_is_run(nowh
     package = nowhere / "packages" / SMOLLM2.package
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("raise SystemExit('it was imported')")
-    assert place_of("smollm2") == SMOLLM2.hub  # the package is of another version, without the file
+    assert place_of("smollm2") == SMOLLM2.hub  # the package has another version, which lacks the file
     (package / SMOLLM2.file).write_bytes(b"")
     assert place_of("smollm2") == str(package / SMOLLM2.file)
 

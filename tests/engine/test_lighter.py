@@ -1,4 +1,4 @@
-"""Weights in few bits: how they are rounded, what they multiply to, and what an engine over them says and tells."""
+"""Low-bit weights: rounding, products, and what an engine with such weights says and reports."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def light(folder: Path, **more: Any) -> Engine:
 
 
 def by_hand(weight: torch.Tensor, bits: Bits) -> torch.Tensor:
-    """A matrix as its bits say it, number by number, in float64."""
+    """A matrix rounded by definition, number by number, in float64."""
     rows = []
     for row in weight.tolist():
         groups = [row] if bits == "int8" else [row[at : at + GROUP] for at in range(0, len(row), GROUP)]
@@ -50,7 +50,7 @@ def by_hand(weight: torch.Tensor, bits: Bits) -> torch.Tensor:
 
 
 def group_by_hand(group: list[float], bits: Bits, dtype: torch.dtype) -> list[float]:
-    """Numbers with one scale. A quotient has the digits of float32, without which one half way could go either way."""
+    """Numbers that share one scale. Quotients are taken in float32, else a tie could round either way."""
     extreme = max(group, key=abs)
     step = abs(extreme) / 127 if bits == "int8" else extreme / -8
     step = float(torch.tensor(step).to(dtype if bits == "int8" else torch.bfloat16))
@@ -95,7 +95,7 @@ def test_products_of_few_rows_and_of_many_are_that_by_hand(bits: Bits, bias: boo
     for rows in (1, 3, 70):
         given = torch.randn(2, rows, 64, dtype=dtype)
         wanted = given.double() @ weight.T + (layer.bias.detach().double() if bias else 0)
-        # What a sum in the type may be off by grows with the sizes of its terms; a machine may add in bfloat16 itself.
+        # The error of a sum grows with the sizes of its terms; some machines accumulate in bfloat16.
         bound = (1e-5 if dtype == torch.float32 else 2**-6) * (given.double().abs() @ weight.abs().T + bias)
         with torch.no_grad():
             plain = layer(given).double()
@@ -134,7 +134,7 @@ def test_a_row_is_what_it_is_alone(bits: Bits, dtype: torch.dtype) -> None:
     layer = nn.Linear(64, 48, dtype=dtype)
     QuantizedLinear.make(layer, bits, fastest_matmul(bits, dtype, torch.device("cpu")))
     given = torch.randn(9, 64, dtype=dtype)
-    given[0] *= 1e4  # a neighbour that would move a scale of all rows
+    given[0] *= 1e4  # a neighbour that would change a scale shared by all rows
     near = 1e-5 if dtype == torch.float32 else 1e-2
     with torch.no_grad(), use_packed():
         alone = torch.cat([layer(row.unsqueeze(0)) for row in given[1:]])

@@ -1,4 +1,4 @@
-"""A model that cannot be loaded says which file is at fault, why, and what to do; on the command line in one line."""
+"""A model that cannot be loaded: the error names the file at fault, the cause and a remedy, in one line on the CLI."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_damaged_files_are_named_with_the_reason_and_the_remedy(folder: Path, da
 
 
 def says(**options: object) -> Callable[[Path], object]:
-    """Write it into a config."""
+    """Set these options in a JSON config."""
     return lambda file: file.write_text(json.dumps(json.loads(file.read_text()) | options))
 
 
@@ -205,7 +205,7 @@ def test_of_a_multimodal_gemma_the_text_part_is_taken(tmp_path: Path, older: boo
 
 
 def rename(file: Path, older: bool) -> None:
-    """Weights under the names of the library's classes, or under those that they have on the hub."""
+    """Rename weights to the names of the library's classes, or with `older` to those used on the hub."""
 
     def name(key: str) -> str:
         if "vision" in key or "projector" in key:

@@ -1,4 +1,4 @@
-"""How likely the tokens were, as the model has it: each against one plain forward of the stock model."""
+"""Log-probabilities of tokens, each checked against one plain forward of the stock model."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ WAYS = {
 
 @pytest.fixture(scope="module")
 def stock(engines: Engines) -> PreTrainedModel:
-    """The model of `llama`, as transformers has it."""
+    """The model behind `llama`, as transformers has it."""
     return engines.stock(llama_family())
 
 
 def run(
     engine: Engine | FakeEngine, calls: Sequence[Any], exact: bool = False
 ) -> tuple[list[list[SampledToken]], list[int]]:
-    """The tokens that each decode said, and the ids of all calls."""
+    """The sampled tokens of each decode, and the ids of all calls."""
     ids = engine.submit(calls)
     spoken = list[SampledToken]()
     while not engine.idle:
@@ -56,7 +56,7 @@ def run(
 
 
 def tokens(engine: Engine, said: Sequence[SampledToken], id: EncodingId) -> list[SampledToken]:
-    """Those that said a token, and not only text that was held back."""
+    """The entries that sampled a token, without those that only released held-back text."""
     whole = engine.message(id).sampled
     assert whole is not None
     new = list({each.nth: each for each in reversed(said)}.values())[::-1]
@@ -65,7 +65,7 @@ def tokens(engine: Engine, said: Sequence[SampledToken], id: EncodingId) -> list
 
 
 def expected(stock: PreTrainedModel, engine: Engine, id: EncodingId, *before: EncodingId) -> Tensor:
-    """Log-probabilities `[sampled, vocab]` by one forward over all that stands before, each message after the other."""
+    """Log-probabilities `[sampled, vocab]` from one forward over all preceding messages, one after the other."""
     said = engine.message(id)
     assert said.sampled is not None
     parents = [token for parent in before for token in engine.message(parent).tokens]
@@ -77,7 +77,7 @@ def expected(stock: PreTrainedModel, engine: Engine, id: EncodingId, *before: En
 
 
 def compare(found: Sequence[SampledToken], rows: Tensor, most: int) -> None:
-    """Each token is said first, then the likeliest come in falling order, with the probabilities of these rows."""
+    """Check that the sampled token comes first, then the likeliest in falling order, with these rows' probabilities."""
     for said, row in zip(found, rows, strict=True):
         own, others = said.likely[0], said.likely[1:]
         assert own[0] == said.token
@@ -166,8 +166,8 @@ def test_nothing_is_computed_where_nobody_asks(llama: Engine, monkeypatch: pytes
 
 @contextmanager
 def failing(engine: Engine, guilty: int | None) -> Iterator[list[int]]:
-    """The probabilities of many rows cannot be computed at once, nor those that ask for `guilty` (None: all can be);
-    notes how many rows were asked about at a time."""
+    """Make computing probabilities fail for several rows at once, and for a row that sampled `guilty` (None: never
+    fail); records the number of rows asked about at a time."""
     runner, counts = engine._runner, list[int]()
     real = runner.likely
 

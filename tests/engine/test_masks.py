@@ -1,4 +1,4 @@
-"""Masks on a processor: what they add to scores is made once a forward, and hides the same keys to the bit."""
+"""Masks on a CPU: the additive mask is made once per forward, and hides the same keys bit for bit."""
 
 from __future__ import annotations
 

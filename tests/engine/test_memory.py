@@ -1,4 +1,4 @@
-"""A store too small for what a workflow keeps: what leaves it comes back or is made again, and nothing changes."""
+"""A store too small for what a workflow keeps: evicted encodings come back or are recomputed; results are the same."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LONG = "a rather long message, of many tokens " * 2
 
 @pytest.fixture
 def small(llama: Engine) -> Small:
-    """Engines on the llama's own network, with stores of their own."""
+    """Engines on the network of `llama`, each with its own store."""
 
     def load(store_tokens: int = ROOM, host_tokens: int = 0) -> Engine:
         return Engine(llama._model, llama.framing, llama.proofs, store_tokens, host_tokens, llama.context)
@@ -41,7 +41,7 @@ def small(llama: Engine) -> Small:
 
 
 def burst(rng: Random, ids: Sequence[EncodingId], shadows: bool) -> list[Call]:
-    """Some calls at once, each over some of these."""
+    """Several calls at once, each over some of these encodings."""
 
     def over() -> list[EncodingId]:
         return rng.sample(ids, min(len(ids), rng.randint(0, 3)))
@@ -61,27 +61,27 @@ def burst(rng: Random, ids: Sequence[EncodingId], shadows: bool) -> list[Call]:
 
 
 def play(engine: Engine, deterministic: bool = False) -> list[EncodingId]:
-    """A workflow of some 60 short messages over each other, checked as it goes. In the deterministic profile no engine
-    is asked for shadows: how many tokens one feeds at once depends on when it begins."""
+    """A workflow of about 60 short messages over each other, checked as it runs. The deterministic profile gets no
+    shadows: how many tokens a shadow feeds at once depends on when it starts."""
     rng, ids = Random(1), list[EncodingId]()
     for _ in range(24 if deterministic else 20):
         engine.submit(burst(rng, ids, shadows=not deterministic))
         while not engine.idle:
             result = engine.step(deterministic)
             assert not result.failed
-            ids += map(int, result.finished)  # numbers alone, to ask several engines of
+            ids += map(int, result.finished)  # plain numbers, which every engine accepts
         engine.check_integrity()
         ids.sort()
     return ids
 
 
 def drain(engine: Engine, deterministic: bool = False) -> list[EncodingId]:
-    """Step until idle; what finished, in order."""
+    """Step until idle; the finished ids, in order."""
     return [id for _ in iter(lambda: engine.idle, True) for id in engine.step(deterministic).finished]
 
 
 def run(engine: Engine, *calls: Call) -> tuple[EncodingId, ...]:
-    """Each in a forward of its own."""
+    """Run the calls in the deterministic profile; returns their ids."""
     ids = engine.submit(calls)
     drain(engine, deterministic=True)
     return ids
@@ -97,12 +97,12 @@ def rows(engine: Engine, ids: Sequence[EncodingId]) -> list[Tensor]:
 
 
 def whole(engine: Engine, ids: Sequence[EncodingId]) -> list[Tensor]:
-    """All keys and values of these."""
+    """All keys and values of these encodings."""
     return [part for id in ids for pair in engine.cached(id) for part in pair]
 
 
 def same(one: Sequence[Tensor], other: Sequence[Tensor], apart: float = 0) -> bool:
-    """Equal to the bit, or `apart` by so much."""
+    """Equal bit for bit, or within `apart`."""
     pairs = list(zip(one, other, strict=True))
     return all(torch.equal(a, b) if apart == 0 else torch.allclose(a, b, atol=apart) for a, b in pairs)
 
@@ -261,7 +261,7 @@ def test_what_a_speaker_has_gathered_makes_room_while_it_speaks(small: Small) ->
 
 
 def chain(engine: Engine) -> list[EncodingId]:
-    """Each over the one before; all dropped."""
+    """A chain of messages, each over the one before, all swapped out."""
     ids = list[EncodingId]()
     for n in range(5):
         ids.append(engine.prefill(f"number {n}", parents=ids[-1:]))
@@ -323,7 +323,7 @@ def test_an_equal_call_shares_what_has_left_the_store(small: Small) -> None:
 def test_what_nobody_holds_any_more_is_encoded_with_its_next_reader_and_not_made_again_before(
     small: Small, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was made from it remembers it: that is not enough."""
+    """An encoding made from it still refers to it, which is no reason to recompute it early."""
     engine, forwards = small(), list[int]()
     first = engine.prefill(LONG)
     made_from = engine.prefill("so", parents=[first])
@@ -345,7 +345,7 @@ def test_what_nobody_holds_any_more_is_encoded_with_its_next_reader_and_not_made
 
 
 def test_on_the_way_copies_go_beyond_the_limit_and_no_further(small: Small) -> None:
-    """Two messages are read at once, each made over others: with these there is room for one at a time."""
+    """Two messages are read at once, each made over others: with those, there is room for only one at a time."""
 
     def read_both(engine: Engine) -> tuple[EncodingId, list[EncodingId]]:
         ids, made = list[EncodingId](), list[EncodingId]()
@@ -489,7 +489,7 @@ def test_the_store_takes_no_more_than_a_tenth_over_what_it_stores(small: Small, 
 
 @pytest.mark.parametrize("rows", [1, 7, 1 << 20])
 def test_memory_that_is_all_zeros_begins_where_torch_has_its_own_begin(rows: int) -> None:
-    """Kernels may compute in another order where it does not, and a message made again would have other last bits."""
+    """Kernels may compute in another order at other alignments, so a recomputed message would have other last bits."""
     found = zeros((rows, 3), PLACE, torch.float32)
     assert found.shape == (rows, 3)
     assert found.data_ptr() % ALIGNED == 0
@@ -533,7 +533,7 @@ def test_a_store_that_is_not_promised_all_its_memory_grows(monkeypatch: pytest.M
 
 @pytest.mark.parametrize(("free", "moved"), [(1 << 40, 0), (1 << 30, 3)], ids=["all of it", "not all of it"])
 def test_a_gpu_gives_the_memory_of_a_store_at_once(free: int, moved: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it has it; graphs are captured over the tensors of the pools, which then never change."""
+    """If it has that much. Graphs are captured over the tensors of the pools, which then never change."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("agentcho.runner.model.device.free_memory", lambda device: free)
     monkeypatch.setattr("torch.cuda.empty_cache", lambda: None)
@@ -547,7 +547,7 @@ def test_a_gpu_gives_the_memory_of_a_store_at_once(free: int, moved: int, monkey
 
 
 class Moved(TorchFunctionMode):
-    """The copies between devices, and all other operations over tensors of a GPU."""
+    """Counts copies between devices, and all other operations over GPU tensors."""
 
     def __init__(self) -> None:
         self.copies, self.operations = 0, 0
@@ -566,7 +566,7 @@ class Moved(TorchFunctionMode):
 def test_many_encodings_leave_and_enter_a_gpu_in_as_many_copies_as_one(
     rounding: bool, staged: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each layer is read once and written once for all of them; and all are what they were, to the bit."""
+    """Each layer is read once and written once for all of them, and all are unchanged bit for bit."""
     monkeypatch.setattr("agentcho.runner.kv.kv_pool.STAGED", staged)
     layers, lengths = [LayerShape(2, 4, 6)] * 3, (3, 40, 1, 9)
     with Pretend():
@@ -650,7 +650,7 @@ def test_what_could_not_come_back_is_made_again(small: Small) -> None:
 
 
 def test_what_is_read_again_and_again_is_gathered_so_often(small: Small) -> None:
-    """One call would take more memory than all that can be stored, however near each other it places what it reads."""
+    """One call could take more memory than the whole store, however close together it places what it reads."""
     engine = small(256)
     told = engine.prefill(LONG)
     length = len(engine.message(told).tokens)

@@ -1,5 +1,5 @@
-"""Random calls, steps, cancellations, releases and swaps on a store too small for them, against one with room to spare:
-in the deterministic profile both give the same bits, and after every act all that is stored is whole."""
+"""Random calls, steps, cancellations, releases and swaps on a store too small for them, next to one with ample room:
+in the deterministic profile both give the same bits, and the store is consistent after every action."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WORDS = st.text("abc ", min_size=1, max_size=12)
 
 
 class Twins(RuleBasedStateMachine):
-    """`held` are finished and not released, on both engines; `flying` submitted and not finished."""
+    """`held` are finished and not released, on both engines; `flying` are submitted and not finished."""
 
     load: Callable[[int, int, int], Engine]
 
@@ -60,8 +60,8 @@ class Twins(RuleBasedStateMachine):
             [id] = self.tight.submit([call])
         except StoreFull:
             [id] = self.tight.submit([call := Prefill(words)])
-        ids = (int(id),)  # a number alone, which either engine takes for its own
-        while self.roomy._ids.last < id - 1:  # the number that a refused call had
+        ids = (int(id),)  # a plain number, which either engine accepts as its own
+        while self.roomy._ids.last < id - 1:  # skip the number of a refused call
             self.roomy._ids.new()
         assert self.roomy.submit([call]) == ids
         self.flying += ids
@@ -80,7 +80,7 @@ class Twins(RuleBasedStateMachine):
         self.flying = [id for id in self.flying if id not in gone]
 
     def _settle(self) -> None:
-        """Let the roomy engine finish what the tight one has, and compare."""
+        """Let the roomy engine finish what the tight one has finished, and compare."""
         done = [id for id in self.held if not self.roomy.finished(id)]
         while not all(self.roomy.finished(id) for id in done):
             self.roomy.step(deterministic=True)
@@ -116,7 +116,7 @@ class Twins(RuleBasedStateMachine):
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def compare(self, data: st.DataObject) -> None:
-        """Keys and values of one, wherever it is; with room for it, running calls or not."""
+        """Compare one encoding's keys and values, wherever they are. StoreFull only while calls hold reserved room."""
         id = data.draw(st.sampled_from(self.held))
         try:
             found = self.tight.cached(id)

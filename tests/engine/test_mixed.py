@@ -1,4 +1,4 @@
-"""Adapters side by side in one forward, against the slow oracle: each call alone, through peft's own forward."""
+"""Several adapters in one forward, against the slow oracle: each call alone, through peft's own forward."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Named = str | None
 
 
 def drawn(family: Family, to: Path, seed: int, targets: Sequence[str] | str = "all-linear", **more: Any) -> Path:
-    """A random adapter of a family, as peft itself writes it."""
+    """A random adapter for a family, saved by peft itself."""
     network = family.build()
     torch.manual_seed(seed)
     targets = targets if isinstance(targets, str) else list(targets)
@@ -39,7 +39,7 @@ def drawn(family: Family, to: Path, seed: int, targets: Sequence[str] | str = "a
 
 
 class Alone(Oracle):
-    """The oracle, with each message encoded through an adapter of its own by peft's forward, whoever reads it."""
+    """An oracle that encodes each message through its own adapter with peft's forward, whoever reads it."""
 
     def __init__(self, family: Family, folders: dict[Named, Path], bos: int | None) -> None:
         network = family.build()
@@ -79,7 +79,7 @@ class Alone(Oracle):
 
 
 class Side:
-    """An engine with adapters, and the oracle that encodes one call at a time."""
+    """An engine with adapters, and an oracle that encodes one call at a time."""
 
     def __init__(self, engine: Engine, family: Family, folders: dict[Named, Path]) -> None:
         self.engine, self.names = engine, {name: engine.mix(folder) for name, folder in folders.items()}
@@ -90,14 +90,14 @@ class Side:
         return None if name is None else self.names[name]
 
     def follow(self, id: int, name: Named) -> Tensor:
-        """The oracle's logits after each token of an encoding, made over what its receipt says."""
+        """Encode a message with the oracle over the context in its receipt; its logits after each token."""
         receipt, tokens = self.engine.receipt(id), self.engine.message(id).tokens
         context = [(self._index[parent], offset) for parent, offset, _ in receipt.context]
         self._index[id] = self._oracle.encode(tokens, receipt.start, context, name)
         return self._oracle.logits(self._index[id])
 
     def gap(self, id: int, name: Named) -> float:
-        """How far the rows that a decode chose from are off the oracle's."""
+        """The gap between engine and oracle in the rows a decode chose from."""
         words, rows = self.engine.message(id), self.follow(id, name)
         assert words.sampled is not None
         start, stop = words.sampled
@@ -106,7 +106,7 @@ class Side:
 
 
 def played(side: Side, exact: bool = False) -> list[float]:
-    """Rules through the base, a word of each through its own adapter, then all of them speak in one batch."""
+    """Rules through the base, one message through each adapter, then a decode of each in one batch."""
     engine, names = side.engine, (None, "one", "two")
     rules = engine.prefill("You are all here to agree.", role="system")
     side.follow(rules, None)
@@ -136,7 +136,7 @@ def test_each_says_what_it_says_alone_through_pefts_own_forward(
 
 @pytest.fixture
 def base(engines: Engines) -> Engine:
-    """One whose network is its own: adapters stay on it."""
+    """An engine with a network of its own, because adapters stay on it."""
     return engines.own()
 
 
@@ -145,7 +145,7 @@ def llama(to: Path, seed: int, targets: Sequence[str] | str = "all-linear", **mo
 
 
 def forwards(engine: Engine) -> list[int]:
-    """The number of tokens of each forward from now on."""
+    """The token counts of all forwards from now on."""
     seen = list[int]()
     engine.network.register_forward_pre_hook(
         lambda _, args, given: seen.append(given["input_ids"].numel()), with_kwargs=True
@@ -204,7 +204,7 @@ def test_encodings_are_the_bases_where_nothing_flows_into_a_key_or_value(
         for x, y in zip(base.cached(plain), base.cached(alone), strict=True)
         for a, b in zip(x, y, strict=True)
     )
-    assert same == shared  # the proof, and what is so
+    assert same == shared  # what was proved agrees with what is computed
     said = [base.score("and so on", parents=[plain], adapter=adapter) for adapter in (None, name)]
     assert float((said[0] - said[1]).abs().max()) > 1e-3
 
@@ -294,7 +294,7 @@ def test_an_engine_of_one_adapter_takes_no_others(base: Engine, tmp_path: Path) 
     name = base.mix(one)
     mixed = base.score("so it is", adapter=name)
     own = base.adapted(one)
-    assert float((own.score("so it is") - mixed).abs().max()) < 1e-5  # peft's own way
+    assert float((own.score("so it is") - mixed).abs().max()) < 1e-5  # peft's own forward
     assert torch.equal(base.score("so it is", adapter=name), mixed)
     with pytest.raises(AdapterError, match="load the base model alone"):
         own.mix(two)

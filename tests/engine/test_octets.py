@@ -1,4 +1,4 @@
-"""Keys and values in 8 bits: how they are rounded, what is kept and read of them, and what an engine over them says."""
+"""8-bit keys and values: rounding, what is stored and read, and what an engine with them says."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ CPU = torch.device("cpu")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 QUICK = ("llama", "qwen3", "gemma2", "gemma3_text", "gpt_neox", "cohere2", "mistral")
 EXPERTS = ("mixtral", "gpt_oss", "qwen3_moe")
-"""Whose random experts take other tokens for a rounding."""
+"""Families whose randomly initialised experts route tokens differently after rounding."""
 Fresh = Callable[..., Engine]
 
 
 @pytest.fixture
 def fresh(engines: Engines) -> Fresh:
-    """A new engine with rounded keys and values on the same weights, with nothing stored."""
+    """Empty engines with 8-bit keys and values on the shared weights."""
     return lambda **how: engines(kv_dtype="int8", **how)
 
 
 def drawn(dtype: torch.dtype, *shape: int) -> Tensor:
-    """Vectors of very different sizes."""
+    """Random vectors of very different magnitudes."""
     return (torch.randn(*shape) * 10 ** (4 * torch.rand(*shape[:-1], 1) - 2)).to(dtype)
 
 
 def same(found: Tensor, hand: Tensor) -> bool:
-    """Whether numbers are those that were found by hand in 64 bits: in 16 bits to the bit, in 32 but for the last."""
+    """Compare with numbers computed by hand in 64 bits: bit for bit in 16 bits, up to the last bit in 32."""
     if found.dtype == torch.float32:
         return torch.allclose(found, hand, rtol=3e-7, atol=0)
     return torch.equal(found, hand.to(found.dtype))
@@ -74,7 +74,7 @@ def test_each_vector_is_rounded_as_it_is_by_hand(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES[1:])
 def test_what_was_rounded_is_rounded_to_the_same_bits_again(dtype: torch.dtype) -> None:
-    """Of every largest magnitude that there is in 16 bits, and of every number of 8."""
+    """For every largest magnitude that exists in 16 bits, and for every 8-bit number."""
     every = torch.arange(1 << 15, dtype=torch.int32).to(torch.int16).view(dtype)
     largest = every[every.isfinite()].unsqueeze(1)
     given = torch.cat([largest, (largest.float() * torch.linspace(-1, 1, 255)).to(dtype)], 1)
@@ -157,7 +157,7 @@ def test_a_default_store_holds_more_tokens() -> None:
 
 
 def gaps(stage: Stage) -> list[float]:
-    """How far engine and oracle are apart over messages where they were made, moved, and said a token at a time."""
+    """The gaps between engine and oracle over messages at their own positions, moved, and decoded token by token."""
     [root] = stage.prefill(Prefill("root of all"))
     found = [stage.probe([root])]
     a, b = stage.prefill(Prefill("left one", parents=[root]), Prefill("to the right of it", parents=[root]))
@@ -172,7 +172,7 @@ def gaps(stage: Stage) -> list[float]:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", [cell for cell in each(*QUICK) if cell.id not in EXPERTS])
 def test_what_is_said_is_what_the_oracle_says_that_rounds_by_hand(family: Family, engines: Engines) -> None:
-    """But for a number here and there that lies between two of 8 bits, and may become either."""
+    """Except for numbers here and there that lie halfway between two 8-bit values and may round either way."""
     engine, stock = engines(family, kv_dtype="int8"), engines.stock(family)
     whole, rounded = Stage(family, engine, stock), Stage(family, engine, stock)
     rounded.oracle = RoundedOracle(stock, family.layers, rounded.bos)
@@ -221,7 +221,7 @@ def test_who_speaks_attends_to_the_very_numbers_that_are_stored(
 def test_what_is_encoded_anew_in_part_is_attended_to_as_it_is_stored(
     fresh: Fresh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its other keys are turned to where the message stands now, and rounded there."""
+    """Its other keys are moved to the message's new position, and rounded there."""
     engine, seen = fresh(), list[tuple[Tensor, Tensor]]()
     far, message = run(engine, Prefill("the quick brown fox jumps"), Prefill("oaks and foxes are red"))
 
@@ -249,7 +249,7 @@ def test_in_parts_and_at_once_it_is_the_same_but_for_a_number_between_two(fresh:
 
 
 def story(engine: Engine) -> list[EncodingId]:
-    """Some messages over each other, said and told, some encoded anew."""
+    """Some messages over each other, prefilled and decoded, some repaired."""
     rng, ids = Random(3), list[EncodingId]()
     greedy = Sampling(max_tokens=5, temperature=0)
     for number in range(8):
@@ -293,7 +293,7 @@ def test_in_the_deterministic_profile_no_bit_depends_on_who_is_beside(fresh: Fre
 
 @pytest.mark.slow
 def test_guessed_words_are_the_same_words(engines: Engines) -> None:
-    """Of a model that is seldom in two minds: which of two numbers of 8 bits one becomes depends on the forward."""
+    """With a model that is rarely undecided: how a borderline number rounds to 8 bits depends on the forward."""
     engine = engines.understudy(kv_dtype="int8")
     parents, sampling = engine.prefill([Prefill(TEXT)]), Sampling(temperature=0, max_tokens=24)
     plain = told(engine, [Decode("b", parents, sampling=sampling)], None)

@@ -1,4 +1,4 @@
-"""The oracle against plain stock forwards: it must be right, and notice what it is there for."""
+"""The oracle against plain stock forwards: it must be right, and detect what it is meant to detect."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""A real engine has one owner: of its network, whichever engine on it is asked; and what is closed is gone."""
+"""A real engine has one owner, shared by all engines on its network; what is closed cannot be used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .families import llama_family
 
 @pytest.fixture
 def engine(llama: Engine) -> Iterator[Engine]:
-    """One of its own on a network that all tests share."""
+    """An engine of its own on a network that all tests share."""
     with llama.adapted(None) as engine:
         yield engine
 
@@ -54,7 +54,7 @@ def test_engines_on_one_network_have_one_owner(engine: Engine) -> None:
 
 
 def test_engines_through_adapters_and_in_training_have_the_owner_of_their_network(tmp_path: Path) -> None:
-    """Whichever of them is held, all the others are refused, and told of it; afterwards all are free."""
+    """If one of them is held, all others refuse and say why; afterwards all are free."""
     llama_family().save(tmp_path / "base")
     config = LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=False)
     get_peft_model(llama_family().build(), config).save_pretrained(str(tmp_path / "adapter"))

@@ -1,4 +1,4 @@
-"""Packed weights give the same products, where they are asked for, and change nothing that is looked at."""
+"""Packed weights give the same products, are used only where requested, and leave the visible weights unchanged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .families import llama_family
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
-    """The shapes that went through packed weights."""
+    """The shapes of products computed with packed weights."""
     seen: list[tuple[int, ...]] = []
     kernels = torch.ops.mkldnn
 
@@ -63,7 +63,7 @@ def test_products_are_the_same(shape: tuple[int, ...], bias: bool, dtype: torch.
 def test_they_are_used_where_they_are_asked_for_alone(counted: list[tuple[int, ...]]) -> None:
     layer = nn.Linear(8, 8)
     pack_linears(nn.Sequential(layer), least=0)
-    counted.clear()  # the trial
+    counted.clear()  # forget the trial's products
     layer(torch.randn(3, 8)).sum().backward()
     assert not counted
     assert layer.weight.grad is not None
@@ -206,7 +206,7 @@ def test_a_weight_that_was_changed_is_not_read_from_its_copy() -> None:
 
 
 def test_a_copy_of_a_layer_is_a_plain_one() -> None:
-    """Trainers of whole layers copy them, and change the copy."""
+    """Trainers of whole layers copy them and change the copy."""
     layer = nn.Linear(8, 8)
     pack_linears(nn.Sequential(layer), least=0)
     other = copy.deepcopy(layer)

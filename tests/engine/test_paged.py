@@ -1,5 +1,5 @@
-"""Queries over contexts that stay where they are stored weigh them as the definition says, whatever is turned, hidden
-or capped. Triton's interpreter runs the kernel; with AGENTCHO_TEST_DEVICE=cuda it is compiled and runs there."""
+"""Queries over contexts that stay in the store are weighted as defined, whatever is rotated, hidden or capped.
+Triton's interpreter runs the kernel; with AGENTCHO_TEST_DEVICE=cuda it is compiled and run there."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FULL = Locality()
 
 @pytest.fixture(autouse=True, scope="module")
 def small() -> Iterator[None]:
-    """Rows are read in parts of few tokens."""
+    """Make the kernel read rows in small parts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(triton_paged, "SPAN", 32)
         patch.setattr(triton_paged, "BLOCK", 16)
@@ -54,13 +54,13 @@ def small() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def untried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test finds what another has refused."""
+    """Forget trials, so that no test sees another's refusals."""
     monkeypatch.setattr(TRIAL, "refused", {})
     monkeypatch.setattr(TRIAL, "_works", {})
 
 
 class Case(NamedTuple):
-    """What is asked, over what: as the code under test takes it."""
+    """One call of the code under test: the queries and what they read."""
 
     asked: TokenQueries
     store: PagedKV
@@ -84,8 +84,8 @@ def drawn(
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
 ) -> Case:
-    """Rows in any order that read so many stored tokens, 70 at most, each somewhere in the pools and moved by up to
-    `far` positions, and up to `most` own ones."""
+    """Rows in any order. Each reads the given number of stored tokens, at most 70, anywhere in the pools and moved by
+    up to `far` positions, and up to `most` tokens of its own."""
     dice, heads = torch.Generator().manual_seed(seed), 2
 
     def some(*shape: int) -> Tensor:
@@ -112,7 +112,7 @@ def drawn(
 
 
 def by_definition(case: Case, stored_only: bool = False) -> Tensor:
-    """Token by token, in float64: nothing is shared with the code under test but the meaning of its tensors."""
+    """Attention token by token in float64; shares only the meaning of tensors with the code under test."""
     asked, store, lanes = case.asked, case.store, case.lanes
     heads = asked.queries.shape[1]
     groups = heads // lanes.keys.shape[1]
@@ -146,7 +146,7 @@ def sees(locality: Locality, query: int, key: int) -> bool:
 
 
 def moved(rotation: Rotation, keys: Tensor, by: int) -> Tensor:
-    """Keys `[heads, dim]`: each pair of dimensions is one complex number, times that of the angle."""
+    """Move keys `[heads, dim]`: each pair of dimensions is a complex number, rotated by its angle."""
     if rotation.frequencies is None:
         return keys
     keys, count = keys.clone(), len(rotation.frequencies)
@@ -216,7 +216,7 @@ def test_numbers_of_16_bits_are_rounded_where_plain_attention_rounds_them(dtype:
 
 
 def test_what_a_row_does_not_read_has_no_weight_and_is_not_touched() -> None:
-    """Numbers that are none, in rows of the pools and places of lanes that nobody asked for."""
+    """NaN in pool rows and lane places that nothing reads."""
     case = drawn([5, 0], ROTATIONS["half"], Scoring(0.5))
     table, counts = case.store.columns
     read = {int(number) for row in range(2) for number in table[row, 0, : counts[row]]}
@@ -236,7 +236,7 @@ def test_parts_in_which_nothing_is_seen_have_no_sum_and_weigh_nothing() -> None:
     kind = triton_paged.PagedKind(PLACE, torch.float32, 2, 2, 8, 8, case.store.rotation, FULL, 0.5, None)
     out, sums = triton_paged.attend_parts(kind, case.asked, case.store, case.lanes)
     (empty,) = (i for i, row in enumerate(case.asked.rows) if case.store.columns.counts[row] == 0)
-    stored = slice(0, 3)  # of 70 tokens, by 32
+    stored = slice(0, 3)  # 70 tokens in parts of 32
     assert sums[empty, :, stored].isneginf().all()
     assert not out[empty, :, stored].any()
     alone = merge_parts(kind, out[:, :, stored].contiguous(), sums[:, :, stored].contiguous(), None)
@@ -247,7 +247,7 @@ def test_parts_in_which_nothing_is_seen_have_no_sum_and_weigh_nothing() -> None:
 @pytest.mark.parametrize("sunk", [False, True])
 @pytest.mark.parametrize("parts", [1, 16, 37])
 def test_parts_are_put_together_by_the_sums_of_their_weights(parts: int, sunk: bool) -> None:
-    """Nothing is seen in some parts, and nothing at all by the last query; one sink takes nothing."""
+    """Some parts see nothing, the last query sees nothing at all, and one sink has no weight."""
     torch.manual_seed(parts)
     heads, groups, dim = 2, 3, 24
     out, sums = torch.randn(4, heads, parts, groups, dim), 20 * torch.randn(4, heads, parts, groups)
@@ -268,7 +268,7 @@ def test_a_far_shift_costs_no_digits() -> None:
 
 
 def turn(one: tl.tensor, other: tl.tensor, shifts: tl.tensor, turns: tl.tensor, form: tl.constexpr) -> None:
-    """Pairs `[tokens, pairs]`, turned in place by the kernel's own code."""
+    """Rotate pairs `[tokens, pairs]` in place with the kernel's own code."""
     token, pair = tl.arange(0, form.block), tl.arange(0, form.pair_block)
     there = token[:, None] * form.pair_block + pair[None, :]
     first, second = tl.load(one + there), tl.load(other + there)
@@ -278,7 +278,7 @@ def turn(one: tl.tensor, other: tl.tensor, shifts: tl.tensor, turns: tl.tensor, 
 
 
 def off(cosine: float, sine: float) -> Callable[..., tuple[Any, Any]]:
-    """Cosines and sines that are off by so much, as approximate instructions may be at worst."""
+    """Cosines and sines with these errors, the worst that approximate instructions may have."""
 
     def waves(angle: Any, form: Any) -> tuple[Any, Any]:
         return tl.cos(angle) + cosine, tl.sin(angle) + sine
@@ -292,7 +292,7 @@ ERRORS = [(0.0, 0.0), (WORST, WORST), (WORST, -WORST), (-WORST, WORST), (-WORST,
 
 @pytest.mark.parametrize(("cosine", "sine"), ERRORS)
 def test_a_turned_key_is_within_its_bound(cosine: float, sine: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the interpreter with waves that are off by as much as NVIDIA says; on a GPU with those that it has."""
+    """In the interpreter with the errors that NVIDIA documents, on a GPU with its actual instructions."""
     frequencies, tokens = ANGLES.repeat(16), 256
     rotation = Rotation("half", frequencies)
     kind = triton_paged.PagedKind(PLACE, torch.bfloat16, 1, 1, 128, 128, rotation, FULL, 1.0, None)
@@ -311,7 +311,7 @@ def test_a_turned_key_is_within_its_bound(cosine: float, sine: float, monkeypatc
     gaps = torch.stack([found[0].cpu() - exact.real, found[1].cpu() - exact.imag]).abs() / exact.abs()
     assert float(gaps.max()) <= triton_kernel.TURN_ERROR
     if not form.quick and cosine:
-        assert float(gaps.max()) > 1.3 * WORST  # the worst that waves can do, which is 2 ** 0.5 times as much, is met
+        assert float(gaps.max()) > 1.3 * WORST  # the worst case, 2 ** 0.5 times as much, is nearly reached
 
 
 def broken(*_: object) -> None:
@@ -396,5 +396,5 @@ print(loaded, later)
 
 @pytest.mark.slow
 def test_no_step_compiles_what_was_not_compiled_as_the_model_was_loaded(tmp_path: Any) -> None:
-    """Triton's own choice of variants, for a GPU that is not here: one for pools, one for lanes, one that merges."""
+    """Triton itself chooses the variants, for an absent GPU: one for pools, one for lanes, one that merges."""
     assert printed(VARIANTS, tmp_path) == "3 3\n"

@@ -1,5 +1,5 @@
-"""Where weights go, in which numbers, and what is said where there is no room. No GPU is needed: "meta" stands for a
-device that is not the CPU."""
+"""Where weights go, in which dtype, and the errors if there is no room. No GPU is needed: "meta" stands for a device
+other than the CPU."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three gigabytes are free everywhere."""
+    """Three GiB are free on every GPU."""
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (3 << 30, 80 << 30))
 

@@ -1,4 +1,4 @@
-"""Shadows of short messages: told of with their leader, fed when somebody reads them, and not before."""
+"""Shadows of short messages: reported with their leader, but fed only when somebody reads them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Fresh = Callable[..., Engine]
 
 @pytest.fixture
 def fresh(llama: Engine) -> Fresh:
-    """The same model with an empty store."""
+    """Empty engines on the network of `llama`."""
 
     def make(tokens: int = 1 << 14, host: int = 1 << 14) -> Engine:
         return Engine(llama._model, llama.framing, llama.proofs, tokens, host, llama.context)
@@ -37,7 +37,7 @@ def fresh(llama: Engine) -> Fresh:
 
 
 class Guarded:
-    """Lets the first `most` pass that it is asked about, and remembers."""
+    """A guard that admits the first `most` requests and records them."""
 
     def __init__(self, most: int = 10) -> None:
         self.most, self.asked = most, list[tuple[EncodingId, tuple[EncodingId, ...]]]()
@@ -50,7 +50,7 @@ class Guarded:
 
 
 def finish(engine: Engine, deterministic: bool = False) -> list[StepResult]:
-    """Step until idle, and look whether all is whole."""
+    """Step until idle, and check the store's integrity."""
     results = list[StepResult]()
     while not engine.idle:
         results.append(engine.step(deterministic))
@@ -59,12 +59,12 @@ def finish(engine: Engine, deterministic: bool = False) -> list[StepResult]:
 
 
 def speech(engine: Engine, text: str) -> Decode:
-    """A message that is said in two forwards: its shadow feeds nothing meanwhile."""
+    """A message decoded in two forwards, during which its shadow feeds nothing."""
     return Decode("", forced=tuple(engine.framing.content.encode(text)), stride=16)
 
 
 def vote(engine: Engine, text: str = "yes", parents: Sequence[EncodingId] = (), **options: Any) -> EncodingId:
-    """The id of a shadow over these, whose leader read nothing and has ended, and is given up."""
+    """The id of a shadow over `parents` whose leader read nothing, has finished, and is released."""
     call = speech(engine, text)
     leader, shadow = engine.submit([call, Shadow(call, parents, **options)])
     finish(engine)
@@ -73,7 +73,7 @@ def vote(engine: Engine, text: str = "yes", parents: Sequence[EncodingId] = (), 
 
 
 def say(engine: Engine, text: str) -> EncodingId:
-    """A message that is there."""
+    """A finished message."""
     [id] = engine.submit([Prefill(text)])
     finish(engine)
     return id
@@ -88,7 +88,7 @@ def size(engine: Engine, *ids: EncodingId) -> int:
 
 
 def again(engine: Engine, id: EncodingId) -> EncodingId:
-    """The oracle: the same tokens over the same context at the same places, by a prefill."""
+    """The reference: a prefill of the same tokens over the same context at the same positions."""
     words, receipt = engine.message(id), engine.receipt(id)
     parents, offsets = [e.id for e in receipt.context], [e.offset for e in receipt.context]
     tokens, opening = words.tokens[slice(*words.content)], words.tokens[: words.content[0]]
@@ -123,7 +123,7 @@ def test_what_nobody_reads_is_fed_nothing(fresh: Fresh, stride: int) -> None:
 
 
 def test_what_its_leader_attended_to_is_not_kept_in_slots(fresh: Fresh, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store counts what it keeps; tensors of slots that nobody counts would grow with every vote."""
+    """The store counts what it keeps; uncounted slot tensors would grow with every vote."""
     pools, begin = WeakSet[SlotPool](), SlotPool.__init__
 
     def noted(pool: SlotPool, *shape: Any) -> None:
@@ -409,7 +409,7 @@ def test_what_is_to_be_made_over_it_is_not_taken_for_made(fresh: Fresh) -> None:
 def test_what_one_of_two_equal_ones_was_to_be_made_from_is_made_again_from_the_other(
     fresh: Fresh, kind: str, gone: str
 ) -> None:
-    """Equal calls over equal votes share a storage; the vote that the first of them named is never made."""
+    """Equal calls over equal votes share storage; the vote that the first of them named is never made."""
 
     def call(shadow: EncodingId) -> Call:
         return Prefill("And?", [shadow]) if kind == "prefill" else Repair(shadow, choose=FirstK(2))
@@ -469,7 +469,7 @@ def test_where_there_is_no_room_for_one_it_is_said_how_much_it_needs(fresh: Fres
     engine = fresh(100, 0)
     public = say(engine, "Vote. " * 8)
     shadow = vote(engine, "yes", [public])
-    needed = 1 + size(engine, public, shadow)  # and the BOS
+    needed = 1 + size(engine, public, shadow)  # 1 is the BOS
     engine.submit([Decode("", forced=tuple(engine.framing.content.encode("on and on and " * 4)))])
     engine.step()
     with pytest.raises(StoreFull, match=f"needs room for {needed} tokens at once"):
@@ -568,7 +568,7 @@ def test_a_store_with_no_room_for_all_makes_one_after_another(fresh: Fresh) -> N
 
 
 class Crowd:
-    """Random acts on one engine: short messages with shadows, readers, ends, refusals of the model."""
+    """Random actions on one engine: short messages with shadows, readers, ends, failures of the model."""
 
     def __init__(self, engine: Engine, seed: int) -> None:
         self.engine, self.rng = engine, Random(seed)
@@ -665,7 +665,7 @@ def test_whatever_happens_all_that_is_stored_is_whole_and_right(
 
 
 def plain(engine: Engine, ids: Sequence[EncodingId]) -> list[EncodingId]:
-    """Those that are no repairs, over what is still there."""
+    """The encodings that are not repairs and whose context still exists."""
     return [
         id
         for id in ids

@@ -1,7 +1,7 @@
-"""In the deterministic profile bits depend on a call and on what it reads, and on nothing else that is stored.
+"""In the deterministic profile, bits depend only on a call and what it reads, not on anything else in the store.
 
-An encoding is shared only with what was made in the same way: fed in the same forwards, over encodings of which the
-same is true, its tokens chosen over the same.
+An encoding is shared only with calls made the same way: fed in the same forwards, over encodings of which the same is
+true, its tokens sampled over the same.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ..engines import Engines
 
 @pytest.fixture
 def fresh(engines: Engines) -> Callable[[], Engine]:
-    """A new engine on the same weights, with nothing stored."""
+    """Makes empty engines on the same weights."""
     return engines
 
 
 def run(engine: Engine, *calls: Call, exact: bool = True) -> tuple[EncodingId, ...]:
-    """Submit, and step to the end."""
+    """Submit the calls and step to the end."""
     ids = engine.submit(calls)
     while not engine.idle:
         engine.step(exact)
@@ -34,7 +34,7 @@ def run(engine: Engine, *calls: Call, exact: bool = True) -> tuple[EncodingId, .
 
 
 def numbers(engine: Engine, id: EncodingId) -> Tensor:
-    """All its keys and values, in one row."""
+    """All keys and values of an encoding, flattened."""
     return torch.cat([part.flatten() for pair in engine.cached(id) for part in pair])
 
 
@@ -44,7 +44,7 @@ def words(engine: Engine) -> tuple[int, ...]:
 
 
 def spoken(engine: Engine, how: str) -> EncodingId:
-    """The same tokens over nothing, fed in one way or another."""
+    """The same tokens over nothing, fed in the given way."""
     said = words(engine)
     match how:
         case "token-by-token":
@@ -62,7 +62,7 @@ WAYS = ("token-by-token", "in-strides", "with-the-closing", "at-once")
 
 
 def over(engine: Engine, how: str) -> Tensor:
-    """What a message has over that."""
+    """The keys and values of a message over that one."""
     (read,) = run(engine, Prefill("so it is told", [spoken(engine, how)]))
     return numbers(engine, read)
 
@@ -113,7 +113,7 @@ def test_what_was_dropped_is_made_again_by_the_same_feeds(fresh: Callable[[], En
 
 
 def test_what_runs_beside_it_changes_no_bit(fresh: Callable[[], Engine]) -> None:
-    """A message that is said over a context while others speak and are encoded, some over the same context."""
+    """A message decoded over a context while others are decoded and encoded, some over the same context."""
 
     def said(beside: int, exact: bool) -> Tensor:
         engine = fresh()

@@ -1,4 +1,4 @@
-"""Checkpoints whose config says that weights are in few bits: what runs, and what is refused before any are read."""
+"""Checkpoints whose config declares low-bit weights: which run, and which are refused before weights are read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COMPRESSED = pytest.mark.skipif(importlib.util.find_spec("compressed_tensors") i
 
 
 def compressed(**given: Any) -> dict[str, Any]:
-    """A config of compressed-tensors: rows of int8, and how it rounds what layers are given."""
+    """A compressed-tensors config: int8 weights with one scale per row, and rounded activations."""
     weights = {"num_bits": 8, "type": "int", "symmetric": True, "strategy": "channel", "dynamic": False}
     group = {"targets": ["Linear"], "weights": weights, "input_activations": TOKEN, "output_activations": None} | given
     how = {"quant_method": "compressed-tensors", "format": "int-quantized", "quantization_status": "compressed"}
@@ -35,7 +35,7 @@ def compressed(**given: Any) -> dict[str, Any]:
 
 
 def says(folder: Path, how: dict[str, Any]) -> Path:
-    """A folder with a config, and nothing of weights."""
+    """A folder with a config and no weights."""
     folder.mkdir(exist_ok=True)
     config = json.loads(llama_family().config().to_json_string(use_diff=False)) | {"quantization_config": how}
     (folder / "config.json").write_text(json.dumps(config))
@@ -57,7 +57,7 @@ def by_blocks(weight: Tensor) -> tuple[dict[str, Tensor], Tensor]:
 
 
 def pair(folder: Path, how: dict[str, Any], rounded: Any) -> tuple[Path, Path]:
-    """A folder with weights in few bits, and one with what they are, multiplied out by hand."""
+    """A folder with low-bit weights, and one with the same weights dequantized by hand."""
     few, whole = folder / "few", folder / "whole"
     for each in (few, whole):
         llama_family().save(each)

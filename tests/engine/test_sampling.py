@@ -1,4 +1,4 @@
-"""What is chosen: greedy, drawn, filtered and constrained, each against a slow reference."""
+"""Sampling: greedy, random, filtered and constrained, each against a slow reference."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CLOSING = styles()["llama3"].closing
 
 
 class Reference:
-    """The oracle's logits that each sampled token of a call without parents was chosen from."""
+    """The oracle's logits from which each token of a call without parents was sampled."""
 
     def __init__(self, model: PreTrainedModel, engine: Engine) -> None:
         self._model, self._engine = model, engine
@@ -57,12 +57,12 @@ class Reference:
 
 @pytest.fixture
 def reference(engines: Engines, llama: Engine) -> Reference:
-    """The slow reference of the small llama."""
+    """The slow reference for the small llama."""
     return Reference(engines.stock(llama_family()), llama)
 
 
 def decode(engine: Engine, sampling: Sampling, count: int) -> list[int]:
-    """The same call with so many seeds, side by side."""
+    """The same call with `count` seeds, side by side."""
     return engine.decode([Decode(sampling=sampling.model_copy(update={"seed": s})) for s in range(count)])
 
 
@@ -72,12 +72,12 @@ def test_greedy_is_the_chain_of_the_oracles_best(llama: Engine, reference: Refer
 
 
 def best(probs: Tensor) -> set[int]:
-    """The four most likely."""
+    """The four most likely tokens."""
     return set(probs.topk(4).indices.tolist())
 
 
 def nucleus(probs: Tensor) -> set[int]:
-    """The smallest set of best tokens that holds 0.3."""
+    """The smallest set of most likely tokens with at least 0.3 of the probability."""
     kept, total = set(), 0.0
     for token in probs.argsort(descending=True).tolist():
         if total >= 0.3:
@@ -88,7 +88,7 @@ def nucleus(probs: Tensor) -> set[int]:
 
 
 def likely(probs: Tensor) -> set[int]:
-    """At least 0.4 of the most likely."""
+    """Tokens at least 0.4 times as likely as the most likely one."""
     return set((probs >= 0.4 * probs.max()).nonzero()[:, 0].tolist())
 
 
@@ -211,7 +211,7 @@ def test_json_fits_its_schema_however_few_tokens_are_left(llama: Engine, kind: s
 
 
 def admitted(engine: Engine, sampling: Sampling) -> bool:
-    """Whether a call with these options is taken; if not, the error must speak of max_tokens."""
+    """Whether a call with these options is accepted. A refusal counts only if its error mentions max_tokens."""
     try:
         ids = engine.submit([Decode(sampling=sampling)])
     except RequestError as error:
@@ -226,7 +226,7 @@ def test_a_schema_that_cannot_be_met_is_refused(llama: Engine) -> None:
 
 
 def doubling(depth: int) -> dict[str, Any]:
-    """A schema whose smallest document is twice that of another, and so on."""
+    """A schema whose smallest document doubles with each level of depth."""
     definitions: dict[str, Any] = {"a0": {"type": "integer"}}
     for number in range(depth):
         two = {name: {"$ref": f"#/$defs/a{number}"} for name in ("x", "y")}
@@ -273,7 +273,7 @@ def test_an_answer_is_a_call_or_one_of_some_texts(llama: Engine, wanted: str) ->
 
 
 def bent(row: Tensor, sampling: Sampling, prompt: set[int], said: list[int]) -> list[float]:
-    """What vLLM makes of a row of logits, token by token: the bias, then the penalties."""
+    """vLLM's changes to a row of logits, token by token: the bias, then the penalties."""
     logits = [value + sampling.logit_bias.get(token, 0.0) for token, value in enumerate(row.tolist())]
     for token in prompt | {*said}:
         by = sampling.repetition_penalty
@@ -391,8 +391,8 @@ OPTIONS: list[dict[str, Any]] = [
 
 
 class Noted(TorchFunctionMode):
-    """The widths that are sorted, how often the host waits for what is computed, what it sends to a GPU without waiting
-    for it, in bytes, and how many operations there are."""
+    """Records the widths that are sorted, the waits of the host for computed values, the bytes sent to a GPU without
+    waiting, and the number of operations."""
 
     def __init__(self) -> None:
         self.sorted, self.waits, self.sent, self.operations = list[int](), 0, list[int](), 0
@@ -414,7 +414,7 @@ class Noted(TorchFunctionMode):
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("spread", [0.2, 3.0], ids=["flat", "peaked"])
 def test_a_draw_is_that_of_all_tokens_in_order(spread: float, options: dict[str, Any]) -> None:
-    """Equally likely tokens, of which there are many in numbers of 16 bits, stand in the order of their ids."""
+    """Ties, which are common in 16-bit numbers, are ordered by id."""
     width, rows = 3000, 40
     dice = torch.Generator().manual_seed(int(10 * spread))
     logits = (spread * torch.randn(rows, width, generator=dice)).bfloat16().float().to(PLACE)
@@ -432,13 +432,13 @@ GPU = torch.device("cuda", 0)
 
 @pytest.fixture
 def gpu() -> Iterator[torch.device]:
-    """A GPU, pretended where there is none."""
+    """A GPU, simulated if there is none."""
     with nullcontext() if PLACE.type == "cuda" else Pretend():
         yield GPU
 
 
 def leaning(rows: int, token: int, gpu: torch.device) -> Tensor:
-    """Logits of so many rows that all but say this token."""
+    """Logits of rows that are almost certain to give this token."""
     logits = torch.randn(rows, WIDE, generator=torch.Generator().manual_seed(0)).to(gpu)
     logits[:, token] = 30.0
     return logits
@@ -459,7 +459,7 @@ def test_the_host_waits_once_and_little_is_sorted(gpu: torch.device) -> None:
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_what_rows_may_say_goes_to_the_device_as_bits_and_at_once(temperature: float, gpu: torch.device) -> None:
-    """Whatever the number of rows and of ids: nothing is done row by row, and the host waits for nothing but tokens."""
+    """Whatever the number of rows and ids, nothing is done row by row, and the host waits only for tokens."""
     plain, banned = Sampling(seed=2, temperature=temperature), Banned([], WIDE, gpu)
     wide, few = TokenMask.of(range(5, WIDE, 2), WIDE), TokenMask.of([7, 9], WIDE)
     limits = TokenLimits(array("q", range(8)), (), (3,))
@@ -500,7 +500,7 @@ def test_a_mask_is_the_set_of_its_ids(size: int) -> None:
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_masks_and_ids_rule_rows_alike_and_each_its_own(temperature: float) -> None:
-    """A row that may say few is as a row whose other tokens cannot be: to the bit, whatever stands beside it."""
+    """A restricted row equals one whose other tokens are impossible, bit for bit, whatever rows are beside it."""
     size, dice = 300, Random(3)
     banned = Banned(range(20), size, PLACE)
     logits = torch.randn(6, size, generator=torch.Generator().manual_seed(4)).to(PLACE)

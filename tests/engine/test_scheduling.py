@@ -1,4 +1,4 @@
-"""Who comes first, and how much of a long prefill goes beside those who speak."""
+"""The order of calls, and how much of a long prefill runs beside decodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Fresh = Callable[..., Engine]
 
 @pytest.fixture
 def fresh(llama: Engine) -> Fresh:
-    """The same model with a budget of its own."""
+    """Engines on the network of `llama`, with their own token budget."""
 
     def make(packed: int = 4096, beside: int = 8, tokens: int = 1 << 16) -> Engine:
         engine = Engine(llama._model, llama.framing, llama.proofs, tokens, 1 << 16, llama.context)
@@ -35,14 +35,14 @@ def fresh(llama: Engine) -> Fresh:
 
 
 def speaking(engine: Engine) -> int:
-    """A decode that runs."""
+    """A running decode."""
     [id] = engine.submit([Decode("so: ", forced=tuple(engine.framing.content.encode("on and on " * 20)))])
     engine.step()
     return id
 
 
 def finish(engine: Engine) -> list[int]:
-    """Step until idle; the tokens that each step fed."""
+    """Step until idle; the tokens fed by each step."""
     fed = []
     while not engine.idle:
         fed.append(engine.step().encoded)
@@ -60,7 +60,7 @@ def test_a_long_prefill_goes_in_parts_beside_a_speaker_who_speaks_at_every_step(
     assert len(steps) > 5
     assert all(said == [speaker] and fed <= 1 + 8 for said, fed in steps)
     assert sum(fed - 1 for _, fed in steps) == len(engine.message(long).tokens)
-    assert len(engine.debug.slots) == 1  # the speaker's
+    assert len(engine.debug.slots) == 1  # the running decode's
 
 
 def test_with_nobody_speaking_all_goes_at_once(fresh: Fresh) -> None:
@@ -71,7 +71,7 @@ def test_with_nobody_speaking_all_goes_at_once(fresh: Fresh) -> None:
 
 @pytest.mark.parametrize("packed", [64, 7])
 def test_parts_make_the_keys_and_values_of_the_whole(fresh: Fresh, packed: int) -> None:
-    """Over a context, moved, as a parent, and as what a repair keeps: as if it had been encoded at once."""
+    """Over a context, moved, as a parent and as the base of a repair: as if encoded at once."""
     engine, whole = fresh(packed), fresh()
 
     def made(on: Engine) -> list[torch.Tensor]:
@@ -127,7 +127,7 @@ def test_who_builds_on_a_part_waits_for_the_whole(fresh: Fresh) -> None:
     while not engine.finished(parent):
         steps.append(any(said.id == child for said in engine.step().spoken))
     assert len(steps) > 3
-    assert steps == [False] * (len(steps) - 1) + [True]  # it began in the forward that completed what it reads
+    assert steps == [False] * (len(steps) - 1) + [True]  # the reader started in the forward that completed its context
 
 
 def test_parts_are_smaller_the_more_they_attend_to() -> None:
@@ -150,7 +150,7 @@ def test_in_the_deterministic_profile_nothing_is_divided(fresh: Fresh) -> None:
 
 
 def test_in_the_deterministic_profile_what_is_more_than_a_forward_may_take_goes_at_once(fresh: Fresh) -> None:
-    """Its last bits would tell what else the budget was for."""
+    """Otherwise its last bits would show what else used the budget."""
     engine = fresh(packed=7)
     [long] = engine.submit([Prefill(WORDS)])
     assert engine.step(deterministic=True).finished == (long,)
@@ -210,7 +210,7 @@ def test_a_higher_priority_overtakes(fresh: Fresh) -> None:
 
 
 def test_workflows_are_served_alike(fresh: Fresh) -> None:
-    """One that submits a hundred prefills does not hold up the one of another."""
+    """A workflow that submits many prefills does not hold up another workflow's prefill."""
     engine = fresh()
     speaking(engine)
     many = engine.submit([Prefill(f"{number} of many") for number in range(20)], SchedulingPriority("many"))
@@ -223,7 +223,7 @@ def test_workflows_are_served_alike(fresh: Fresh) -> None:
 
 
 def waiting(number: int) -> Sequence:
-    """A prefill that waits."""
+    """A waiting prefill."""
     return Sequence(number, Prefill(""), CallContext((), 0), 3, None, KVEntry(bytes([number]), 0, 3))
 
 
@@ -232,7 +232,7 @@ def test_a_workflow_that_was_away_has_no_credit() -> None:
     queue.add(calls[:1], SchedulingPriority("old"))
     queue.serve(queue.line()[0], 100)
     queue.add(calls[1:2], SchedulingPriority("new"))
-    assert [w.call for w in queue.line()] == calls[:2]  # level: by arrival
+    assert [w.call for w in queue.line()] == calls[:2]  # at the same level: by arrival
     queue.serve(queue.line()[0], 1)
     assert [w.call for w in queue.line()] == [calls[1], calls[0]]
     queue.keep(lambda call: call is calls[0])
@@ -287,7 +287,7 @@ def test_what_is_made_ahead_goes_at_once_where_nobody_is_there(fresh: Fresh) -> 
 
 
 def test_who_asks_for_what_is_being_made_ahead_gets_it_whole(fresh: Fresh) -> None:
-    """It is asked for now: nothing holds the rest of it back, and nothing of it is encoded twice."""
+    """Once asked for, its remaining tokens are not held back, and none is encoded twice."""
     engine = fresh(beside=8)
     speaker = speaking(engine)
     [early] = engine.submit([Prefill(WORDS)], AHEAD)
@@ -325,7 +325,7 @@ def test_a_shadow_goes_some_tokens_at_a_time_and_not_all_shadows_at_once(fresh: 
 
 @pytest.mark.parametrize("ends", [True, False])
 def test_what_was_begun_ahead_gives_its_room_back_to_who_needs_it(fresh: Fresh, ends: bool) -> None:
-    """It is half encoded, and what is asked for now does not fit beside it: it is finished, and then makes room."""
+    """It is half encoded, and an urgent call does not fit beside it: it is finished first, and then makes room."""
     long = "what is asked for now, and it is long " * 3
     plain = fresh()
     ids = plain.submit([Prefill(WORDS), Prefill(long)])
@@ -393,7 +393,7 @@ def test_a_rush_begins_where_most_wait_and_lasts_until_nobody_does() -> None:
 
 @pytest.mark.slow
 def test_a_baseline_of_many_takes_no_more_steps_than_what_is_said(llama: Engine) -> None:
-    """Ten solvers whose prompts do not go into one forward: who begins first does not hold up the others."""
+    """Ten solvers whose prompts do not fit into one forward: the first ones do not hold up the others."""
     debate = recorded("parallel-debate", 1, 0.05, agents=10)
     steps = {
         mode: replay(debate, llama, mode=mode, leakage="audit", logits=False).steps
@@ -403,7 +403,7 @@ def test_a_baseline_of_many_takes_no_more_steps_than_what_is_said(llama: Engine)
 
 
 def test_a_budget_that_is_asked_for_holds_in_a_rush_too_and_until_another_takes_its_place(fresh: Fresh) -> None:
-    """What is said and made is the same with any."""
+    """Results are the same with any budget."""
     made = list[object]()
     for budget, most in ((None, 1 << 10), (3, 3)):
         engine = fresh()

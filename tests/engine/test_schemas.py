@@ -1,4 +1,4 @@
-"""JSON of a schema, token by token: it fits however few tokens there are, and with room to spare nothing changes it."""
+"""JSON of a schema, token by token: it fits into any accepted number of tokens, and ample room changes nothing."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def grammars() -> Grammars:
 
 @dataclass
 class Said:
-    """What was said: its tokens, whether it came to its end, and how many tokens were not those that were drawn."""
+    """A text: its tokens, whether it was completed, and how many tokens differ from those drawn."""
 
     tokens: list[int]
     ended: bool
@@ -68,13 +68,13 @@ MARKS = (b'"', b"]", b"}", b'"]', b'"}', b",", b'",', b'","')
 
 
 def drawn(allowed: list[int], random: Random, hasty: bool) -> int:
-    """A token; who is `hasty` takes one of the marks in half of all cases where there is one."""
+    """Draw a token; with `hasty`, one of the punctuation marks half of the time, if any is allowed."""
     marks = [id for id in allowed if spelling().of(id) in MARKS or id == spelling().stop]
     return random.choice(marks) if hasty and marks and random.random() < 0.5 else random.choice(allowed)
 
 
 def say(constraint: Any, most: int, seed: int, hasty: bool = True) -> Said:
-    """Say what is drawn, as a decode does."""
+    """Build a text from drawn tokens, as a decode does."""
     random, said = Random(seed), Said([], ended=False)
     while len(said.tokens) < most:
         wish = drawn(constraint.allowed.tolist(), random, hasty)
@@ -88,7 +88,7 @@ def say(constraint: Any, most: int, seed: int, hasty: bool = True) -> Said:
 
 
 class Free:
-    """The same grammar without any bound."""
+    """The same grammar without a token limit."""
 
     def __init__(self, schema: Schema) -> None:
         self._matcher = LLMatcher(spelling().table, grammar(schema))
@@ -146,7 +146,7 @@ LEAVES: dict[str, Schema] = {
 
 
 HARD = ("either", "somewhere", "dated", "letter", "long", "uri", "digit", "duration")
-"""Behind most of what is drawn in these few ends are short: each token is searched for at length."""
+"""Kinds in which few short endings follow most random tokens, so each token takes a long search."""
 
 
 @pytest.mark.parametrize("kind", [pytest.param(kind, marks=[pytest.mark.slow] * (kind in HARD)) for kind in LEAVES])
@@ -180,7 +180,7 @@ def assert_fits(schema: Schema, most: int) -> None:
 
 
 def fewest(schema: Schema) -> int:
-    """The least number of tokens for which an answer is taken on."""
+    """The smallest number of tokens with which an answer is accepted."""
     most = AMPLE
     while True:
         try:
@@ -309,7 +309,7 @@ def test_the_bound_of_a_search_is_the_one_that_the_page_says() -> None:
 
 
 class Unsearched(DocumentEndings):
-    """Endings of which none is found."""
+    """Endings whose search finds none."""
 
     def document(self) -> Any:
         return NoEnding()
@@ -365,7 +365,7 @@ def test_an_endless_part_is_not_entered() -> None:
 
 
 class Framing:
-    """As much of a template as constraints need."""
+    """The parts of a framing that constraints need."""
 
     content: Any = None
 

@@ -1,4 +1,4 @@
-"""Rows read what they have in common in one place: one copy, read once a step, and what is said does not change."""
+"""Rows that share context read one copy of it, once a step, and give the same results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TOLD = ("the quick brown fox jumps over a lazy dog and sleeps for days " * 3, "w
 
 
 ROTATION = Rotation("half", torch.tensor([1.0, 0.1, 0.01], dtype=torch.float64), first=2)
-"""Of 8 dimensions, six turn."""
+"""Rotates six of 8 dimensions."""
 
 
 def apiece(tokens: int, position: int = 0) -> KVEntry:
@@ -42,7 +42,7 @@ def apiece(tokens: int, position: int = 0) -> KVEntry:
 
 
 def gathered(tokens: int, dtype: torch.dtype) -> SharedRun:
-    """A run with random keys and values of one layer, two heads."""
+    """A run with random keys and values: one layer, two heads."""
     slots = Slots([LayerShape(2, 8, 8)], torch.device("cpu"), dtype)
     run = SharedRun((ContextPiece(1, apiece(tokens), 0),), slots.open(tokens, alone=True))
     for each in run.slot.get(0, 0, tokens):
@@ -55,7 +55,7 @@ def gathered(tokens: int, dtype: torch.dtype) -> SharedRun:
 def test_runs_that_are_read_in_place_weigh_as_their_keys_turned_and_copied(
     rows: int, heads: int, count: int, dtype: torch.dtype
 ) -> None:
-    """Every row by itself, over one tensor of all keys that it sees, each turned to where it stands for the row."""
+    """Each row by itself, over one tensor of all its visible keys, each moved to its position for the row."""
     runs, dice = [gathered(tokens, dtype) for tokens in (70, 9, 31)], random.Random(rows)
     own = tuple(torch.randn(rows, 2, 12, 8).to(dtype) for _ in range(2))
     queries, mask = torch.randn(rows, heads, count, 8).to(dtype) * 2, torch.rand(rows, 1, count, 12) < 0.5
@@ -130,7 +130,7 @@ def test_runs_are_parts_of_every_context_that_has_any_of_them(drawn: list[list[t
 
 @pytest.fixture
 def both(engines: Engines, family: Family) -> tuple[Engine, Engine]:
-    """One that shares where it may, and one that never does."""
+    """One engine that shares where it may, and one that never does."""
     shared_runs, other = engines(family), engines(family)
     other.debug.slots.may_share = False
     return shared_runs, other
@@ -201,7 +201,7 @@ def test_rows_that_come_and_go_say_the_same(llama: Engine, seed: int) -> None:
 
 
 def test_contexts_of_equal_sizes_are_not_taken_for_each_other(llama: Engine) -> None:
-    """Words of others in the same places would be a leak."""
+    """Reading other words at the same positions would be a leak."""
 
     def said(engine: Engine) -> list[Tensor]:
         words = [engine.framing.content.encode(text)[:70] for text in (TOLD[0] * 2, TOLD[1] * 2)]
@@ -264,7 +264,7 @@ def test_a_part_of_what_a_long_row_has_is_read_by_who_comes_later(
 
 @on_processor
 def test_nothing_is_shared_any_more_after_a_step_that_failed(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A context that nobody gathered would be read as zeros."""
+    """A context that was never gathered would be read as zeros."""
     engine, plain = llama.adapted(None), llama.adapted(None)
     told = [each.prefill([Prefill(text) for text in TOLD]) for each in (engine, plain)]
     opened, open = list[object](), engine.debug.slots.open
@@ -288,7 +288,7 @@ def test_nothing_is_shared_any_more_after_a_step_that_failed(llama: Engine, monk
 
 @on_processor
 def test_messages_that_stand_elsewhere_for_each_are_read_in_place(llama: Engine) -> None:
-    """What comes before them is each row's own, and so is their place. A further reader takes room for that alone."""
+    """The preceding messages differ for each row, and so do positions. A further reader takes room for those alone."""
     engine, plain = llama.adapted(None), llama.adapted(None)
     plain.debug.slots.may_share = False
 

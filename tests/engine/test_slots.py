@@ -1,4 +1,4 @@
-"""Slots: what one row leaves behind, another never finds."""
+"""Slots: a row never sees what another row left behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..device import PLACE, on_processor
 
 
 def fill(slot: Slot, tokens: int, value: float) -> None:
-    """Append tokens to a slot as a forward does, that of the last one cut off before it was counted."""
+    """Append tokens to a slot as a forward does that fails before its last token is counted."""
     start = slot.length
     slot.place(start, torch.full((tokens,), int(value)))
     for layer in range(2):
@@ -66,7 +66,7 @@ def test_of_a_longer_slot_nothing_stays_behind_a_shorter_one_that_takes_its_plac
 
 
 def test_a_slot_that_is_to_be_alone_shares_its_tensors_with_no_other() -> None:
-    """In the deterministic profile shapes and alignment, and so the last bits, depend on the row alone."""
+    """In the deterministic profile, shapes and alignment, and so the last bits, must depend on the row alone."""
     slots = Slots([LayerShape(1, 2, 2)], PLACE, torch.float32, smallest=4)
     others = [slots.open(4), slots.open(4, alone=True)]
     own = slots.open(4, alone=True)

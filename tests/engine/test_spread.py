@@ -1,5 +1,5 @@
-"""A model whose layers are on two GPUs, which are pretended: what it says is what it says on one device, and nothing is
-ever computed over tensors of both."""
+"""A model with its layers on two simulated GPUs: it gives the same results as on one device, and no operation mixes
+tensors of both."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> list[torch.device]:
     """The devices that were waited for."""
     devices: list[torch.device] = []
     monkeypatch.setattr(torch.cuda, "synchronize", devices.append)
-    monkeypatch.setattr(flex, "why_not_flex", lambda device: "pretended")  # there are no kernels for what is pretended
+    monkeypatch.setattr(flex, "why_not_flex", lambda device: "pretended")  # no kernels on simulated devices
     monkeypatch.setattr(gather, "serves", lambda device: False)
     return devices
 
 
 @pytest.fixture
 def halves(folder: Path, waited: list[torch.device]) -> Iterator[Engine]:
-    """The model as `from_pretrained` leaves it where there are two GPUs: two layers on each, and hooks between."""
+    """The model as `from_pretrained` places it on two GPUs: two layers on each, with hooks between."""
     loaded = Model.load(find(folder), DevicePlacement("cpu"))
     network: Any = loaded.network
     with Pretend():
@@ -89,8 +89,8 @@ def made(loaded: Model) -> Engine:
 
 
 def played(engine: Engine) -> dict[str, Any]:
-    """Every kind of call: moved and reordered parents, rows side by side, choices, parts of a long prefill beside
-    speakers, repairs, what left the store."""
+    """Every kind of call: moved and reordered parents, rows side by side, choices, chunks of a long prefill beside
+    decodes, repairs, and encodings that left the store."""
     a, b = engine.prefill([Prefill("we met here"), Prefill("you and me", role="system")])
     c = engine.prefill(Prefill("who asks?", parents=[b, a], offsets=[40, None]))
     said = engine.decode(
@@ -217,7 +217,7 @@ def test_training_goes_over_two_devices_too(folder: Path, halves: Engine) -> Non
 
 
 class Given(nn.Module):
-    """A layer that notes what it is given."""
+    """A layer that records its inputs."""
 
     def __init__(self, device: torch.device) -> None:
         super().__init__()

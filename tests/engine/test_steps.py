@@ -42,7 +42,7 @@ def _held(engine: Engine, id: int) -> bool:
 
 
 def drain(engine: Engine) -> Iterator[tuple[int, str]]:
-    """Step until idle; every piece of text that was spoken, with the id that spoke it."""
+    """Step until idle; every piece of decoded text, with its id."""
     while not engine.idle:
         for said in engine.step().spoken:
             yield said.id, said.text
@@ -74,8 +74,8 @@ def test_what_is_streamed_is_what_was_said(llama: Engine) -> None:
 def test_nothing_is_streamed_that_the_message_does_not_hold_in_the_end(
     llama: Engine, monkeypatch: pytest.MonkeyPatch, said: str, cut: int | None, stops: tuple[str, ...], shown: str
 ) -> None:
-    """Not the beginning of what turns out to be a stop string; of a character whose end never came, what the text has
-    for it."""
+    """Neither the beginning of what becomes a stop string, nor an incomplete character other than as the final text
+    shows it."""
     tokens = llama.framing.content.encode(said)[:cut]
     script = iter(tokens)
     monkeypatch.setattr("agentcho.runner.runner.sample_tokens", lambda *_: [next(script)])
@@ -187,7 +187,7 @@ def test_a_device_that_fails_drops_all_calls_and_nothing_else(llama: Engine, mon
 
 @pytest.fixture
 def poisoned(engines: Engines) -> Engine:
-    """A llama that answers NaN to one character, and to whoever reads it."""
+    """A llama whose outputs are NaN for one character and for everything that reads it."""
     engine: Engine = engines.own()
     [*_, last] = tokenizer("llama3")(POISON, add_special_tokens=False)["input_ids"]
     with torch.no_grad():
@@ -276,7 +276,7 @@ def test_forced_tokens_are_fed_as_sampling_would(llama: Engine) -> None:
 
 def test_what_finished_in_a_step_that_failed_later_is_given_up(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     [row] = llama.submit([Decode("so: ", forced=())])
-    llama.step()  # the next one ends it
+    llama.step()  # the next step ends it
     [prefill] = llama.submit([Prefill("done in the same step")])
     monkeypatch.setattr(llama._scheduler, "_budget", TokenBudget(4096, 4096))
     real, calls = llama._tiers.allocate, list[object]()

@@ -1,4 +1,4 @@
-"""Rows that read their contexts where they are stored say what rows say that copy them."""
+"""Rows that read their contexts in the store give the same results as rows that copy them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ TOLD = ("the quick brown fox jumps over a lazy dog", "what does it dream of at n
 
 
 def said(engine: Engine, tokens: int) -> list[torch.Tensor]:
-    """The logits of rows that read the same messages at the same places, elsewhere, twice, and none; and the keys of
-    what they and a shadow have said."""
+    """The logits of rows that read the same messages at the same positions, elsewhere, twice, and not at all; and the
+    keys of what they and a shadow produced."""
     told = engine.prefill([Prefill(text) for text in TOLD])
     reads = [([*told], None), ([told[2], told[0]], [90, 20]), ([told[1], told[1]], None), ([], None)]
     forced = [tuple(range(30 + n, 30 + n + tokens)) for n in range(len(reads))]
@@ -53,7 +53,7 @@ def said(engine: Engine, tokens: int) -> list[torch.Tensor]:
 @pytest.mark.parametrize("kind", named(*SOME, quick="llama"))
 def test_they_say_the_same(kind: Family, engines: Engines) -> None:
     pytest.importorskip("triton", reason="Triton is not installed: pip install triton, on Linux")
-    triton_paged.TRIAL.forget()  # what other tests made of it
+    triton_paged.TRIAL.forget()  # discard the results of other tests
     for one, other in zip(said(stored(engines(kind)), 3), said(engines(kind), 3), strict=True):
         assert torch.allclose(one, other, atol=2e-4)
     assert not triton_paged.TRIAL.refused
@@ -69,7 +69,7 @@ def test_rows_that_come_and_go_say_the_same(kind: Family, seed: int, engines: En
 
 
 def test_a_step_over_pages_that_have_moved_is_another_step(llama: Engine, by_copies: None) -> None:
-    """A graph reads the tensors that it was captured over; those are gone once the pools have grown."""
+    """A graph reads the tensors that it was captured over, which are gone once the pools have grown."""
     engine, traced = stored(llama.adapted(None)), Traced()
     engine._runner.graphs = CudaGraphs(engine._model, engine._runner.layers, traced)
 
@@ -161,7 +161,7 @@ def test_shadows_read_in_place_and_the_deterministic_profile_has_copies(llama: E
     engine.submit([call, Shadow(call, told[:1])])
     for _ in range(SHORT + 2):
         engine.step()
-    assert [len(row.slot.stored) for row in engine.debug.rows if row.slot is not None] == [4, 2]  # with the BOS
+    assert [len(row.slot.stored) for row in engine.debug.rows if row.slot is not None] == [4, 2]  # including the BOS
     engine.cancel(row.id for row in engine.debug.calls)
 
 
@@ -199,8 +199,7 @@ def test_doctor_says_why_on_a_processor() -> None:
 
 
 def test_lanes_take_what_memory_there_is_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice as much where there is room, as little as possible where memory is short; and what is refused changes
-    nothing."""
+    """Capacity doubles if there is room and grows minimally if memory is short; a refused request changes nothing."""
     free, layers = [1 << 40], [LayerShape(2, 4, 6)] * 3
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("agentcho.runner.model.device.free_memory", lambda device: free[0])
@@ -245,7 +244,7 @@ def test_a_call_whose_words_find_no_memory_is_refused_and_others_go_on(
 
 
 def test_rows_that_come_and_grow_keep_what_they_have_and_leave_nothing() -> None:
-    """Tensors become others only where there is no room left."""
+    """Tensors are replaced only if there is no room left."""
     pool = LanePool([LayerShape(2, 4, 6)] * 3, PLACE, torch.float32, several=True, room=Room(4, 6, 256))
     first, kept = pool.serial, list[list[tuple[torch.Tensor, torch.Tensor]]]()
     slots = [pool.open() for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Thoughts: how templates mark them, and what a decode that may think says, feeds and ends with."""
+"""Thoughts: how templates mark them, and what a decode that may think returns, feeds and ends with."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ OPENS, SAYS = "opened", "thoughtful"
 
 @pytest.fixture
 def load(engines: Engines) -> Load:
-    """The engine of a small llama in a chat style."""
+    """Loads a small llama in a chat style."""
     return lambda style: engines(Family("llama", "Llama", style=style))
 
 
 @cache
 def framing(style: str) -> Framing:
-    """What is derived from a style's template."""
+    """The framing derived from a style's template."""
     return derive(templates.tokenizer(style), style)
 
 
@@ -45,19 +45,19 @@ def thinking(style: str) -> Thinking:
 
 
 def spelt(engine: Engine, ids: tuple[int, ...]) -> str:
-    """Ids as text, nothing skipped."""
+    """Ids as text, including special tokens."""
     return str(engine.tokenizer.decode(list(ids), skip_special_tokens=False))
 
 
 def forced(engine: Engine, text: str, header: str = "") -> Words:
-    """What a decode says that is made to say this, with the marks in it as tokens."""
+    """A decode forced to give this text, with its markers as tokens."""
     ids = tuple(engine.tokenizer(text, add_special_tokens=False)["input_ids"])
     words: Words = engine.message(engine.decode(Decode(header, forced=ids, thinks=True)))
     return words
 
 
 def sampled(engine: Engine, header: str = "", bias: Mapping[str, float] | None = None, **options: Any) -> Words:
-    """What a decode says whose tokens are biased."""
+    """A decode whose tokens are biased."""
     ids = {engine.tokenizer.convert_tokens_to_ids(text): by for text, by in (bias or {}).items()}
     how: dict[str, Any] = {"temperature": 0.0, "max_tokens": 24, "logit_bias": ids} | options
     sampling = Sampling(**how)
@@ -119,7 +119,7 @@ def test_a_decode_that_may_think_opens_as_the_template_does(load: Load, style: s
 )
 def test_a_thought_is_told_from_what_is_said(load: Load, style: str, text: str, thought: str) -> None:
     engine = load(style)
-    if style == "channels":  # what the template gives is fed, and not forced
+    if style == "channels":  # text that the template supplies is fed, not forced
         words = sampled(engine, bias={"<|end|>": 100}, max_tokens=6)
         assert words.thought is not None
         assert words.said is not None
@@ -264,7 +264,7 @@ def test_the_doctor_tells_how_a_model_thinks(engines: Engines, style: str, said:
 
 
 def test_the_thought_of_the_last_answer_alone_may_stay() -> None:
-    """As in LFM2.5: thoughts of answers before the last are cut, and so they count as cut."""
+    """As in LFM2.5: thoughts of all answers but the last are cut, and so they are treated as cut."""
 
     def render(turns: list[dict[str, Any]]) -> str:
         last = max(place for place, turn in enumerate(turns) if turn["role"] == "assistant")

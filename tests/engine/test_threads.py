@@ -1,4 +1,4 @@
-"""On how many threads a network is computed: by what the user said, by size, by what forwards take (made up here)."""
+"""The number of threads a network uses: by the user's choice, by size, and by the times of forwards (made up here)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LARGE = SMALL + 1
 
 
 class Pretended:
-    """A processor of 8 cores, and forwards whose times by number of threads are `takes`."""
+    """A CPU with 8 cores, and forwards whose times by number of threads are `takes`."""
 
     def __init__(self) -> None:
         self.now, self.number = 0.0, 8
@@ -32,18 +32,18 @@ class Pretended:
         self.forwards = 0
 
     def forward(self) -> None:
-        """One forward on as many threads as are set."""
+        """One forward on the current number of threads."""
         self.forwards += 1
         self.now += self.takes[self.number]
 
     def set(self, number: int) -> None:
-        """In place of `torch.set_num_threads`."""
+        """Replaces `torch.set_num_threads`."""
         self.number = number
 
 
 @pytest.fixture
 def cpu(monkeypatch: pytest.MonkeyPatch) -> Pretended:
-    """Nobody has said a number."""
+    """No number of threads is configured."""
     made = Pretended()
     for name in threads.VARIABLES:
         monkeypatch.delenv(name, raising=False)
@@ -119,7 +119,7 @@ def test_it_is_looked_at_again_when_steps_become_much_slower(cpu: Pretended) -> 
     for _ in range(3 * WINDOW):
         found.took(1.0)
     for _ in range(WINDOW // 2 - 1):
-        found.took(100.0)  # a pause is no change
+        found.took(100.0)  # a pause does not count as a change
     for _ in range(WINDOW // 2 + 1):
         found.took(1.0)
     assert (found.number, cpu.forwards) == (8, timed)
@@ -129,7 +129,7 @@ def test_it_is_looked_at_again_when_steps_become_much_slower(cpu: Pretended) -> 
     assert (found.number, cpu.number) == (1, 8)
     timed = cpu.forwards
     for _ in range(WINDOW):
-        found.took(20.0)  # as slow as when it was looked at
+        found.took(20.0)  # as slow as when it was last measured
     assert cpu.forwards == timed
 
 
@@ -141,7 +141,7 @@ def test_what_is_no_number_of_threads_is_refused(wish: Any) -> None:
 
 @pytest.fixture
 def three(engines: Engines) -> Iterator[Engine]:
-    """An engine of its own whose network is computed on three threads."""
+    """An engine of its own whose network uses three threads."""
     engine = Engine.load(engines.folder(), device="cpu", dtype="float32", store_tokens=1 << 10, threads=3)
     with engine:
         yield engine
@@ -180,7 +180,7 @@ def test_a_run_in_that_profile_chooses_by_size_alone() -> None:
 
 
 def recorded(config: RunConfig, **engine: str) -> Any:
-    """A run of which this is recorded."""
+    """A run with this configuration and engine on record."""
     return SimpleNamespace(info=SimpleNamespace(config=config, engine=engine, engines={"b": engine}, id="run"))
 
 
@@ -192,7 +192,7 @@ def test_a_deterministic_run_goes_on_with_as_many_threads() -> None:
     with pytest.raises(ResumeMismatch, match=told):
         check_engine(run, {"threads": "4"}, {"b": {"threads": "4"}})
     check_engine(run, {"threads": "2"}, {"b": {"threads": "2"}})
-    check_engine(recorded(config), {"threads": "2"}, {"b": {"threads": "2"}})  # of an earlier version
+    check_engine(recorded(config), {"threads": "2"}, {"b": {"threads": "2"}})  # recorded by an earlier version
 
 
 def test_any_other_run_goes_on_with_what_is_chosen_then() -> None:

@@ -1,4 +1,4 @@
-"""Functions, calls and results are written as the template writes them, and no word of theirs becomes framing."""
+"""Functions, calls and results are written as the template writes them, and none of their text becomes framing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ID = "abcdefghi"
 FORMATS = tuple(calling())
 PLAIN = ("chatml", "gemma", "inst", "harmony")
 MORE = [pytest.param(each, marks=pytest.mark.slow) for each in (*FORMATS, "chatml") if each != "hermes"]
-"""The other formats, and one template without any."""
+"""The other formats, and one template without function calling."""
 PARAMETERS = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
 WEATHER = ToolDefinition("weather", "How is the weather?", PARAMETERS)
 TIME = ToolDefinition("time", "What time is it?")
@@ -61,7 +61,7 @@ def rendered(style: str, turns: list[dict[str, Any]], listed: list[ToolDefinitio
 
 
 def framed(style: str, *messages: tuple[str, Written | str]) -> list[int]:
-    """The ids of a talk as the engine puts them together, without BOS."""
+    """The ids of a conversation as the engine assembles them, without BOS."""
     form, ids = framing(style), list[int]()
     for role, said in messages:
         content = form.content.encode(said) if isinstance(said, str) else form.content.check(said[1])
@@ -105,7 +105,7 @@ def test_a_talk_with_functions_has_the_ids_that_its_template_gives() -> None:
 @pytest.mark.parametrize("style", ["parameters", "listed", "marked", "fenced"])
 def test_calls_and_results_have_the_ids_that_other_templates_give(style: str) -> None:
     said = 'rain, "heavy"\n' if style == "parameters" else '"rain"'
-    id = "" if style == "marked" else ID  # it stands between two control tokens there, and is left out
+    id = "" if style == "marked" else ID  # the id stands between two control tokens there and is omitted
     given: dict[str, Any] = {"place": "Zürich", "more": {"a": []}}
     turns = [
         {"role": "user", "content": "Well?"},
@@ -198,7 +198,7 @@ def test_what_is_written_as_calls_is_read_as_the_same_calls(
     form = tools(style)
     if form.opening == "{":
         before = ""
-    if style in ("marked", "fenced"):  # whose names cannot be quoted
+    if style in ("marked", "fenced"):  # names cannot be quoted in these
         names = [f"f{len(name)}-x" for name in names]
     written, _ = form.spoken(before, [ToolCall(name, json.dumps(arguments), ID) for name in names])
     said, calls = form.read(written)
@@ -458,7 +458,7 @@ def test_a_whole_conversation_with_functions_has_the_ids_of_the_stock_one(
         assert found is not None
         ids = [*([] if bos is None else [bos]), *(id for piece in found.pieces for id in piece.tokens), *found.opening]
         assert ids == tokenizer(style).apply_chat_template(turns[:count], **more)
-        if not system:  # which some of these templates leave out
+        if not system:  # some of these templates omit system messages
             of = [place for piece in found.pieces for place in piece.messages]
             assert [place for place in of if place < count] == list(range(count))
             assert (count in of) == (style not in ("marked", "fenced")), "these list no functions"
@@ -486,7 +486,7 @@ UNCLOSED = (
     "{% if not m.tool_calls %}{{ '<|im_end|>\n' }}{% endif %}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
-"""A call is not closed: what its tool returned follows in the same message."""
+"""A call is not closed: its tool's result follows in the same message."""
 
 
 @pytest.mark.parametrize("before", ["", "I look."])

@@ -1,6 +1,6 @@
-"""Keys and values that are gathered and turned, beside a rotation in float64, token by token and pair by pair: as a CPU
-does it and as a GPU does, by torch and by a kernel. On a CPU Triton's interpreter runs the kernel, and with
-AGENTCHO_TEST_DEVICE=cuda it is compiled and runs there."""
+"""Gathered and rotated keys and values against a rotation in float64, token by token and pair by pair: as computed on
+a CPU and on a GPU, by torch and by a kernel. On a CPU Triton's interpreter runs the kernel; with
+AGENTCHO_TEST_DEVICE=cuda it is compiled and run there."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LENGTHS, SHIFTS = (5, 1, 70, 3), (7, -40_000, 3, 0)
 
 @pytest.fixture(params=["cpu", "gpu", "kernel"])
 def ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What is done on a CPU, in several parts; on a GPU by torch; and there by the kernel, which is interpreted."""
+    """As on a CPU, in several parts; as on a GPU, by torch; and as on a GPU, by the kernel (interpreted on a CPU)."""
     monkeypatch.setattr(gather, "AT_ONCE", 16 * HEADS * DIM)
     monkeypatch.setattr(gather, "serves", lambda _: False)
     for module in (gather, rope):
@@ -48,7 +48,7 @@ def ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def by_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the kernel gather, untried."""
+    """Make the kernel gather, and forget its trials."""
     pytest.importorskip("triton", reason="Triton is not installed: pip install triton, on Linux")
     monkeypatch.setattr(gather, "few_launches", lambda _: True)
     monkeypatch.setattr(gather, "serves", lambda _: True)
@@ -57,7 +57,7 @@ def by_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def slowly(rotation: Rotation, key: Tensor, by: int) -> list[float]:
-    """One key `[dim]`, moved, in Python's numbers."""
+    """Move one key `[dim]`, in Python numbers."""
     out = [float(number) for number in key]
     for pair in range(0 if rotation.form == "none" else PAIRS):
         one = rotation.first + (pair if rotation.form == "half" else 2 * pair)
@@ -70,7 +70,7 @@ def slowly(rotation: Rotation, key: Tensor, by: int) -> list[float]:
 
 
 def stored(pages: PagePool) -> tuple[list[Any], list[Tensor], list[Tensor]]:
-    """Pieces of drawn keys and values `[heads, length, dim]`, and these."""
+    """Pieces of random keys and values `[heads, length, dim]`, and the tensors themselves."""
     dice, pieces, keys, values = torch.Generator().manual_seed(3), list[Any](), list[Tensor](), list[Tensor]()
     for length, shift in zip(LENGTHS, SHIFTS, strict=True):
         keys.append(torch.randn(HEADS, length, DIM, generator=dice).to(pages.dtype))
@@ -83,7 +83,7 @@ def stored(pages: PagePool) -> tuple[list[Any], list[Tensor], list[Tensor]]:
 
 
 class _Hashed:
-    """An entry that can be the key of a dictionary."""
+    """An entry that can be a dictionary key."""
 
     def __init__(self, entry: SimpleNamespace) -> None:
         self.block, self.length, self.segment = entry.block, entry.length, entry.segment
@@ -107,7 +107,7 @@ def test_what_is_gathered_is_what_a_slow_rotation_gives(name: str, dtype: torch.
         for head in range(HEADS)
     ]
     exact = torch.tensor(expected, dtype=torch.float64)
-    once = torch.finfo(dtype).eps * exact.abs() if dtype == torch.bfloat16 else 0  # the interpreter does not round
+    once = torch.finfo(dtype).eps * exact.abs() if dtype == torch.bfloat16 else 0  # the interpreter truncates
     assert bool(((found[0][:, 1:-1].double() - exact).abs() <= once + 2e-6).all())
     assert all(bool(each[:, end].isnan().all()) for each in found for end in (0, -1))
 
@@ -171,13 +171,13 @@ def test_the_kernel_is_tried_on_what_torch_turns(name: str, dims: tuple[int, int
 
 
 def test_one_launch_a_layer_gathers_whatever_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Own tokens with it."""
+    """Own tokens included."""
     by_kernel(monkeypatch)
     pages = PagePool([LayerShape(HEADS, DIM, DIM)], 256, PLACE, torch.float32)
     given, own = Gather(stored(pages)[0], PLACE), torch.randn(6, HEADS, DIM, device=PLACE).transpose(0, 1)
     out = [torch.empty(HEADS, given.length + 6, DIM, device=PLACE) for _ in range(2)]
     source, grids = Source(pages, 0, ROTATIONS["half"], own, own, {}, Workspace()), list[tuple[int, ...]]()
-    given.write(source, out[0], out[1], (own, own))  # which tries the kernel
+    given.write(source, out[0], out[1], (own, own))  # this runs the kernel's trial
     launch = triton_gather._launch
 
     def spied(grid: tuple[int, ...], *rest: Any) -> None:
@@ -248,6 +248,6 @@ print(loaded, later)
 
 @pytest.mark.slow
 def test_no_step_compiles_what_was_not_compiled_as_the_model_was_loaded(tmp_path: Path) -> None:
-    """Triton's own choice of variants, for a GPU that is not here."""
+    """Triton itself chooses the variants, for a GPU that is not present."""
     pytest.importorskip("triton", reason="Triton is not installed: pip install triton, on Linux")
     assert printed(VARIANTS, tmp_path) == "1 1\n"

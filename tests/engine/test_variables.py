@@ -1,4 +1,4 @@
-"""Variables that a chat template is given beside the messages: frames and prompts are those of stock transformers."""
+"""Variables passed to a chat template beside the messages: frames and prompts match stock transformers."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ CASES: tuple[tuple[str, dict[str, Any]], ...] = (
     ("emptied", ON),  # Gemma 4
     ("appended", OFF),  # SmolLM3
     ("harmony", HARD),  # gpt-oss
-    ("llama3", OFF),  # reads none
+    ("llama3", OFF),  # uses no variable
 )
 THINKS = (
     "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}"
     "{{ '<think>' if thinking else '</think>' }}{% endif %}"
 )
-"""The shape of DeepSeek V3.1, which thinks where it is told to."""
+"""The shape of DeepSeek V3.1, which thinks when told to."""
 
 
 @pytest.mark.parametrize(("style", "given"), CASES)

@@ -1,10 +1,9 @@
-"""APE by the slow oracle (arXiv 2502.05431): attention written out from its definition inside stock models, in float64,
-a query and a head at a time. Imports nothing from agentcho.
+"""APE on the slow oracle (arXiv 2502.05431): attention computed from its definition inside stock models, in float64,
+one query and head at a time. Must not import agentcho.
 
-Of the keys of a query, those of parallel contexts have the weight exp(s / T) each, s being its score as the model makes
-it; all others have exp(s). What the contexts have together, A, the sum of their weights, becomes A to the power of S:
-each of their weights is multiplied by A to the power of S - 1. Then all weights are divided by their sum. A sink is one
-more weight among the others, with no value.
+For a query, each key of a parallel context has the weight exp(s / T), s being the model's score; every other key has
+exp(s). A is the sum of the weights of the parallel contexts. It becomes A ** S: each of those weights is multiplied by
+A ** (S - 1). Then all weights are divided by their sum. A sink is one more weight among the others, without a value.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ NAME = "slow_ape"
 
 
 class WeighingOracle(Oracle):
-    """Reads some of the messages of a context as parallel contexts: those that `beside` names when one is added."""
+    """Reads messages of a context as parallel contexts: those that `beside` names when a message is added."""
 
     def __init__(self, model: PreTrainedModel, layers: Sequence[Layer], bos: int | None, t: float, s: float) -> None:
         self._figures, self._marks = (t, s), list[bool]()
         super().__init__(model, layers, bos)
 
     def read(self, message: Message, beside: Sequence[int]) -> int:
-        """Add a message that reads these messages of its context as parallel ones."""
+        """Add a message that reads these messages of its context as parallel."""
         for index, at in self._context(message):
-            self._at(index, at)  # moved by the model's own attention, of which keys and values are none
+            self._at(index, at)  # moved with the model's own attention, whose output affects no keys or values
             self._marks += [index in beside] * len(self._encodings[index].message.tokens)
         with _written_out(self._model, self._marks, *self._figures):
             found = self.add(message)
@@ -72,7 +71,7 @@ def _written_out(model: PreTrainedModel, marks: Sequence[bool], t: float, s: flo
 def _one(
     scores: Tensor, values: Tensor, seen: Sequence[bool], own: Sequence[bool], sink: float | None, t: float, s: float
 ) -> Tensor:
-    """What one query of one head finds."""
+    """The output of one query of one head."""
     keys = [place for place, visible in enumerate(seen) if visible]
     together = sum(torch.exp(scores[place] / t) for place in keys if own[place])
     total = torch.tensor(0.0 if sink is None else sink, dtype=torch.float64).exp() if sink is not None else 0.0

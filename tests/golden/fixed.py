@@ -1,7 +1,4 @@
-"""What is derived from names and numbers alone, and has to stay what it is: seeds, coins, tasks, fingerprints.
-
-Does not know: games, files.
-"""
+"""Values derived from names and numbers alone that must not change: seeds, coins, tasks, fingerprints."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from .plays import Lines
 
 
 def fixed() -> Lines:
-    """One line each: of what, and what it is."""
+    """One line for each value: its name and the value."""
     found: dict[str, object] = {f"game_seed {seed} {game}": game_seed(seed, game) for seed, game in ((0, 0), (7, 31))}
     for author, turn in (("", 0), ("alice", 0), ("alice", 11), ("bob/0", 1)):
         found[f"coin_seed {author!r} {turn}"] = coin_seed(7, 3, author, turn)

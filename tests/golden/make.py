@@ -1,7 +1,7 @@
-"""Writes what is kept: `python -m tests.golden.make [PART...] [--changed WHY]`.
+"""Writes the kept files: `python -m tests.golden.make [PART...] [--changed WHY]`.
 
-What is kept already stays unless `--changed` says why it may go; the README of the folder keeps the reason. Without,
-what differs is shown, and nothing is written. Does not know: what the lines say.
+Existing files stay unless `--changed` says why they may change; the folder's README keeps the reason. Otherwise
+differences are shown and nothing is written.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PARTS: dict[str, Callable[[], Made]] = {
 
 
 def keep(folder: Path, part: str, now: Made, changed: str | None) -> bool:
-    """Write a part where it differs from what is kept, and may. False: it may not."""
+    """Write a part if it differs and may be changed. False: it may not."""
     kept = names(folder, part)
     differing = {
         name: found
@@ -60,7 +60,7 @@ def keep(folder: Path, part: str, now: Made, changed: str | None) -> bool:
 
 
 def main(args: list[str] | None = None, folder: Path = HERE) -> int:
-    """0: all that was asked for is kept now; 1: something differs and was left."""
+    """Exit code 0: all requested parts are kept now; 1: something differs and was left unchanged."""
     parser = argparse.ArgumentParser(prog="python -m tests.golden.make", description="Writes what is kept.")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; default: all")
     parser.add_argument("--changed", metavar="WHY", help="why what is kept may be overwritten")

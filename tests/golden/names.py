@@ -1,6 +1,6 @@
-"""Names that may not be lost: those that users import, and those that stand in files.
+"""Names that must not disappear: those that users import, and those stored in files.
 
-What is kept is the least that there has to be; more may come. Does not know: what the names stand for.
+The kept names are a minimum; new names are allowed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ TOLD = re.compile(r"::\s+(agentcho(?:\.\w+)+)")
 FORMAT = re.compile(r"agentcho[-a-z]*/\d+")
 FILE = re.compile(r"[a-z]\w+\.(jsonl|json|safetensors|pt|key)")
 FIELDS = {"structured_outputs.json"}
-"""What looks like the name of a file and is a field of a request."""
+"""Fields of requests that look like file names."""
 
 
 def public() -> Lines:
-    """Public names, the errors (records hold the names of their classes), and what pages and examples import."""
+    """Public names, the errors (records hold their class names), and what pages and examples import."""
     found = {f"agentcho.{name}" for name in (*agentcho.__all__, *agentcho.MOVED)}
     found |= {f"agentcho.errors.{name}" for name, value in vars(errors).items() if _error(value)}
     for place in PAGES:
@@ -42,7 +42,7 @@ def public() -> Lines:
 
 
 def stored() -> Lines:
-    """What source files spell out of what lies on disk or is hashed: formats, the persons of hashes, names of files."""
+    """Constants in the source that end up on disk or in hashes: formats, hash personalization strings, file names."""
     found = set[tuple[str, str]]()
     for file in sorted((ROOT / "agentcho").rglob("*.py")):
         found.update(_spelled(ast.parse(file.read_text())))
@@ -66,7 +66,7 @@ def _spelled(tree: ast.AST) -> Iterator[tuple[str, str]]:
 
 
 def imported(name: str) -> object:
-    """What a dotted name stands for, however many of its parts are modules. ImportError or AttributeError: nothing."""
+    """The object of a dotted name, whichever of its parts are modules. ImportError or AttributeError: there is none."""
     parts = name.split(".")
     value: object = import_module(parts[0])
     for number, part in enumerate(parts[1:], start=2):

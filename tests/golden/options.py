@@ -1,4 +1,4 @@
-"""What a user may type: of every command each option, and the help that is shown for it. Does not know: commands."""
+"""Every option of every command, with its help text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .plays import Lines
 
 
 def options() -> Lines:
-    """One line each: of which command, how it is spelled, what its help says, its default included."""
+    """One line for each option: the command, the spelling, and the help text with its default."""
     return [json.dumps(line) for line in sorted(_options("agentcho", get_command(app())))]
 
 

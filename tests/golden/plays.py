@@ -1,6 +1,6 @@
-"""The games that are kept, and what is kept of them, line by line: every shipped scenario on the fake engine.
+"""The kept games and what is kept of them, line by line: every shipped scenario on the fake engine.
 
-Does not know: files, models, processors.
+Independent of files, models and processors.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ RARE: Mapping[str, Options] = {
     "audit, in place": {"leakage": "audit", "reuse": "in-place"},
     "enforce, repaired": {"repair": "first-k:2"},
 }
-"""How one game is played besides."""
+"""Rarer ways in which one game is also played."""
 
 
 class Game(NamedTuple):
-    """A scenario with its options, and how many games of it are played in which ways."""
+    """A scenario with its options, the ways in which it is played, and the number of games."""
 
     options: Options
     ways: Mapping[str, Options] = WAYS
@@ -64,7 +64,7 @@ GAMES: Mapping[str, Game] = {
 
 
 class Listening:
-    """An engine of which is known what it was given, and the key by which it stores what came of that."""
+    """Wraps an engine and records its calls, and the keys under which it stores their results."""
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
@@ -86,21 +86,21 @@ class Listening:
 
 
 def key(engine: Any, id: EncodingId) -> bytes:
-    """What names the stored keys and values of a finished encoding."""
+    """The key under which a finished encoding's keys and values are stored."""
     kept: Any = engine.debug.entry(id)
     found: bytes = kept.key
     return found
 
 
 class Played(NamedTuple):
-    """What was said, and the engine that listened."""
+    """The entries of a run, and the engine that recorded its calls."""
 
     entries: Sequence[TranscriptEntry]
     engine: Listening
 
 
 def played(engine: Any, scenario: str, options: Options, config: RunConfig) -> Played:
-    """Play a run to its end. AssertionError: a game failed, or its order hung by who ended first."""
+    """Play a run to its end. AssertionError: a game failed, or its order depended on which call ended first."""
     events: list[Event] = []
     listening: Any = Listening(engine)
     over = play(RunRequest(library.scenario(scenario)(**options), config, engine=listening, sink=events.append))
@@ -129,7 +129,7 @@ def on_fake(name: str) -> Kept:
 
 
 def told(first: Options, lines: Iterable[Options]) -> Iterator[str]:
-    """Lines of JSON, each of which begins with `first`."""
+    """JSON lines that each begin with the fields of `first`."""
     return (json.dumps({**first, **line}, ensure_ascii=False) for line in lines)
 
 
@@ -144,12 +144,12 @@ def transcript(entries: Sequence[TranscriptEntry]) -> Iterator[Options]:
 
 
 def short(tokens: Sequence[int]) -> str:
-    """How many there are, and a digest of them, which the text says in full."""
+    """The number of tokens and a digest of them; the text has them in full."""
     return f"{len(tokens)} {hashlib.blake2b(repr(tokens).encode(), digest_size=8).hexdigest()}"
 
 
 def function(where: str | None) -> str | None:
-    """ "file function" of a "file:line": what stays itself where lines are moved."""
+    """ "file function" for a "file:line", which stays the same when lines move."""
     if where is None:
         return None
     file, _, line = where.rpartition(":")
@@ -163,12 +163,12 @@ Named = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 @cache
 def named(file: str) -> Sequence[Named]:
-    """Classes and functions of a source file, an outer one before what is in it."""
+    """Classes and functions of a source file, outer ones before inner ones."""
     return [node for node in ast.walk(ast.parse((ROOT / file).read_text())) if isinstance(node, Named)]
 
 
 def calls(said: Played) -> list[Options]:
-    """Of each encoding, the call that made it: what it was sampled with, its class, its key."""
+    """For each encoding the call that made it: its sampling, class and key."""
     found = [call(said.engine, entry.message.game, record) for entry in said.entries for record in entry.made]
     return sorted(found, key=lambda line: json.dumps(list(line.values())))
 

@@ -1,6 +1,6 @@
-"""The keys by which encodings are stored under every way of reuse, and names and tags that are part of such keys.
+"""Storage keys of encodings under every way of reuse, and names and tags that are part of such keys.
 
-Does not know: files, models.
+Independent of files and models.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WAYS: Mapping[str, Options] = {
     "full": {"repair": "full"},
     "baseline": {"mode": "baseline"},
 }
-"""Every way of reuse, and the prompts of the baseline, whose beginnings are shared."""
+"""Every way of reuse, and baseline prompts, whose prefixes are shared."""
 TAGS: Mapping[str, str] = {
     "first-k:16": "First(tokens=16)",
     "epic:16": "First(tokens=16)",
@@ -50,12 +50,13 @@ TAGS: Mapping[str, str] = {
     "kvcomm": "Anchored(threshold=0.3, anchors=())",
     "kvcomm:0.5": "Anchored(threshold=0.5, anchors=())",
 }
-"""What names a repair in the keys of what is stored, by how it is asked for. The words are those that classes had when
-keys were made of their `repr`; they stay, whatever the classes are called."""
+"""The names of repairs in storage keys, by how a repair is requested. They are the `repr` of the classes at the time
+when keys were made of it, and stay the same whatever the classes are called now.
+"""
 
 
 def keys() -> Lines:
-    """The calls of one game under each way, and their keys; then keys and names that are made of fixed bytes."""
+    """The calls of one game under each way with their keys, then keys and names made of fixed bytes."""
     return [json.dumps(line) for line in (*_games(), *_alone())]
 
 
@@ -88,7 +89,7 @@ def _alone() -> Iterator[dict[str, Any]]:
 
 
 def _files() -> dict[str, str]:
-    """The names of one encoding in a folder that outlives runs."""
+    """The file names of one encoding in a folder for persistent encodings."""
     with TemporaryDirectory() as folder, patch.dict(environ, {VARIABLE: "k" * 40}):
         fingerprint = Fingerprint(model={"model": "one", "weights": "w"}, beside={"threads": "2"})
         files = PersistentFiles(Path(folder) / "kept", fingerprint)

@@ -1,4 +1,4 @@
-"""What a change of the code must leave as it is: transcripts, seeds, coins, keys, words. See the README here."""
+"""What code changes must not alter: transcripts, seeds, coins, keys, words. See the README here."""
 
 from __future__ import annotations
 

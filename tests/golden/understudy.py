@@ -1,8 +1,7 @@
 """Games on the embedded model, in float32 and on one thread, whose words are the same on every kind of x86 processor.
 
-Which kinds of instructions a processor has decides the last bits of what it computes, and so what is said where the
-coin fell next to an edge. `python -m tests.golden.understudy SEED...` prints what is said by these seeds. Does not
-know: files.
+The instruction sets of a processor affect the last bits of results, and so the words where a coin fell close to an
+edge. `python -m tests.golden.understudy SEED...` prints the words for these seeds.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ GAMES: Mapping[str, Options] = {
 PROFILES = {"deterministic": True, "fast": False}
 PLAYS = tuple((way, profile) for way in WAYS for profile in PROFILES)
 SEEDS = range(4)
-"""Those of which the maker takes the first that will do."""
+"""The seeds from which the maker takes the first suitable one."""
 PROCESSORS: Mapping[str, Mapping[str, str]] = {
     "as it is": {},
     "without AVX-512": {"ATEN_CPU_CAPABILITY": "avx2", "DNNL_MAX_CPU_ISA": "AVX2", PLAIN: "1"},
@@ -41,16 +40,16 @@ PROCESSORS: Mapping[str, Mapping[str, str]] = {
 }
 
 Said = dict[str, dict[str, Lines]]
-"""By game and seed."""
+"""The lines by game and seed."""
 
 
 def load() -> Engine:
-    """The embedded model."""
+    """Load the embedded model."""
     return Engine.load("understudy", device="cpu", dtype="float32", store_tokens=1 << 14)
 
 
 def lines(engine: Engine, game: str, seed: int, plays: Iterable[tuple[str, str]] = PLAYS) -> Iterator[str]:
-    """What is kept of a game, play by play."""
+    """The kept lines of a game, play by play."""
     for way, profile in plays:
         config = RunConfig(seed=seed, max_tokens=12, deterministic=PROFILES[profile], **WAYS[way])
         said = played(engine, game, GAMES[game], config)
@@ -58,7 +57,7 @@ def lines(engine: Engine, game: str, seed: int, plays: Iterable[tuple[str, str]]
 
 
 def words(said: Played) -> Iterator[Options]:
-    """The token ids of what was sampled."""
+    """The sampled token ids."""
     for entry in sorted(said.entries, key=lambda entry: entry.message.id):
         message = entry.message
         if message.sampled is not None:
@@ -67,7 +66,7 @@ def words(said: Played) -> Iterator[Options]:
 
 
 def on_processor(name: str, seeds: Iterable[int]) -> Said:
-    """What is said by these seeds on a kind of processor that this one can stand for."""
+    """The lines for these seeds on a kind of processor that this one can emulate."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", **PROCESSORS[name]}
     command = [sys.executable, "-m", "tests.golden.understudy", *map(str, seeds)]
     ran = subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, check=True)
@@ -76,7 +75,7 @@ def on_processor(name: str, seeds: Iterable[int]) -> Said:
 
 
 def agreed() -> dict[str, Lines]:
-    """Of each game, the lines of the first seed by which the same is said on all processors and in both profiles.
+    """For each game, the lines of the first seed with the same words on all processors and in both profiles.
     RuntimeError: there is none."""
     told = [on_processor(name, SEEDS) for name in PROCESSORS]
     return {game: _first(game, [[each[game][str(seed)] for each in told] for seed in SEEDS]) for game in GAMES}
@@ -95,7 +94,7 @@ def _sampled(lines: Lines, profile: str) -> list[tuple[str, str, list[int]]]:
 
 
 def main(seeds: list[str]) -> None:
-    """Print what is said by these seeds."""
+    """Print the lines for these seeds."""
     pytest_configure()
     torch.set_num_threads(1)
     with load() as engine:

@@ -1,1 +1,1 @@
-"""What is proved of GPUs where there is none: by fake tensors, compiled kernels, and arithmetic."""
+"""Checks about GPUs that run without one: fake tensors, compiled kernels, and arithmetic."""

@@ -1,5 +1,5 @@
-"""`python -m tests.gpu` counts kernels, transfers, registers and bytes without a GPU, and prints them beside the most
-that may be and what is aimed at; `--lower` writes down what has gone down."""
+"""`python -m tests.gpu` counts kernels, transfers, registers and bytes without a GPU, and prints them beside their
+limits and goals; `--lower` lowers the limits to the counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.gpu.limits import AIMS, asked, committed, lower, of_kernels, of_sprea
 
 
 def main() -> None:
-    """Print it."""
+    """Print the counts."""
     parser = argparse.ArgumentParser(prog="python -m tests.gpu", description="Numbers of a GPU that is not there.")
     parser.add_argument("--lower", action="store_true", help="write down what has gone down")
     given, most = parser.parse_args(), committed()

@@ -1,8 +1,8 @@
-"""Triton's kernels compiled for GPUs that are not here, as the JIT compiles it: its registers, its stack, and the
-instructions of its longest loop. `python -m tests.gpu.compiled` prints them.
+"""Triton's kernels compiled for GPUs that are not present, with the specialization of the JIT: registers, stack, and
+the instructions of the longest loop. `python -m tests.gpu.compiled` prints them.
 
-It runs in a process of its own, whose Triton compiles: `TRITON_INTERPRET=0`. Triton brings what reads machine code.
-Does not know: whether a kernel runs, or how fast.
+Runs in a process of its own with `TRITON_INTERPRET=0`, so that Triton compiles. The disassemblers come with Triton.
+It does not show whether a kernel runs, or how fast.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TARGETS = (80, 90)
 
 
 class Case(NamedTuple):
-    """What a kernel is compiled for: the numbers, heads that share a key, dimensions, and how keys turn."""
+    """What a kernel is compiled for: dtype, query heads per key head, dimensions, and rotation of keys."""
 
     dtype: torch.dtype
     groups: int
@@ -40,7 +40,7 @@ class Case(NamedTuple):
 
 
 class Use(NamedTuple):
-    """What one compiled kernel takes."""
+    """The resources of one compiled kernel."""
 
     registers: int
     stack: int
@@ -48,7 +48,7 @@ class Use(NamedTuple):
 
 
 def cases() -> dict[str, Case]:
-    """Those of Llama-3.1-8B, and one with all that a kernel can have beside."""
+    """The case of Llama-3.1-8B, and one with every optional feature."""
     angles = torch.tensor([5e5 ** (-pair / 64) for pair in range(64)], dtype=torch.float64)
     odd = Rotation("interleaved", angles[:32])
     return {
@@ -58,7 +58,7 @@ def cases() -> dict[str, Case]:
 
 
 def why_not() -> str | None:
-    """What is missing here; None: nothing."""
+    """What is missing on this machine; None: nothing."""
     if find_spec("triton") is None:
         return "Triton is not installed"
     missing = [name for name in ("cuobjdump", "nvdisasm") if not _tool(name).exists()]
@@ -72,7 +72,7 @@ def _tool(name: str) -> Path:
 
 
 def compiled(case: Case, own: bool, target: int) -> Use:
-    """Compile one: over pools, or over rows' `own` tokens."""
+    """Compile one kernel: over pools, or over rows' `own` tokens."""
     from agentcho.runner.attention.triton_kernel import weigh
 
     made: Any = triton_paged.PagedKind
@@ -86,7 +86,7 @@ def compiled(case: Case, own: bool, target: int) -> Use:
 
 
 def others(target: int) -> dict[str, Use]:
-    """The kernels of parts of a network, and that which gathers, at the shape of Llama-3.1-8B."""
+    """The kernels of fused modules and the gathering kernel, at the shape of Llama-3.1-8B."""
     from agentcho.runner.model.fused import COLUMNS, HEADS
     from agentcho.runner.model.fused_kernels import GateForm, TurnForm, gate, turn
 
@@ -121,7 +121,7 @@ def built(
     divisible: tuple[str, ...] = (),
     options: dict[str, Any] | None = None,
 ) -> Use:
-    """What a kernel takes that is compiled for a form: every pointer, and what is `divisible`, by 16."""
+    """Compile a kernel for a form. Pointers and arguments in `divisible` are declared divisible by 16."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -146,7 +146,7 @@ def _run(tool: str, *words: str) -> str:
 
 
 def longest_loop(listing: str) -> int:
-    """The instructions of the longest loop of a disassembly: between a label, and the last jump back to it."""
+    """The instructions of the longest loop in a disassembly: from a label to the last jump back to it."""
     labels, count, longest = dict[str, int](), 0, 0
     for line in listing.splitlines():
         if label := re.match(r"(\.L_x_\d+):", line):
@@ -159,7 +159,7 @@ def longest_loop(listing: str) -> int:
 
 
 def measured() -> dict[str, Use]:
-    """Of every case, over pools and over own tokens, for each kind of GPU."""
+    """Every case, over pools and over own tokens, and all other kernels, for each kind of GPU."""
     return {
         f"{name}, {'own' if own else 'stored'}, sm_{target}": compiled(case, own, target)
         for name, case in cases().items()
@@ -169,7 +169,7 @@ def measured() -> dict[str, Use]:
 
 
 def main() -> None:
-    """Print what was found; with `--json` for another process."""
+    """Print the results; with `--json`, for another process."""
     assert os.environ.get("TRITON_INTERPRET") == "0", "give TRITON_INTERPRET=0"
     with tempfile.TemporaryDirectory() as cache:
         os.environ.setdefault("TRITON_CACHE_DIR", cache)

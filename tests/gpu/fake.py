@@ -1,9 +1,9 @@
 """The whole engine at the shape of Llama-3.1-8B over fake tensors on `cuda:0`: shapes and devices are real, numbers are
 not. `python -m tests.gpu.fake` prints how many kernels each kind of step launches.
 
-An operation over tensors of two devices fails, and so does one that must know numbers of the device, in which Python
-would wait for it. Every launch of a Triton kernel is counted and not run. It runs in a process of its own, whose Triton
-compiles: `TRITON_INTERPRET=0`. Does not know: what a kernel computes, or how long it takes.
+An operation over tensors of two devices fails, and so does one that needs values from the device, for which Python
+would wait. Launches of Triton kernels are counted, not run. Runs in a process of its own with `TRITON_INTERPRET=0`, so
+that Triton compiles. It does not show what a kernel computes, or how long it takes.
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ CUDA = torch.device("cuda", 0)
 SHAPE, STORE = "shape:llama-3.1-8b", 1 << 17
 HEADS, DIM = 8, 128
 COMPOSED = {"logsumexp": 9, "scaled_dot_product_attention": 4, "repeat": 2}
-"""Operations that launch several kernels, and how many at least. On CUDA torch's `rms_norm` is one."""
+"""Operations that launch several kernels, with a lower bound. On CUDA, torch's `rms_norm` launches one."""
 SHADOWED = SHORT + 8
-"""Steps after which shadows run: these begin behind the first words of their message."""
+"""The number of steps after which shadows run: a shadow starts only after the first words of its message."""
 NO_KERNEL = {"empty", "new_empty", "empty_strided", "empty_like", "new_empty_strided", "detach", "lift_fresh"}
 COPIES = {"to", "_to_copy", "copy_", "cpu", "_copy_from"}
 
 
 def why_not() -> str | None:
-    """What is missing here; None: nothing."""
+    """What is missing on this machine; None: nothing."""
     if shutil.which("g++") is None:
         return "there is no g++, which compiles the guard of a device that is not there"
     return None if find_spec("triton") else "Triton is not installed"
 
 
 def register_guard() -> None:
-    """Let torch index fake tensors of a GPU. Once a process."""
+    """Let torch index fake GPU tensors. Call once per process."""
     torch_itself = Path(torch.__file__).parent
     libraries = [f"-L{torch_itself / 'lib'}", "-lc10", f"-Wl,-rpath,{torch_itself / 'lib'}"]
     with tempfile.TemporaryDirectory() as folder:
@@ -76,8 +76,8 @@ def register_guard() -> None:
 
 
 class Counted(NamedTuple):
-    """What one step did: kernels at least, those of Triton among them, launches of no device, and bytes that went
-    between devices, one number a transfer, by "h2d" and "d2h". `inside`: transfers within a forward."""
+    """The counts of one step: a lower bound on kernels, the Triton kernels among them, and the bytes of each transfer
+    between host and device, by "h2d" and "d2h". `inside`: transfers within a forward."""
 
     kernels: int
     triton: int
@@ -117,12 +117,12 @@ class Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @property
     def found(self) -> Counted:
-        """What was counted."""
+        """The counts so far."""
         return Counted(sum(self.ops.values()) + self.triton, self.triton, self.transfers, self.inside)
 
 
 class Stage:
-    """The engine, and what counts its steps."""
+    """An engine, and the counter of its steps."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -141,7 +141,7 @@ class Stage:
         model.forward = forward  # type: ignore[method-assign]
 
     def launched(self, *given: Any, **more: Any) -> None:
-        """In place of running a Triton kernel: all its tensors are on the device."""
+        """Replaces running a Triton kernel; checks that all its tensors are on one CUDA device."""
         tensors = [each for each in (*given, *more.values()) if isinstance(each, Tensor)]
         devices = {tensor.device for tensor in tensors}
         assert len(devices) == 1, [(tensor.shape, tensor.device) for tensor in tensors]
@@ -160,23 +160,23 @@ class Stage:
                 self._counting = None
 
     def step(self) -> Counted:
-        """One step of the engine."""
+        """Run and count one step of the engine."""
         with self.counting() as counting:
             self.engine.step()
         return counting.found
 
     def messages(self, tokens: int, count: int) -> list[int]:
-        """So many messages, of so many tokens together."""
+        """Encode `count` messages with about `tokens` tokens in total."""
         each = tokens // count
         told = [tuple(40 + (number + place) % 50 for place in range(each)) for number in range(count)]
         return list(self.engine.prefill([Prefill("", tokens=words) for words in told]))
 
     def begin(self, parents: list[int], rows: int, said: int = 12) -> None:
-        """So many rows over these messages, which all say words that are given."""
+        """Start `rows` decodes over these messages with forced tokens."""
         self.engine.submit([Decode(parents=parents, forced=(60,) * said) for _ in range(rows)])
 
     def end(self) -> None:
-        """End all rows."""
+        """Cancel all calls."""
         self.engine.cancel([call.id for call in self.engine.debug.calls])
 
 
@@ -188,8 +188,8 @@ def _alone(name: str) -> torch.device:
 def stage(
     place: Callable[[str], torch.device] = _alone, spread: Callable[[nn.Module], None] = lambda network: None
 ) -> Iterator[Stage]:
-    """An engine at the shape of Llama-3.1-8B, on a GPU that is not there. Without CUDA graphs: what a graph would
-    capture is counted. `place`: where each module is, by its name; `spread` is given the network then."""
+    """An engine at the shape of Llama-3.1-8B on a GPU that is not present, without CUDA graphs: what a graph would
+    capture is counted. `place` gives the device of each module by name; `spread` then gets the network."""
     register_guard()
     frequencies = torch.tensor([5e5 ** (-pair / 64) for pair in range(64)], dtype=torch.float64)
     with pytest.MonkeyPatch.context() as patch, FakeTensorMode(allow_non_fake_inputs=True):
@@ -200,7 +200,7 @@ def stage(
             patch.setattr(trial, "works", lambda kind: True)
         patch.setattr(fused, "_why_not", lambda *_: None)
         patch.setattr(dense, "_can_flash", lambda *_: True)
-        patch.setattr(dense, "_lower_right", lambda own, keys: None)  # its tensors cannot be fake ones
+        patch.setattr(dense, "_lower_right", lambda own, keys: None)  # its tensors cannot be fake
         phases = {at: torch.zeros(DIM // 2, dtype=torch.long, device=at) for at in (CUDA, torch.device("cuda", 1))}
         patch.setattr(triton_paged, "_phases", lambda _, device: phases[device], raising=False)
         _known_sizes(patch)
@@ -226,7 +226,7 @@ def _nothing() -> Iterator[None]:
 
 
 def _known_sizes(patch: pytest.MonkeyPatch) -> None:
-    """Tables are filled on the processor by sizes that fake tensors do not have: they are told."""
+    """Provide the sizes by which tables are filled on the CPU, since fake tensors have no values."""
     repeated, write, size = Tensor.repeat_interleave, page_tables.Tables.write, [0]
 
     def repeat(tensor: Tensor, repeats: Any, *given: Any, **more: Any) -> Tensor:
@@ -266,14 +266,14 @@ def _made(rotation: Rotation, place: Callable[[str], torch.device], spread: Call
 
 
 def live() -> int:
-    """Bytes on the device: of every storage that a tensor has."""
+    """Bytes on the device: the storages of all live tensors."""
     tensors = (each for each in gc.get_objects() if type(each) in (FakeTensor, torch.nn.Parameter))
     there = {each.untyped_storage()._cdata: each.untyped_storage().nbytes() for each in tensors if each.is_cuda}
     return sum(there.values())
 
 
 def measured() -> dict[str, dict[str, Any]]:
-    """Every kind of step that is counted, by name, and the bytes that all of it takes."""
+    """The counts of every kind of step by name, and the bytes in use."""
     found, taken = dict[str, Counted](), dict[str, int]()
     with stage() as on:
         assert on.engine.debug.slots.in_place
@@ -313,7 +313,7 @@ def measured() -> dict[str, dict[str, Any]]:
 
 
 def main() -> None:
-    """Print what was counted; with `--json` for another process."""
+    """Print the counts; with `--json`, for another process."""
     assert os.environ.get("TRITON_INTERPRET") == "0", "give TRITON_INTERPRET=0"
     found = measured()
     if sys.argv[1:] == ["--json"]:

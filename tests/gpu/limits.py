@@ -1,6 +1,5 @@
-"""Numbers of kernels, registers and bytes that are counted without a GPU and may only go down: `limits.json` has the
-most that each may be, and is lowered now and then. `python -m tests.gpu` prints them. Does not know: how anything is
-counted.
+"""Counts of kernels, registers and bytes, taken without a GPU, that may only go down: `limits.json` holds the limits,
+which are lowered from time to time. `python -m tests.gpu` prints them.
 """
 
 from __future__ import annotations
@@ -28,23 +27,23 @@ AIMS: Mapping[str, int] = {
     "loop, llama-3.1-8b, stored, sm_80": 700,
     "loop, llama-3.1-8b, stored, sm_90": 700,
 }
-"""What some of the numbers are to come down to."""
+"""Goals for some of the counts."""
 
 
 def committed() -> dict[str, int]:
-    """The most that each number may be."""
+    """The limit of each count."""
     found: dict[str, int] = json.loads(FILE.read_bytes())
     return found
 
 
 def lower(counted: Mapping[str, int]) -> None:
-    """Write down what has gone down; nothing is raised."""
+    """Lower the limits to the counts; no limit is raised."""
     most = {name: min(number, counted.get(name, number)) for name, number in committed().items()}
     FILE.write_text(json.dumps(most, indent=4) + "\n")
 
 
 def asked(module: str) -> dict[str, Any]:
-    """What a module of this folder counts, in a process whose Triton compiles."""
+    """The counts of a module of this folder, from a process in which Triton compiles."""
     own = os.environ | {"TRITON_INTERPRET": "0", "OMP_NUM_THREADS": "1"}
     words = [sys.executable, "-m", f"tests.gpu.{module}", "--json"]
     ran = subprocess.run(words, cwd=ROOT, env=own, capture_output=True, text=True, check=False)
@@ -54,7 +53,7 @@ def asked(module: str) -> dict[str, Any]:
 
 
 def of_steps(found: Mapping[str, Any]) -> dict[str, int]:
-    """The numbers of `fake`."""
+    """The counts of `fake`."""
     counted = {f"kernels, {name}": each["kernels"] for name, each in found.items() if "kernels" in each}
     moved = {f"transfers, {name}": _transfers(each) for name, each in found.items() if "transfers" in each}
     taken = {f"MB, {name}": each["bytes"] // 1_000_000 for name, each in found.items() if "bytes" in each}
@@ -62,7 +61,7 @@ def of_steps(found: Mapping[str, Any]) -> dict[str, int]:
 
 
 def of_spread(found: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """The numbers of `spread`."""
+    """The counts of `spread`."""
     return {f"transfers between two GPUs, {name}": sum(moved.values()) for name, moved in found.items()}
 
 
@@ -71,6 +70,6 @@ def _transfers(found: Mapping[str, Any]) -> int:
 
 
 def of_kernels(found: Mapping[str, Any]) -> dict[str, int]:
-    """The numbers of `compiled`."""
+    """The counts of `compiled`."""
     named = (("registers", "registers"), ("stack", "stack"), ("loop", "loop"))
     return {f"{what}, {name}": use[key] for what, key in named for name, use in found.items()}

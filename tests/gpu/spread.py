@@ -1,7 +1,7 @@
-"""A model of the shape of Llama-3.1-8B over two GPUs that are not there, as `device_map` spreads it: what goes between
-them in one step. `python -m tests.gpu.spread` prints it.
+"""A model of the shape of Llama-3.1-8B on two GPUs that are not present, spread as by `device_map`: the transfers
+between them in one step. `python -m tests.gpu.spread` prints them.
 
-It runs in a process of its own: see `fake`. Does not know: what a kernel computes.
+Runs in a process of its own: see `fake`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LAYERS = 32
 
 
 def placed(name: str) -> torch.device:
-    """Where a module is: the first half of the layers on one GPU, the others and what follows them on the other."""
+    """The device of a module: the first half of the layers on one GPU, the others and what follows on the other."""
     words = name.split(".")
     if words[:2] == ["model", "layers"] and len(words) > 2:
         return CUDA if int(words[2]) < LAYERS // 2 else OTHER
@@ -38,14 +38,14 @@ def placed(name: str) -> torch.device:
 
 
 def spread(network: nn.Module) -> None:
-    """Have accelerate move what goes from one GPU to the other, as `from_pretrained` does with a map."""
+    """Make accelerate move tensors between the GPUs, as `from_pretrained` does with a device map."""
     layers = [f"model.layers.{number}" for number in range(LAYERS)]
     names = ["model.embed_tokens", "model.rotary_emb", *layers, "model.norm", "lm_head"]
     dispatch_model(network, {name: str(placed(name)) for name in names}, main_device=str(CUDA), force_hooks=True)
 
 
 class Between(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """What goes from one GPU to the other: shapes and numbers, and how often."""
+    """Counts the transfers between the GPUs by dtype and shape."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -68,9 +68,9 @@ def _between() -> Iterator[Counter[str]]:
 
 
 def measured() -> dict[str, dict[str, int]]:
-    """What goes between the GPUs in a decode step of 8 rows, in their first step, and in a prefill of 64 tokens."""
+    """The transfers between the GPUs in a decode step of 8 rows, in their first step, and in a prefill of 64 tokens."""
     with stage(place=placed, spread=spread) as on, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(models, "_kept", lambda wanted, tokens: slice(0, len(wanted)))  # without asking the device
+        patch.setattr(models, "_kept", lambda wanted, tokens: slice(0, len(wanted)))  # avoids a value from the device
         assert len(set(on.engine.store.devices)) == 2
         told = on.messages(8192, 8)
         found = dict[str, dict[str, int]]()
@@ -85,7 +85,7 @@ def measured() -> dict[str, dict[str, int]]:
 
 
 def main() -> None:
-    """Print it; with `--json` for another process."""
+    """Print the transfers; with `--json`, for another process."""
     assert os.environ.get("TRITON_INTERPRET") == "0", "give TRITON_INTERPRET=0"
     found = measured()
     if sys.argv[1:] == ["--json"]:

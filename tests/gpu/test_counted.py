@@ -1,6 +1,7 @@
-"""What a GPU would be asked for, counted where there is none: kernels and transfers of every kind of step at the shape
-of Llama-3.1-8B, registers and loops of compiled kernels, bytes. Each may only go down; `python -m tests.gpu` prints
-them."""
+"""The work a GPU would get, counted without one: kernels and transfers of every kind of step at the shape of
+Llama-3.1-8B, registers and loops of compiled kernels, bytes. Each count may only go down; `python -m tests.gpu` prints
+them.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def steps() -> dict[str, Any]:
-    """What is counted over fake tensors. That it is counted at all says that no operation is over tensors of two
-    devices, and none must know numbers of the device."""
+    """The counts over fake tensors. That there are any shows that no operation mixes tensors of two devices, and none
+    needs values from the device."""
     if (why := fake.why_not()) is not None:
         pytest.skip(why)
     return asked("fake")
@@ -65,7 +66,7 @@ def test_rows_over_8k_and_their_shadows_are_read_in_place_and_say_into_lanes_tha
 
 
 def test_between_two_gpus_go_hidden_states_and_what_all_layers_share_once_a_step() -> None:
-    """No operation is over tensors of both, or there would be no numbers."""
+    """No operation mixes tensors of both GPUs, or there would be no counts."""
     if (why := fake.why_not()) is not None:
         pytest.skip(why)
     found = asked("spread")
@@ -74,7 +75,7 @@ def test_between_two_gpus_go_hidden_states_and_what_all_layers_share_once_a_step
     numbers = {name: times for name, times in found["a decode step of 8 rows"].items() if "bfloat16" in name}
     assert numbers == {
         f"torch.bfloat16 (1, {rows}, {hidden})": 1,
-        f"torch.bfloat16 (1, {rows}, {dim})": 2,  # the cosines and sines of positions
+        f"torch.bfloat16 (1, {rows}, {dim})": 2,  # cosines and sines of positions
         f"torch.bfloat16 (1, {rows}, {words})": 1,  # the logits
     }
 
@@ -83,14 +84,14 @@ def test_no_kernel_takes_more_registers_stack_or_instructions_than_it_did() -> N
     if (why := compiled.why_not()) is not None:
         pytest.skip(why)
     counted, most = of_kernels(asked("compiled")), committed()
-    if triton.__version__ != TRITON:  # another compiler takes a few registers more
+    if triton.__version__ != TRITON:  # another compiler may use a few more registers
         most = {name: number + number // 4 for name, number in most.items()}
     assert len(counted) == 3 * 14
     assert beyond(counted, most) == []
 
 
 TRITON = "3.7.1"
-"""With which the numbers of kernels were counted."""
+"""The Triton version with which the kernels were measured."""
 
 
 def test_a_loop_is_counted_from_its_label_to_its_last_jump() -> None:
@@ -122,6 +123,6 @@ REAL: dict[str, tuple[Any, ...]] = {
 
 @pytest.mark.parametrize("name", REAL)
 def test_at_the_sizes_of_real_models_the_kernel_gives_what_dense_attention_gives(name: str) -> None:
-    """In Triton's interpreter: what a compiler makes of it is not shown by that."""
+    """In Triton's interpreter only; says nothing about the compiled kernel."""
     kind = triton_paged.PagedKind(torch.device("cpu"), *REAL[name])
     assert max(triton_paged._gaps(kind)) <= tolerance(kind.dtype)

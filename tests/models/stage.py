@@ -1,4 +1,4 @@
-"""Games on several engines, and what their lines say. Does not know: what a test looks for."""
+"""Plays games on several engines and collects their transcript entries."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Script = Callable[[Game], Awaitable[Any]]
 
 
 class Talker(Agent):
-    """Talks to everyone."""
+    """An agent that talks to everyone."""
 
     audience = "everyone"
 
 
 class Scripted(Scenario):
-    """A function as a scenario."""
+    """Wraps a function as a scenario."""
 
     name = "scripted"
 
@@ -41,7 +41,7 @@ class Scripted(Scenario):
 
 
 class Seen(NamedTuple):
-    """What came of a run: its entries, of all games, and the run itself."""
+    """The result of a run: the entries of all games, and the run itself."""
 
     entries: list[TranscriptEntry]
     played: RunResult
@@ -58,7 +58,7 @@ def seen(
     engine: EnginePort | None = None,
     **config: Any,
 ) -> Seen:
-    """Play a script on the engine and on `others` beside it, fakes by default. Raises what ended a game."""
+    """Play a script on the engine and on `others` beside it, fakes by default. Raises the error of a failed game."""
     beside = {"small": FakeEngine()} if others is None else others
     entries: list[TranscriptEntry] = []
 

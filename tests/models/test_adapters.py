@@ -1,4 +1,4 @@
-"""Adapters on one engine, in games: whose encodings are whose, what goes through the base, and what is on record."""
+"""Games with adapters on one engine: whose encodings are whose, what goes through the base, and what is recorded."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ WAYS = [
 
 
 async def talk(game: Game, rounds: int = 3) -> None:
-    """One speaks through the base, one through each adapter, and one moves between all."""
+    """One agent speaks through the base, one through each adapter, and one switches between all."""
     await game.announce("Talk.")
     ann, bob = game.cast(Talker, "ann", system="Be ann."), game.cast(Talker, "bob", model="one")
     cleo = game.cast(Talker, "cleo", model="two", system="Be cleo.")
@@ -53,7 +53,7 @@ async def talk(game: Game, rounds: int = 3) -> None:
 
 
 def fakes(own: str | None = None) -> dict[str, EnginePort]:
-    """Names of models on one fake engine; `default` is the run's own."""
+    """Model names for one fake engine; `default` is the run's own."""
     engine = FakeEngine()
     named = {name: AdapterEngine.port(engine, engine.mix(name)) for name in ("one", "two")}
     return {"default": engine if own is None else AdapterEngine.port(engine, engine.mix(own)), **named}
@@ -81,8 +81,8 @@ def test_nobody_reads_keys_of_another_adapter(way: dict[str, Any], own: str | No
             assert all(records[read.id].recipe == "audience" for read in record.receipt.context)
     public = [record for record in records.values() if record.recipe == "audience"]
     contexts = {(r.message, r.receipt.start, *(records[read.id].message for read in r.receipt.context)) for r in public}
-    assert len(contexts) == len({record.message for record in public})  # one X a message, whoever reads it
-    if way == {"leakage": "enforce"}:  # elsewhere several ask for it at the same time
+    assert len(contexts) == len({record.message for record in public})  # one X per message, whoever reads it
+    if way == {"leakage": "enforce"}:  # otherwise several agents may ask for it at once
         spoken = [record.message for record in public if record.message in said]
         assert len(spoken) == len(set(spoken))
     assert Cones(found.entries, homes()).faults == {}
@@ -105,7 +105,7 @@ def test_a_record_in_which_one_read_keys_of_another_adapter_is_not_clean() -> No
 
 @pytest.fixture
 def folders(tmp_path: Path) -> dict[str, Path]:
-    """A model, and two adapters of it."""
+    """Two adapters of one model."""
     return {"one": llama(tmp_path, 1), "two": llama(tmp_path, 2)}
 
 
@@ -123,7 +123,7 @@ def folders(tmp_path: Path) -> dict[str, Path]:
 def test_every_encoding_of_a_game_is_what_peft_alone_makes_of_it(
     way: dict[str, Any], rounds: int, folders: dict[str, Path], engines: Engines
 ) -> None:
-    """From the records alone: the words, and what each encoding attended to, through the adapter that it is of."""
+    """From the records alone: the words, and what each encoding attended to, through its own adapter."""
     engine = engines.own()
     others = {name: AdapterEngine.port(engine, engine.mix(folder)) for name, folder in folders.items()}
     kept = dict[int, list[tuple[Any, Any]]]()
@@ -176,7 +176,7 @@ def test_adapters_of_one_base_are_one_engine_and_others_have_their_own(
 
 
 class Stopping(Scripted):
-    """Ends with an error, the first time."""
+    """Ends with an error until `fails` is reset."""
 
     fails = True
 

@@ -1,4 +1,5 @@
-"""Models behind APIs beside engines, in one game: who reads what as what, and what never leaves for another vendor."""
+"""Models behind APIs together with engines in one game: who reads what in which form, and what is never sent to
+another vendor."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ WAYS: tuple[tuple[Mode, Leakage], ...] = (
 
 
 async def pair(game: Game) -> None:
-    """Ann speaks here, Bob far away, and Ann answers; what Bob keeps to himself is read by him alone."""
+    """Ann speaks on the engine, Bob behind an API, and Ann answers; only Bob reads his private thought."""
     ann, bob = game.cast(Talker, "ann"), game.cast(Talker, "bob", model="far", system="Be Bob.")
     await game.announce("Talk.")
     await ann.say()
@@ -128,11 +129,11 @@ def test_a_run_goes_on_where_its_models_are_the_same(tmp_path: Path) -> None:
 
 
 class Whisper(Agent):
-    """Whispers to one other."""
+    """An agent that whispers to one other."""
 
 
 async def whispers(game: Game) -> str:
-    """Ann, who speaks here, whispers to Bob, who speaks far away."""
+    """Ann, on the engine, whispers to Bob, who is behind an API."""
     ann, bob = game.cast(Whisper, "ann"), game.cast(Whisper, "bob", model="far")
     await ann.say(to="bob")
     with pytest.raises(LeakageError, match=r"may not send message ann\.0 to far: it is private"):
@@ -171,7 +172,7 @@ def test_agents_of_one_vendor_may_whisper() -> None:
     assert two.calls[0].messages[0].name == "ann"
 
 
-# -- property: nothing private ever reaches a vendor that may not have it ---------------------------------
+# -- property: no private text reaches a vendor that may not see it ---------------------------------------
 
 PLACES = {"default": None, "a": "A", "b": "B", "a-too": "A"}
 NAMES = ("ann", "bob", "eve")
@@ -185,11 +186,11 @@ games = st.lists(turn, min_size=2, max_size=9)
 
 
 class Watched:
-    """A game of numbered texts, each of which says nothing but its number, and where each was sent."""
+    """A game of numbered texts that contain only their number, and a record of where each was sent."""
 
     def __init__(self, allowed: frozenset[str]) -> None:
         self.allowed = allowed
-        self.may: dict[str, frozenset[str | None] | None] = {}  # a text, and the vendors that may see it (None: all)
+        self.may: dict[str, frozenset[str | None] | None] = {}  # by text, the vendors that may see it (None: all)
         self.authors: dict[str, str] = {}
         self.audiences = {"Hear.": Audience(frozenset({"ann", "bob"}))}
         self.count = 0
@@ -219,7 +220,7 @@ class Watched:
         self.audiences[text] = message.audience
 
     def leaked(self) -> set[tuple[str, str]]:
-        """Who was sent which text that was not for it, by what the servers saw."""
+        """The pairs of agent and text where a server received a text that the agent may not read."""
         calls = [call for port in self.ports.values() for call in port.calls]
         sent = [(call.header.removesuffix(": "), quoted.text) for call in calls for quoted in call.messages]
         return {(who, text) for who, text in sent if not self.audiences[text].includes(who)}
@@ -278,14 +279,14 @@ def test_nothing_private_reaches_a_vendor_that_may_not_have_it(
 
 
 def judged(entries: list[TranscriptEntry]) -> AuditReport:
-    """The audit of a game on those models."""
+    """The audit of a game on these models."""
     models = RecordedModels(frozenset({None, "a", "b", "a-too"}), frozenset({"a", "b", "a-too"}))
     return audit_entries(subject(leakage="audit"), {0: entries}, Seal(b"k" * 32), models=models)
 
 
 @pytest.mark.parametrize("how", ["failed", "cancelled"])
 def test_a_prompt_that_was_sent_is_on_record_though_nobody_answered(how: str, tmp_path: Path) -> None:
-    """What a server has seen, it has seen: else what was read there would be nowhere, and the audit clean."""
+    """The server has seen the prompt. Without a record the audit would find nothing and call it clean."""
 
     async def silent(call: TextCall) -> str:
         if how == "failed":

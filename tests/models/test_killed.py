@@ -1,5 +1,5 @@
-"""Games on engines and behind APIs that are killed at any event: what the record has by then is never called clean, can
-be gone on with, and lacks nothing of what anybody read."""
+"""Games on engines and behind APIs, killed at any event: the record up to then is never called clean, can be resumed,
+and lacks nothing that anybody read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WAYS = (("choreographed", "enforce"), ("choreographed", "deny"), ("baseline", "a
 
 
 def talk(dice: random.Random) -> Script:
-    """A game that is drawn: who speaks, through which model, how and to whom; some are cut short, or refused."""
+    """A random game: who speaks, through which model, how and to whom; some messages are cut short or refused."""
     models, verbs = ("default", "near", "far", "other"), ("say", "say", "tell", "ask", "round", "release", "cut")
     turns = [tuple(map(dice.choice, (NAMES, models, verbs, AUDIENCES))) for _ in range(dice.randrange(3, 14))]
 

@@ -1,4 +1,4 @@
-"""A run with several models: who speaks through which, how it is asked for, and whose encodings are whose."""
+"""A run with several models: who speaks through which, how models are chosen, and whose encodings are whose."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PLACE = 1 << 40
 
 
 async def talk(game: Game) -> None:
-    """One speaks through the run's own model, one through another, and one moves."""
+    """One agent speaks through the run's own model, one through another, and one switches."""
     await game.announce("Talk.")
     ann, bob = game.cast(Talker, "ann", system="Be ann."), game.cast(Talker, "bob", model="small")
     cleo = game.cast(Talker, "cleo", model=lambda turn: ("default", "small")[turn % 2])
@@ -37,7 +37,7 @@ async def talk(game: Game) -> None:
 
 @pytest.mark.parametrize("leakage", ["enforce", "audit"])
 def test_each_speaks_through_its_model_and_no_id_is_given_twice(leakage: str) -> None:
-    """The run's own engine gives out the ids that it always did."""
+    """The run's own engine gives the same ids as ever."""
     found = seen(talk, leakage=leakage)
     said = {e.message.id: e.engine for e in found.entries if e.message.kind == "decode"}
     assert said == {
@@ -58,7 +58,7 @@ def test_each_speaks_through_its_model_and_no_id_is_given_twice(leakage: str) ->
 
 
 def test_the_own_engine_says_what_it_says_alone() -> None:
-    """Nothing of a run with one model changes because it could have had another."""
+    """A run that uses one model does not change because another is available."""
 
     async def alone(game: Game) -> None:
         ann, bob = game.cast(Talker, "ann", system="Be ann."), game.cast(Talker, "bob", model="default")
@@ -83,7 +83,7 @@ def test_a_model_that_the_run_has_not_is_refused_when_it_is_given(model: Any, to
 
 @pytest.mark.parametrize(("name", "told"), [("large", "'large'"), (3, "of type int"), (b"small", "of type bytes")])
 def test_a_function_that_gives_no_model_is_refused_at_its_turn(name: Any, told: str) -> None:
-    """What was said before stays said."""
+    """What was said before is kept."""
 
     async def script(game: Game) -> None:
         ann = game.cast(Talker, "ann", model=lambda turn: name if turn else None)
@@ -128,7 +128,7 @@ def test_two_names_of_one_engine_are_one_engine() -> None:
 
 def test_the_engines_of_a_run_are_empty_and_free_when_it_is_over() -> None:
     one, other = FakeEngine(), FakeEngine()
-    for _ in range(2):  # the second run gives out other ids than the first
+    for _ in range(2):  # the second run uses other ids than the first
         seen(talk, {"small": other}, one)
         seen(talk, {"small": one}, other)
     assert one.idle
@@ -137,7 +137,7 @@ def test_the_engines_of_a_run_are_empty_and_free_when_it_is_over() -> None:
 
 
 def test_a_text_too_long_for_a_model_is_refused_to_who_reads_it_there_with_its_name() -> None:
-    """Its author, and readers elsewhere, go on."""
+    """The author and readers on other models go on."""
     heard: list[str] = []
 
     async def script(game: Game) -> None:
@@ -182,7 +182,7 @@ def test_an_engine_that_another_run_has_is_busy() -> None:
 
 @pytest.mark.parametrize("way", [{}, {"leakage": "audit"}, {"mode": "baseline"}])
 def test_long_words_go_from_fake_to_fake(way: dict[str, Any]) -> None:
-    """Equal tokenizers take each other's ids, whichever of them met a word first."""
+    """Equal tokenizers accept each other's ids, whichever met a word first."""
 
     async def script(game: Game) -> None:
         ann, bob = game.cast(Talker, "ann"), game.cast(Talker, "bob", model="small")
@@ -198,7 +198,7 @@ def test_long_words_go_from_fake_to_fake(way: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("first", ["own", "other"])
 def test_nothing_is_left_where_one_of_the_engines_is_busy(first: str) -> None:
-    """Those that were opened before it are given back."""
+    """Engines opened before it are released."""
     own, other, third = FakeEngine(), FakeEngine(), FakeEngine()
 
     async def main() -> None:
@@ -211,7 +211,7 @@ def test_nothing_is_left_where_one_of_the_engines_is_busy(first: str) -> None:
 
 
 def test_an_engine_that_fails_ends_the_games_that_speak_on_it_and_no_other() -> None:
-    """The game is played again, on both."""
+    """The game that speaks on the other engine alone is played to its end."""
     own, other = FakeEngine(), FakeEngine()
 
     async def script(game: Game) -> None:
@@ -227,7 +227,7 @@ def test_an_engine_that_fails_ends_the_games_that_speak_on_it_and_no_other() -> 
 
 
 class Busy(Talker):
-    """Says something again and again, each time longer, and tells of it in between."""
+    """Speaks repeatedly, each time longer, and tells something in between."""
 
     async def run(self) -> None:
         for turn in range(3):
@@ -236,14 +236,14 @@ class Busy(Talker):
 
 
 class Slow(FakeEngine):
-    """Ends each step once the event loop has gone round so often."""
+    """An engine whose steps each end after a number of event loop rounds."""
 
     def __init__(self, rounds: int) -> None:
         super().__init__()
         self.rounds, self.round, self.turned = rounds, 0, threading.Condition()
 
     def turn(self) -> None:
-        """The event loop has gone round."""
+        """Report one round of the event loop."""
         with self.turned:
             self.round += 1
             self.turned.notify_all()
@@ -256,7 +256,7 @@ class Slow(FakeEngine):
 
 
 def test_however_long_an_engine_takes_the_steps_are_the_same() -> None:
-    """The other one waits for it, and takes up what was asked for by then: no more, and no less."""
+    """The other engine waits, and takes up exactly what was requested by then."""
 
     def batches(rounds: int) -> list[list[tuple[int, ...]]]:
         engines = FakeEngine(), Slow(rounds)

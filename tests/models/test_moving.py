@@ -1,5 +1,5 @@
-"""Random games whose agents move between three engines of different tokenizers: what an author had read stays where it
-was, and every encoding is of the words that were said."""
+"""Random games whose agents move between three engines with different tokenizers: what an author has read stays on its
+engine, and every encoding is of the words that were said."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 class Act(NamedTuple):
-    """What one agent, or the scenario (None), does next: on which engine, how, and for whom."""
+    """The next act of an agent, or of the scenario (None): on which engine, how, and for whom."""
 
     who: str | None
     engine: str
@@ -59,7 +59,7 @@ acts = st.lists(
 
 
 def played(plan: Sequence[Act], way: str) -> Seen:
-    """The game of a plan: an audience of nobody is everyone, "think" is private."""
+    """Play a plan: an empty audience means everyone, and "think" is private."""
     where = dict.fromkeys(NAMES, "default")
 
     async def script(game: Game) -> None:
@@ -83,19 +83,19 @@ def played(plan: Sequence[Act], way: str) -> Seen:
                     last[who] = await agent.think(max_tokens=3)
                 else:
                     last[who] = await agent.say(audience, words if verb == "ask" else None, max_tokens=3)
-            except LeakageError:  # deny refuses what carries what is hidden
+            except LeakageError:  # deny refuses readings that carry hidden words
                 assert way == "deny"
 
     return seen(script, beside(), **WAYS[way])
 
 
 def beside() -> dict[str, FakeEngine]:
-    """The two other engines, which spell words otherwise."""
+    """The two other engines, which tokenize differently."""
     return {"small": FakeEngine(letters=3), "tiny": FakeEngine(letters=2, bos=False)}
 
 
 def cones(found: Seen) -> dict[int, set[str]]:
-    """The messages behind each encoding, from the receipts alone."""
+    """The messages behind each encoding, computed from the receipts alone."""
     known: dict[int, set[str]] = {}
     for record in sorted(found.made, key=lambda each: each.id):
         over = [read.id for read in record.receipt.context]
@@ -105,7 +105,7 @@ def cones(found: Seen) -> dict[int, set[str]]:
 
 
 def reader(record: EncodingRecord, authors: dict[str, str | None]) -> str | None:
-    """Who attends to the context of an encoding: none, of one for all its readers."""
+    """The agent that attends to an encoding's context, or None if the encoding is for all its readers."""
     return authors[record.message] if record.recipe == "author" else record.caller
 
 
@@ -126,8 +126,8 @@ def test_nothing_does_in_many_games(way: str, plan: list[Act]) -> None:
 
 
 def check_readings(way: str, plan: list[Act]) -> None:
-    """That no encoding has behind it what its reader may not read, where that is promised, and that nobody has an
-    author's own of a message where it was not said."""
+    """Check that no encoding has behind it what its reader may not read, where that is promised, and that an author's
+    own encoding is read only on the engine where it was made."""
     found = played(plan, way)
     messages = {entry.message.id: entry.message for entry in found.entries}
     said_on = {entry.message.id: entry.engine for entry in found.entries}
@@ -155,7 +155,7 @@ def check_readings(way: str, plan: list[Act]) -> None:
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(acts)
 def test_every_encoding_is_as_long_as_its_words_are_on_its_engine(way: str, plan: list[Act]) -> None:
-    """By the framing of that engine; and where a tokenizer is another one than that of who said it, it says so."""
+    """By that engine's framing; and a reading through a different tokenizer than the author's is recorded as such."""
     found = played(plan, way)
     engines: dict[str | None, FakeEngine] = {None: FakeEngine()}
     engines.update(beside())

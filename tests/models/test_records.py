@@ -1,4 +1,4 @@
-"""What a run of several models leaves behind: its lines, its audit, going on with it, its trace, its parts."""
+"""What a run of several models leaves: its record, audit, resumption, trace and parts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def beside(**more: FakeEngine) -> dict[str, FakeEngine]:
 
 
 async def talk(game: Game) -> None:
-    """One has a private thought and speaks of it; two read that, on two engines."""
+    """Ann has a private thought and speaks of it; two agents read that, on two engines."""
     await game.announce("Talk of incomprehensible things.")
     ann = game.cast(Talker, "ann", system="You are Ann, and tell nobody.")
     bob, cleo = game.cast(Talker, "bob", model="small"), game.cast(Talker, "cleo")
@@ -43,7 +43,7 @@ async def talk(game: Game) -> None:
 
 
 async def bob_alone(game: Game) -> None:
-    """The same, and nobody reads Ann where she spoke."""
+    """Ann speaks and Bob reads her on another engine; nobody reads her on her own."""
     ann, bob = game.cast(Talker, "ann", system="Tell nobody."), game.cast(Talker, "bob", model="small")
     await ann.say(max_tokens=3)
     await bob.say(max_tokens=3)
@@ -89,7 +89,7 @@ def test_an_audit_of_two_engines_is_clean_under_enforce(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("script", "games", "conclusion"), [(bob_alone, 1, "clean"), (talk, 2, "findings")])
 def test_under_audit_a_leak_stays_on_its_engine(tmp_path: Path, script: Script, games: int, conclusion: str) -> None:
-    """Bob, on another one, reads X; Cleo, beside Ann, reads what Ann had read."""
+    """Bob, on another engine, reads X; Cleo, on Ann's, reads the encoding that carries Ann's context."""
     report = audit_run(recorded(tmp_path, script, games=games, leakage="audit"))
     assert report.conclusion == conclusion
     assert {edge.reader for edge in report.edges} == ({"cleo"} if conclusion == "findings" else set())
@@ -107,7 +107,7 @@ def test_under_audit_a_leak_stays_on_its_engine(tmp_path: Path, script: Script, 
     ],
 )
 def test_no_damage_makes_a_message_of_another_engine_clean(tmp_path: Path, damage: Any) -> None:
-    """An engine that the record does not list, or a context on another engine, is unlabelled."""
+    """An engine missing from the record, or a context on another engine, makes an encoding unlabelled."""
     run = recorded(tmp_path, bob_alone)
     changed = lines(run)
     bob = next(line for line in changed if line.get("id") == "bob.0")
@@ -117,7 +117,7 @@ def test_no_damage_makes_a_message_of_another_engine_clean(tmp_path: Path, damag
 
 
 def test_places_are_counted_in_the_words_of_the_engine_that_reads(tmp_path: Path) -> None:
-    """After a message: as long as it is there. No audit takes the length of one tokenizer for another's."""
+    """A message is as long as on the reading engine. No audit uses one tokenizer's length for another's."""
 
     async def script(game: Game) -> None:
         ann = game.cast(Talker, "ann")
@@ -230,7 +230,7 @@ def replace_model(model: ModelConfig) -> ModelConfig:
 
 
 def test_numbers_that_were_chosen_then_are_taken_again(tmp_path: Path) -> None:
-    """Another machine might choose others, and could not go on."""
+    """Another machine might choose other dtypes and then could not resume."""
     run = recorded(tmp_path)
     info = run.info.model_copy(
         update={

@@ -1,6 +1,6 @@
-"""A real model: SmolLM2-135M-Instruct, as `make real` brings it.
+"""A real model: SmolLM2-135M-Instruct, as installed by `make real`.
 
-Where it is missing its tests are skipped, unless AGENTCHO_TEST_REAL=required, as in CI.
+Tests are skipped if it is missing, unless AGENTCHO_TEST_REAL=required, as in CI.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ..test_site import DOCS, blocks, execute, saved
 
 NAME = "smollm2"
 LEAST = 3
-"""Letters of a text that says something."""
+"""A text with more letters than this says something."""
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module", autouse=True)
 def there() -> None:
-    """The model, in the cache or in the package that carries it."""
+    """Require the model in the cache or in the package that carries it."""
     if place_of(NAME) != KNOWN[NAME].hub:
         return
     if os.environ.get("AGENTCHO_TEST_REAL") == "required":

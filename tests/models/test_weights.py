@@ -1,4 +1,4 @@
-"""Two engines of the same weights, loaded apart: they say what one says, and have the keys that it has."""
+"""Two engines with the same weights, loaded separately: together they say what one says, and have the same keys."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def two(engines: Engines) -> tuple[Engine, Engine]:
-    """Loaded apart: each has a network of its own."""
+    """Two engines, each with a network of its own."""
     return engines.own(), engines.own()
 
 
 async def talk(game: Game, moving: bool = True) -> None:
-    """Thoughts, words and places of three, who move between the engines, or stay."""
+    """Thoughts, messages and a released thought of two agents, who move between the engines or stay on one."""
     at = (lambda turn: ("default", "other")[turn % 2]) if moving else (lambda turn: "default")
     ann, bob = game.cast(Talker, "ann", system="You are Ann.", model=at), game.cast(Talker, "bob", model=at)
     await game.announce("Speak.")
@@ -56,7 +56,7 @@ def test_in_baseline_two_engines_say_the_words_of_one(two: tuple[Engine, Engine]
 def test_under_enforce_what_is_read_has_the_keys_of_x_that_an_engine_alone_makes(
     two: tuple[Engine, Engine], engines: Engines
 ) -> None:
-    """Asked for by hand, X by X, from the ids that were said and what all their readers may read."""
+    """Encoded by hand, X by X, from the words that were said and what all their readers may read."""
     own, other = two
     kept: dict[int, list[tuple[Any, Any]]] = {}
 

@@ -1,4 +1,4 @@
-"""What is to be published, built once: the source distribution, and the wheel that is made from it."""
+"""Builds the distributions once: the sdist, and the wheel made from it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with both."""
+    """A folder with both distributions."""
     out = tmp_path_factory.mktemp("dist")
     words = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(ROOT)]
     subprocess.run(words, check=True, capture_output=True)
@@ -22,13 +22,13 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def wheel(dist: Path) -> Path:
-    """What is installed."""
+    """The wheel."""
     (built,) = dist.glob("*.whl")
     return built
 
 
 @pytest.fixture(scope="session")
 def sdist(dist: Path) -> Path:
-    """What it is made from."""
+    """The source distribution."""
     (built,) = dist.glob("*.tar.gz")
     return built

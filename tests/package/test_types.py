@@ -1,4 +1,4 @@
-"""What type checkers say of code that uses the installed package: of right code nothing, of wrong options each line."""
+"""Type checkers on code that uses the installed package: no errors for correct code, one for each wrong option."""
 
 from __future__ import annotations
 
@@ -86,14 +86,14 @@ strict = true
 [mypy-torch.*,transformers.*]
 follow_imports = skip
 """
-"""For mypy, which would take minutes to read them; no public name has a type of theirs that a consumer says."""
+"""Skips packages that mypy would take minutes to read; no public name that the consumer uses has one of their types."""
 CLEAN = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MYPYPATH")}
-"""What is looked at is installed."""
+"""The environment without local paths, so that the installed package is checked."""
 Check = Callable[[Path, Path], dict[int, str]]
 
 
 def mypy(python: Path, file: Path) -> dict[int, str]:
-    """Errors by line, as mypy says them of a file in the environment of an interpreter."""
+    """mypy's errors by line for a file, in the environment of an interpreter."""
     (file.parent / "mypy.ini").write_text(CONFIG)
     words = [sys.executable, "-m", "mypy", "--python-executable", str(python), "--config-file=mypy.ini", file.name]
     ran = subprocess.run(words, cwd=file.parent, env=CLEAN, capture_output=True, text=True)
@@ -103,7 +103,7 @@ def mypy(python: Path, file: Path) -> dict[int, str]:
 
 
 def pyright(python: Path, file: Path) -> dict[int, str]:
-    """The same, as pyright says them."""
+    """pyright's errors by line."""
     words = [sys.executable, "-m", "pyright", "--pythonpath", str(python), "--outputjson", file.name]
     ran = subprocess.run(words, cwd=file.parent, env=CLEAN, capture_output=True, text=True)
     assert ran.returncode in (0, 1), ran
@@ -113,7 +113,7 @@ def pyright(python: Path, file: Path) -> dict[int, str]:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment in which the wheel is installed, beside what it needs."""
+    """The interpreter of an environment with the wheel and its dependencies installed."""
     folder = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     site = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))

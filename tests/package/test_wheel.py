@@ -1,4 +1,4 @@
-"""The wheel and the source distribution: what is in them, and that the wheel works away from the checkout."""
+"""The wheel and the source distribution: their contents, and that the wheel works outside the checkout."""
 
 from __future__ import annotations
 

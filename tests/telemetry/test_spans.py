@@ -1,4 +1,4 @@
-"""What a run tells OpenTelemetry, in its in-memory exporters: spans in spans, metrics, no word but where asked."""
+"""What a run reports to OpenTelemetry's in-memory exporters: nested spans, metrics, and texts only on request."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SECRET = "canary"
 
 
 class Talk(Scenario):
-    """Two speak side by side; the second game fails with words of a secret."""
+    """Two agents speak at once; the second game fails with an error that contains a secret."""
 
     def score(self, outcome: Any) -> dict[str, float]:
         return {"points": 2}
@@ -52,7 +52,7 @@ def look(where: Literal["here"]) -> str:
 
 
 class Leaky(Scenario):
-    """Ann looks with a tool and speaks; Bob reads what she said over what she alone may know."""
+    """Ann uses a tool and speaks; Bob reads her message over what only she may know."""
 
     async def play(self, game: Game) -> Scenario.Outcome:
         ann, bob = game.cast(Agent, "ann"), game.cast(Agent, "bob")
@@ -92,7 +92,7 @@ class Told:
 
 
 def within(spans: list[ReadableSpan]) -> dict[str, str | None]:
-    """The name of the span that each is in."""
+    """The parent span's name of each span."""
     by_id = {span.context.span_id: span.name for span in spans if span.context is not None}
     return {span.name: None if span.parent is None else by_id[span.parent.span_id] for span in spans}
 
@@ -123,7 +123,7 @@ def test_a_run_has_games_which_have_turns() -> None:
 def test_steps_are_within_the_time_of_their_run() -> None:
     told = Told(games=1)
     [run] = told.named("invoke_workflow")
-    slack = 50_000_000  # the clocks of spans and of steps are read one after another
+    slack = 50_000_000  # the clocks of spans and steps are read one after the other
     for step in told.named("agentcho.step"):
         assert (run.start_time or 0) - slack <= (step.start_time or 0) <= (step.end_time or 0)
         assert (step.end_time or 0) <= (run.end_time or 0) + slack
@@ -187,7 +187,7 @@ def test_a_call_of_a_tool_is_in_the_turn_that_says_it() -> None:
 
 
 def test_names_are_those_of_the_conventions() -> None:
-    """In all that begins with "gen_ai." or "error."."""
+    """For all names that begin with "gen_ai." or "error."."""
     modules = gen_ai_attributes, gen_ai_metrics, error_attributes
     known = {value for module in modules for value in vars(module).values() if isinstance(value, str)}
     ours = {value for name, value in vars(names).items() if name.isupper()}
