@@ -65,6 +65,7 @@ def app() -> typer.Typer:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         help="Societies of language-model agents on one shared cache of messages.",
+        epilog="Start with: agentcho run debate; agentcho audit last; agentcho view last.",
     )
     cli.callback()(_agentcho)
     for command in (run, merge, audit, serve, key, ls, cp, show, view, doctor):

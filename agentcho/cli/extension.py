@@ -25,11 +25,15 @@ if TYPE_CHECKING:
 
 LAB = "agentcho.lab.commands"
 """The module whose function `extension` returns an `Extension`."""
-ORDER = (
-    *("run", "merge", "compare", "sweep", "paper", "trace", "tune", "audit", "prove", "probe", "serve", "key"),
-    *("ls", "cp", "show", "view", "doctor", "bench", "plan", "new"),
-)
-"""All commands, in the order in which help lists them."""
+PANELS = {
+    "Play": ("run", "ls", "cp", "new", "merge"),
+    "Look at runs": ("show", "view", "audit", "prove"),
+    "Compare and train": ("compare", "sweep", "paper", "trace", "tune"),
+    "Serve": ("serve", "key", "probe"),
+    "Models and machines": ("doctor", "bench", "plan"),
+}
+"""All commands by panel of the help, in the order in which it lists them."""
+ORDER = tuple(name for names in PANELS.values() for name in names)
 Played = Sequence["Sequence[TranscriptEntry] | Workflow"]
 """Finished games, or workflows of a trace."""
 
@@ -70,6 +74,14 @@ class Commands(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """See `click.Group.list_commands`."""
         return [*self._all()]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """See `click.Group.format_commands`: one section per panel."""
+        found = self._all()
+        room = formatter.width - 6 - max(map(len, found))
+        for title, names in PANELS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, found[name].get_short_help_str(room)) for name in names])
 
     def _all(self) -> Mapping[str, Any]:
         """Return its commands and those of the lab.

@@ -14,6 +14,7 @@ from pydantic import Field
 from typer.main import get_command
 
 from agentcho.cli.app import app
+from agentcho.cli.extension import PANELS
 from agentcho.cli.options import GivenOptions, OptionsFrom, spread_options
 from agentcho.cli.panels import OWN, panel
 from agentcho.cli.shared_options import AUDITED
@@ -155,9 +156,18 @@ def test_help_of_commands_that_are_confused_names_the_other(agentcho: Command, c
     assert f"`agentcho {other}`" in " ".join(told.split())
 
 
-@pytest.mark.parametrize("group", [(), ("bench",)])
-def test_lists_of_commands_have_whole_sentences(agentcho: Command, group: tuple[str, ...]) -> None:
-    listed = agentcho(*group, "--help").out.partition("Commands:")[2]
+def test_help_groups_all_commands(agentcho: Command) -> None:
+    told = agentcho("--help").out
+    for title, names in PANELS.items():
+        listed = told.partition(f"\n{title}:\n")[2].partition("\n\n")[0]
+        assert re.findall(r"^  (\S+)", listed, re.MULTILINE) == list(names)
+    assert "agentcho run debate; agentcho audit last" in told
+
+
+@pytest.mark.parametrize(("group", "first"), [((), "Play:"), (("bench",), "Commands:")])
+def test_lists_of_commands_have_whole_sentences(agentcho: Command, group: tuple[str, ...], first: str) -> None:
+    listed = agentcho(*group, "--help").out.partition(first)[2]
+    listed = re.sub(r"\n\n(\w.*:\n)?", "\n", listed)
     rows = re.split(r"\n  (?=\S)", listed)[1:]
     assert len(rows) >= 9
     assert all(re.search(r"[.:)]$", " ".join(row.split())) and "..." not in row for row in rows), rows
