@@ -1,4 +1,4 @@
-"""Games whose callers repair what they reuse: who gets which repairs, their cones, and how close they are to encoding
+"""Games whose callers repair what they reuse: who gets which repairs, their cones, and their distance from encoding
 anew."""
 
 from __future__ import annotations

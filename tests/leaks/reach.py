@@ -55,7 +55,7 @@ class World:
         return self._once("public", id, [self.public(read) for read in wide])
 
     def own(self, id: str) -> frozenset[str]:
-        """What reaches an author through its own message under enforcement: its own reads in full, others' publicly."""
+        """What reaches an author through its own message under enforcement: own messages in full, others' publicly."""
         author, public = self.said[id].author, self.said[id].public
         return self._once("own", id, [self.heard(author, read, read in public) for read in self._up("own", id)])
 

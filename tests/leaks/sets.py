@@ -39,8 +39,7 @@ Key = str
 
 @dataclass(eq=False)
 class Store:
-    """One storage: a digest of all that its keys depend on, the calls that reached it, and the number of its
-    holders."""
+    """One storage: a digest of all that its keys depend on, the calls that reached it, and the count of its holders."""
 
     key: Key
     value: frozenset[EncodingId]
