@@ -63,7 +63,7 @@ def prove(theorem: Theorem, rules: type[Rules] = Rules, salting: type[Salting] =
 
 
 def made_fit(rules: type[Rules], _: type[Salting]) -> Step:
-    """One more encoding."""
+    """One more encoding is made."""
     case = Case(rules)
     new, other = case.terms.constant("message", "new"), case.terms.constant("message", "other")
 
@@ -74,7 +74,7 @@ def made_fit(rules: type[Rules], _: type[Salting]) -> Step:
 
 
 def served_fit(rules: type[Rules], _: type[Salting]) -> Step:
-    """One more call, and one message that it reads."""
+    """One more call reads one message."""
     case = Case(rules)
     call, read, other = (case.terms.constant("message", name) for name in ("call", "read", "other"))
     reader, t = case.terms.constant("agent", "reader"), case.terms
@@ -88,7 +88,7 @@ def served_fit(rules: type[Rules], _: type[Salting]) -> Step:
 
 
 def repaired_fit(rules: type[Rules], _: type[Salting]) -> Step:
-    """One more encoding in a caller's own prompt: over what stands before it there, some tokens kept from a base."""
+    """One more repair in a caller's own prompt: over what precedes it there, with some tokens kept from a base."""
     case = Case(rules)
     call, read, other = (case.terms.constant("message", name) for name in ("call", "read", "other"))
     reader, t = case.terms.constant("agent", "reader"), case.terms
@@ -106,7 +106,7 @@ def repaired_fit(rules: type[Rules], _: type[Salting]) -> Step:
 
 
 def guarded(rules: type[Rules], _: type[Salting]) -> Step:
-    """One more encoding is labelled, and its guard asked: for any `clearance`, as if it were the call's own."""
+    """One more encoding is labelled, and its guard is asked for an arbitrary `clearance`."""
     case, new = Case(rules), Symbolic().constant("message", "new")
     wanted, audience = case.terms.constant("audience", "clearance"), case.terms.constant("audience", "some audience")
 
@@ -216,7 +216,7 @@ def served_alike(rules: type[Rules], _: type[Salting]) -> Step:
 
 
 def once_alike(rules: type[Rules], _: type[Salting]) -> Step:
-    """One more message of the reader's own, in two workflows that look the same to it."""
+    """One more message by the reader, in two workflows that look the same to it."""
     pair = Pair(rules)
     first, reader = pair.cases[0], pair.reader
     new = first.terms.constant("message", "new")
