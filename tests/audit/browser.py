@@ -1,6 +1,6 @@
-"""A real browser without a window, for tests: what it makes of a page, and what it complains of.
+"""Runs a real headless browser for tests: the DOM and the console output of a page, and screenshots of it.
 
-Does not know: what is on the page.
+Independent of what the page contains.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ QUIET = (
 
 
 class Opened(NamedTuple):
-    """The page once it has settled, and the lines of its console."""
+    """The DOM of a page once it has settled, and the lines of its console."""
 
     dom: str
     console: list[str]
 
     def told(self, name: str) -> int:
-        """A number that the page's script left on its root."""
+        """Returns a number that the page's script stored as a data attribute of the root element."""
         root = self.dom[self.dom.index("<html") :]
         found = re.search(rf'data-{name}="(\d+)"', root[: root.index(">")])
         assert found is not None, f"the page's script did not tell {name}"
@@ -41,7 +41,7 @@ class Opened(NamedTuple):
 
 
 def chromium() -> str:
-    """The browser. Skips where there is none, but never on a build server."""
+    """Returns the browser's name. Skips the test if none is installed, except in CI, where that fails."""
     for name in NAMES:
         if found := shutil.which(name):
             return found
@@ -50,18 +50,18 @@ def chromium() -> str:
 
 
 def opened(page: Path, folder: Path, *options: str, at: str = "") -> Opened:
-    """Open a file, at a part of it. Its profile lives in `folder`."""
+    """Opens a file, optionally at a fragment. The browser profile lives in `folder`."""
     return visited(page.as_uri() + at, folder, *options)
 
 
 def visited(address: str, folder: Path, *options: str) -> Opened:
-    """Open what has this address."""
+    """Opens an address."""
     ran = _run(address, folder, *options, "--dump-dom")
     return Opened(ran.stdout, [line for line in ran.stderr.splitlines() if "CONSOLE" in line])
 
 
 def pictured(page: Path, folder: Path, *options: str) -> Picture:
-    """How it looks: [height, width, 3 or 4] in [0, 1]."""
+    """Takes a screenshot: [height, width, 3 or 4] in [0, 1]."""
     file = folder / "picture.png"
     _run(page.as_uri(), folder, *options, f"--screenshot={file}", "--window-size=1280,1400", "--hide-scrollbars")
     picture: Picture = imread(file)

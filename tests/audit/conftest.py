@@ -1,4 +1,4 @@
-"""A random model of three layers: a leak of k hops needs k + 1 of them."""
+"""A random model of three layers: a leak of k hops needs k + 1 layers."""
 
 import pytest
 

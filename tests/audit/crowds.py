@@ -1,6 +1,6 @@
-"""Games of many agents who all tell too much: what the report of a large audit is tested on.
+"""Games of many agents who all leak, for testing the report of a large audit.
 
-The verdict behind them is the real one, of traces. Does not know: how a report is drawn.
+The verdict is a real one, computed from traces. Independent of how a report is rendered.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from .talks import message
 
 
 def talk(agents: int, rounds: int = 2) -> Workflow:
-    """Each agent has private rules and makes a private plan; then all speak in the open, round by round. The second
-    agent reads the first one's plan itself."""
+    """Each agent has private rules and makes a private plan; then all speak publicly, round by round. The second agent
+    also reads the first one's plan."""
     names = tuple(f"agent{number}" for number in range(agents))
     said: list[TraceMessage] = []
     for name in names:

@@ -1,6 +1,6 @@
-"""Reports with everything in them, made by hand: what the outputs of an audit are tested on.
+"""Hand-made reports that contain every kind of entry, for testing the output formats of an audit.
 
-No engine and no verdict is behind them. Does not know: how a report is drawn.
+No engine and no verdict is behind them. Independent of how a report is rendered.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PLAYER = Place(file="agents/player.py", line=17)
 
 
 def report(reveal: bool = False, **changes: Any) -> AuditReport:
-    """A run of three agents in which everything happened that can happen."""
+    """A run of three agents with an entry of every kind."""
     drawn = tuple(said(reveal))
     whole = AuditReport(
         subject=subject(), conclusion="findings", reasons=("4 errors: AC001 1, AC002 1, AC003 1, AC004 1",),
@@ -54,7 +54,7 @@ def report(reveal: bool = False, **changes: Any) -> AuditReport:
 
 
 def clean(**changes: Any) -> AuditReport:
-    """A run in which nothing happened."""
+    """A run without findings."""
     calm = tuple(row.model_copy(update={"verdict": "clean", "leaking": 0, "secrets_of": ()}) for row in readers())
     cells = tuple(cell.model_copy(update={"verdict": "clean", "leaking": 0}) for cell in matrix())
     nothing: dict[str, Any] = {
@@ -66,7 +66,7 @@ def clean(**changes: Any) -> AuditReport:
 
 
 def inconclusive() -> AuditReport:
-    """Nothing was found, and a control did not fire."""
+    """A report without findings in which a control did not fire."""
     silent = Control(name="the swap moved logits", fired=False, detail="no row changed at all")
     reasons = ("a control did not fire: the swap moved logits: no row changed at all",)
     return clean(conclusion="inconclusive", controls=(silent,), reasons=reasons)
@@ -89,7 +89,7 @@ def subject() -> Subject:
 
 
 def said(reveal: bool = False) -> list[Said]:
-    """The messages of the game that is drawn: a shared brief, private prompts, a whisper, talk, decisions."""
+    """The messages of the drawn game: a shared brief, private prompts, a whisper, talk, decisions."""
     everyone = "everyone"
     return [
         _said("brief", None, everyone, (), "system", "prefill", 38, reveal),
@@ -187,7 +187,7 @@ def finding(
     path: tuple[str, ...] = (),
     **more: Any,
 ) -> Finding:
-    """One finding; its sentence has signs that every format must escape."""
+    """One finding; its sentence contains characters that every format must escape."""
     return Finding(
         rule=rule, level=RULES[rule].level, message=f"{RULES[rule].title}: {reader} <- {carrier} & {owner}",
         reader=reader, owner=owner, carrier=carrier, path=path, secrets=path[-1:], hops=max(len(path) - 1, 0),

@@ -1,7 +1,7 @@
-"""What SARIF 2.1.0 says of the parts that audits write, as a JSON Schema in which nothing else is allowed.
+"""A strict JSON Schema of the parts of SARIF 2.1.0 that audits write: nothing else is allowed.
 
-Written after the text of the standard (OASIS, Static Analysis Results Interchange Format 2.1.0, sections 3.13 to
-3.58). Does not know: audits.
+Written from the text of the standard (OASIS, Static Analysis Results Interchange Format 2.1.0, sections 3.13 to 3.58).
+Independent of audits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ KIND: Schema = {"enum": ["pass", "open", "informational", "notApplicable", "revi
 
 
 def thing(*needed: str, **properties: Schema) -> Schema:
-    """An object of these properties and no others."""
+    """An object with these properties and no others."""
     properties["properties"] = {"type": "object"}
     return {"type": "object", "required": list(needed), "properties": properties, "additionalProperties": False}
 

@@ -1,7 +1,7 @@
-"""Small finished games with secrets, as workflows: what the measurements are tested on.
+"""Small finished games with secrets, as workflows, for testing the measurements.
 
-Alice has a private instruction and a private plan and talks to Bob; he talks back, and decides in private. What is
-secret differs from game to game, what is public does not. Does not know: engines.
+Alice has a private instruction and a private plan and talks to Bob; he replies, and decides in private. The secrets
+differ from game to game, the public messages do not. Independent of engines.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def message(
     header: str | None = None,
     **more: Any,
 ) -> TraceMessage:
-    """One message; with a header a generated one. By default it is for its author alone."""
+    """One message, generated if it has a header. By default only its author may read it."""
     kind = {"kind": "prefill", "role": "user"} if header is None else {"kind": "decode", "role": "assistant"}
     words: dict[str, Any] = {"parents": tuple(parents), "text": text, "header": header}
     return TraceMessage(id=id, author=author, audience=to or (author,), **(words | kind | more))
 
 
 def talk(number: int, direct: bool = False, secret: str | None = None) -> Workflow:
-    """One game. Even ones have secrets of one kind, odd ones of the other. `direct`: Bob reads Alice's plan itself."""
+    """One game. Even games have secrets of one kind, odd ones of the other. `direct`: Bob reads Alice's plan itself."""
     things = (FRUITS, STONES)[number % 2]
     thing = secret or f"{things[number // 2 % len(things)]} and {number} more"
     seen = ("plan",) if direct else ()
@@ -54,5 +54,5 @@ def talk(number: int, direct: bool = False, secret: str | None = None) -> Workfl
 
 
 def talks(count: int, **options: Any) -> list[Workflow]:
-    """Several, with secrets that differ."""
+    """Several games with different secrets."""
     return [talk(number, **options) for number in range(count)]

@@ -1,4 +1,4 @@
-"""The ablation: what the owner's words can see in each variant, and the rates that come of it."""
+"""The ablation: what the owner's words can see in each variant, and the resulting rates."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_only_what_is_seen_can_move_the_reader(three: Engine, play: Play, seen: 
 
 
 def test_rates_of_hand_made_answers() -> None:
-    """Ten games: reused words make nine of them no; with less to see, two turn, and then seven, to yes."""
+    """Ten games: reuse makes nine decisions "no"; with less to see, two and then seven of them flip to "yes"."""
     turned: dict[Seen, int] = {"all": 1, "system": 3, "plan": 8, "public": 8}
     games = [[_answer(seen, 7 if game < turned[seen] else 9) for seen in SEEN] for game in range(10)]
     found = {one.seen: one for one in ablations(games)}

@@ -1,4 +1,4 @@
-"""The page of an audit in a real browser: it draws, nothing is empty, and the console stays silent."""
+"""The page of an audit in a real browser: it renders completely, and the console stays empty."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def shown(text: str, folder: Path, *options: str) -> Opened:
 
 
 def crowd() -> AuditReport:
-    """Eight agents who each hear all the others, eighty messages long."""
+    """Eight agents, eighty messages; every message after the first round reads all earlier ones."""
     names = [f"agent{number}" for number in range(8)]
     said = tuple(
         Said(
@@ -92,7 +92,7 @@ def test_the_ways_of_findings_can_be_shown(tmp_path: Path) -> None:
     page = shown(text.replace(policy, "").replace("</body>", CLICKS + "</body>"), tmp_path)
     assert page.console == []
     seen = page.dom[page.dom.index('data-seen="') + 11 :].split('"')[0].split()
-    # direct to carol; alice.2 by alice.3 to bob; alice.1 by bob.2 to carol; alice.0 by alice.3 to carol
+    # direct leak to carol; alice.2 via alice.3 to bob; alice.1 via bob.2 to carol; alice.0 via alice.3 to carol
     assert seen == ["1-1-2", "2-1-3", "2-1-3", "2-1-3", "near-6-7", "left-0-0"]
 
 
@@ -150,7 +150,7 @@ frame.onload = () => {{
   document.body.dataset.wrong = inside.innerWidth + " wide: " + inside.document.body.dataset.wrong;
 }};
 </script>"""
-"""A page in a frame: no window of a browser without a screen is narrower than 500 pixels."""
+"""A page in a frame, because no window of a headless browser is narrower than 500 pixels."""
 LONG = "agent-" + "of-a-very-long-name-" * 6
 
 
@@ -190,4 +190,4 @@ def test_it_is_drawn_without_its_script(tmp_path: Path) -> None:
     page.write_text(text.replace("</head>", alone), encoding="utf-8")
     seen = pictured(page, tmp_path)
     red = (seen[..., 0] > 0.7) & (seen[..., 1] < 0.3) & (seen[..., 2] < 0.3)
-    assert red.sum() > 1000  # the edges of leaks
+    assert red.sum() > 1000  # the edges of leaks are red

@@ -1,4 +1,4 @@
-"""What an audit finds of calls of tools, from transcripts written by hand."""
+"""The findings of an audit about tool calls, from hand-written transcripts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOOK = ToolUse("look", NOBODY, effect=False, trusted=True)
 
 
 def result(talk: Talk, id: str, call: str | None, use: ToolUse | None, to: Any = ("alice",), **act: Any) -> int:
-    """What came of a call."""
+    """Adds the result of a call."""
     audience, said = to if to == "everyone" else list(to), Act(call=call, use=use, **act)
     made = talk.say(id, audience, [], "audience", author=None, kind="prefill", act=said)
     talk.change(id, origin="tool")
@@ -38,7 +38,7 @@ def found(report: AuditReport, *rules: str) -> list[Finding]:
 
 
 def call_over(secret_to: Any, use: ToolUse, **act: Any) -> Talk:
-    """Alice's call over one message, and its result."""
+    """Alice calls a tool after reading one message, and gets its result."""
     talk = Talk()
     secret = talk.say("bob.0", secret_to)
     talk.say("alice.0", ["alice"], [secret])
@@ -106,7 +106,7 @@ def test_who_learned_of_a_call_knows_it() -> None:
 
 
 def cut(use: ToolUse, secret_to: Any = ("alice", "bob"), call: str = "alice.0", **more: Any) -> AuditReport:
-    """Alice's call over one message, which was begun and cancelled."""
+    """Alice calls a tool after reading one message; the call is begun and cancelled."""
     talk = Talk()
     talk.say("alice.0", ["alice"], [talk.say("bob.0", list(secret_to))])
     line = CallLine(game=0, call=call, tool=use.name, use=UsePart(**use_line(use)), **more)
@@ -148,7 +148,7 @@ def test_a_call_with_a_result_is_judged_once() -> None:
 
 
 def effect_over(read: ToolUse, effect: ToolUse, **act: Any) -> Talk:
-    """Alice reads by a tool, and calls another over that."""
+    """Alice reads the result of one tool and then calls another."""
     talk = Talk()
     talk.say("alice.0", ["alice"], [talk.say("bob.0", "everyone")])
     read_here = result(talk, "scenario.0", "alice.0", read, "everyone")
@@ -192,7 +192,7 @@ def test_untrusted_words_stay_so_in_what_others_say_of_them() -> None:
     assert not found(audited(talk), "AC013")
 
 
-# -- what cannot be told -------------------------------------------------------------------------------------
+# -- incomplete records --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

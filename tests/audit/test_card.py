@@ -1,4 +1,4 @@
-"""The page on leaks is made from its result files, and from nothing else."""
+"""The page on leaks is generated from its result files alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report comes to: exit codes, against an earlier report, what is put up with and until when."""
+"""The conclusion of a report: exit codes, comparison with an earlier report, suppressions and their expiry."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ BOB: dict[str, Any] = {"rule": "AC002", "reader": "bob", "secret_of": "alice", "
 
 
 def written(folder: Path, *entries: dict[str, Any], more: str = "") -> Path:
-    """A file of suppressions."""
+    """Writes a file of suppressions."""
     file = folder / "suppressions.toml"
     tables = [
         "[[suppress]]\n"

@@ -1,4 +1,4 @@
-"""Cones and verdicts against a slow oracle, over random graphs of encodings."""
+"""Compares cones and verdicts with a slow oracle on random graphs of encodings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXTRA: tuple[Recipe, ...] = ("audience", "baseline")
 
 @st.composite
 def talks(draw: st.DrawFn) -> Talk:
-    """Messages with any audience, read through any of their encodings, in any order."""
+    """Messages with arbitrary audiences, read through any of their encodings, in any order."""
     talk, ids, said = Talk(), list[int](), list[str]()
     for number in range(draw(st.integers(1, 12))):
         author = draw(st.sampled_from(AGENTS))
@@ -35,7 +35,7 @@ def talks(draw: st.DrawFn) -> Talk:
 
 
 class Oracle:
-    """Reachability by closing a relation over and over, and distances by trying ever longer walks."""
+    """Reachability by repeatedly closing a relation, and distances by trying ever longer walks."""
 
     def __init__(self, talk: Talk) -> None:
         self.records = {record.id: record for entry in talk.entries for record in entry.made}
@@ -59,7 +59,7 @@ class Oracle:
         return steps
 
     def edges(self) -> list[tuple[str, int]]:
-        """(reader, encoding) of every reading."""
+        """The (reader, encoding) pair of every reading."""
         found = []
         for record in self.records.values():
             author = self.messages[record.message].author

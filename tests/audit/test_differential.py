@@ -1,4 +1,4 @@
-"""The differential test on a random model of three layers: what moves, what stands still to the last bit."""
+"""The differential test on a random model of three layers: what moves, and what stays bit-identical."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def plays(three: Engine) -> Sequence[Play]:
 
 @pytest.fixture(scope="module")
 def measured(three: Engine) -> Measurement:
-    """Four games in the deterministic profile, arms alone."""
+    """Four games in the deterministic profile, with the differential part alone."""
     return measure(talks(4), three, parts={"differential"})
 
 
 def arms(measured: Measurement, pair: Pair, swap: Swap) -> dict[Arm, Effect]:
-    """The effects of one pair and swap."""
+    """The effects of one pair and swap by arm."""
     return {e.arm: e for e in measured.effects if (e.reader, e.owner, e.swap) == (*pair, swap)}
 
 
@@ -69,7 +69,7 @@ def silent(measured: Measurement) -> set[str]:
     return {control.name.split(" (")[0] for control in controls(measured) if not control.fired}
 
 
-# -- what moves and what does not ------------------------------------------------------------------------
+# -- what moves and what stays the same ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("swap", SWAPS)
@@ -99,7 +99,7 @@ def test_what_is_the_same_twice_is_the_same_to_the_bit_and_a_swap_is_not(three: 
 
 @pytest.mark.slow
 def test_an_agent_that_reads_nothing_of_a_secret_shows_zero_through_reuse(three: Engine) -> None:
-    """Bob's secret is said after everything that Alice reads; nothing that she reads stands on it."""
+    """Bob's secret comes after everything that Alice reads, so nothing that she reads depends on it."""
     quiet = [game.model_copy(update={"messages": _with_late_secret(game)}) for game in talks(2)]
     found = measure(quiet, three, parts={"differential"})
     reuse = [e for e in found.effects if (e.reader, e.owner, e.arm) == ("alice", "bob", "reuse")]
@@ -110,7 +110,7 @@ def test_an_agent_that_reads_nothing_of_a_secret_shows_zero_through_reuse(three:
 
 
 def _with_late_secret(game: Workflow) -> tuple[TraceMessage, ...]:
-    """Bob's rules are told to everyone, so that only what he writes at the end is hidden from Alice."""
+    """Makes Bob's rules public, so that only what he writes at the end is hidden from Alice."""
     told = {"audience": "everyone"}
     return tuple(m.model_copy(update=told) if m.id == "bob-rules" else m for m in game.messages)
 
@@ -272,7 +272,7 @@ def test_choices_are_guessed_only_where_nearly_each_text_is_one_of_few_words(
 
 
 def _answering(play: Play, text: str) -> Play:
-    """The game with another text of Bob's decision, its choices unknown."""
+    """The game with a different text of Bob's decision and without its choices."""
     lines = (
         line._replace(message=line.message.saying(text=text), choices=()) if line.message.id == "decision" else line
         for line in play.lines
@@ -357,7 +357,7 @@ def effect(arm: Arm, tv: float, swap: Swap = "same-length", rows: int = 9, carri
 
 
 def hand_made(games: int = 8, deterministic: bool = True, carried: bool = True, **tv: float) -> Measurement:
-    """A measurement that is as it should be but for what is given."""
+    """A measurement in which every control fires, except for the given values."""
     values = {"reuse": 0.4, "floor": 0.0, "enforce": 0.0, "plain": 0.5, "stale": 0.2} | tv
     made = tuple(
         effect(arm, values[arm], swap, carried=carried)

@@ -1,4 +1,4 @@
-"""Findings: what is put together over games, what is noted beside leaks, what is redacted."""
+"""Findings: how they are merged over games, the notes beside leaks, and redaction."""
 
 from __future__ import annotations
 
@@ -231,8 +231,8 @@ def test_a_limit_counts_private_words_and_is_a_warning_where_a_claim_is_made() -
 
 
 def asked(game: int, *prompts: tuple[str, list[str]]) -> Talk:
-    """A game of a society on a server: each agent says something over the user messages of its prompt, by their
-    words."""
+    """A game of a society on a server: each agent speaks after reading the user messages of its prompt. Equal texts are
+    one message."""
     talk, there = Talk(game), dict[str, int]()
     for number, (agent, prompt) in enumerate(prompts):
         for words in prompt:

@@ -1,4 +1,4 @@
-"""Every rule in every format: each says what the rule's record says, and none is green where another is red."""
+"""Every rule in every format: each agrees with the rule's record, and none passes where another fails."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ PAGES = ("docs/how-to/read-a-report.md", "docs/how-to/sinks.md")
 LISTS = ("docs/leakage.md", "docs/how-to/read-a-report.md")
 FAIL_ON: tuple[FailOn, ...] = ("error", "warning", "note", "never")
 WHO = {"reader": ("bob", "alice"), "tool": ("search", "alice"), "run": (None, "alice")}
-"""Who is concerned by a finding, and whose secret it is about, by what rules are about."""
+"""The reader or tool that a finding is about, and the owner of the secret, by the subject of the rule."""
 
 
 def broken(rule: Rule) -> AuditReport:
-    """A run in which one rule is broken, once."""
+    """A run in which one rule is broken once."""
     reader, owner = WHO[rule.subject]
     key = FindingKey(rule.code, reader=reader, owner=owner, carrier="carol")
     evidence = Evidence(game=0, rank=(0,), place=sample.HERE, detail="a detail")
@@ -51,7 +51,7 @@ def broken(rule: Rule) -> AuditReport:
 
 
 def counted(report: AuditReport, fail_on: FailOn) -> tuple[int, int]:
-    """How many failures and errors the JUnit document of a report has."""
+    """The numbers of failures and errors in the JUnit document of a report."""
     suites = ElementTree.fromstring(junit(report, fail_on))
     return int(suites.get("failures", "")), int(suites.get("errors", ""))
 
@@ -149,7 +149,7 @@ def test_junit_fails_where_the_exit_code_does(rule: Rule, fail_on: FailOn) -> No
     report = broken(rule)
     code, (failures, errors) = report.exit_code(fail_on), counted(report, fail_on)
     assert errors == (report.conclusion == "inconclusive")
-    if fail_on == "never":  # the one way in which they differ: the exit code is asked to be silent, the document is not
+    if fail_on == "never":  # the only difference: "never" silences the exit code, but not the document
         assert (code, failures) == (3 if errors else 0, rule.level == "error")
     else:
         assert failures == (rule.level in LEVELS[: LEVELS.index(fail_on) + 1])
@@ -170,7 +170,7 @@ def test_what_is_accepted_is_green_in_both(rule: Rule, tmp_path: Path) -> None:
 
 
 ACTS = {"AC006", "AC007", "AC012", "AC013", "AC015", "AC016", "AC018", "AC019", "AC021"}
-"""Rules with a path of messages which need not have attended to each other."""
+"""Rules whose path of messages does not say that they attended to each other."""
 
 
 @pytest.mark.parametrize("rule", RULES.values(), ids=lambda rule: rule.code)
@@ -226,5 +226,5 @@ def test_no_cell_is_a_formula() -> None:
 
 
 def escaped(words: str) -> str:
-    """Words as they stand in a page."""
+    """Words as they appear, escaped, in a page."""
     return words.replace("&", "&amp;").replace("'", "&#39;").replace('"', "&#34;").replace("<", "&lt;")

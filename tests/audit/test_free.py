@@ -1,4 +1,4 @@
-"""Games played again with a free schedule: whether a reader observes something else where secrets are longer."""
+"""Games replayed with a free schedule: whether a reader observes a difference if secrets are longer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agentcho.testing import FakeEngine
 
 
 class Plans(Agent):
-    """Thinks in private, and then says the same to everyone whatever it thought."""
+    """Thinks in private, and then says the same to everyone regardless of the thought."""
 
     async def run(self) -> None:
         await self.think(max_tokens=12)
@@ -30,7 +30,7 @@ class Plans(Agent):
 
 
 class Talks(Agent):
-    """Speaks again and again."""
+    """Speaks repeatedly."""
 
     async def run(self) -> None:
         for _ in range(4):
@@ -43,7 +43,7 @@ class Meeting(Scenario):
     name = "meeting"
 
     class Options(Scenario.Options):
-        """How they are side by side."""
+        """How the agents are run concurrently."""
 
         lockstep: bool = False
 
@@ -56,7 +56,7 @@ class Meeting(Scenario):
 
 
 class Vote(Scenario):
-    """A private choice of words of one length, and then a word of another's."""
+    """One agent chooses in private between words of equal length, then another says something."""
 
     name = "vote"
 
@@ -68,7 +68,7 @@ class Vote(Scenario):
 
 
 def freed(scenario: Scenario, engine: EnginePort, out: Path, games: int = 1) -> Freed:
-    """What came of a scenario that is played and recorded first."""
+    """Plays and records a scenario, then replays it with a free schedule."""
     config = RunConfig(games=games, temperature=1.0, seed=3)
     record = play(RunRequest(scenario, config, engine=engine, out=out)).record
     assert record is not None
@@ -100,7 +100,7 @@ def test_what_cannot_have_another_length_shows_nothing(tmp_path: Path) -> None:
 
 
 def proof(plays: tuple[FreePlay, ...] | None) -> Proof:
-    """A demonstration of nothing else."""
+    """A proof that contains nothing else."""
     return Proof(
         source="s",
         model="m",

@@ -1,4 +1,4 @@
-"""Findings in groups, what to do first, and which part of a large game is drawn."""
+"""Groups of findings, the order of actions, and which part of a large game is drawn."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_each_error_and_warning_that_stands_is_in_one_action_and_errors_come_fir
     acted = [f for f in sample.findings() if stands(f) and f.level != "note"]
     assert names([f for action in found for f in action.findings]) == names(acted)
     levels = [action.level for action in found]
-    assert levels == sorted(levels)  # "error" stands before "warning"
+    assert levels == sorted(levels)  # "error" sorts before "warning"
     assert {action.rule: action.places for action in found}["AC001"] == ((sample.HERE, 1),)
 
 
@@ -74,7 +74,7 @@ def test_of_many_agents_names_stand_as_people_count() -> None:
 
 
 def readers_of(report: AuditReport) -> list[Finding]:
-    """One finding an owner, so that nothing but names can order them."""
+    """One AC002 finding per owner, so that only names can order them."""
     return list({finding.owner: finding for finding in report.findings if finding.rule == "AC002"}.values())
 
 

@@ -1,4 +1,4 @@
-"""The page of an audit: whole in one file, every edge drawn, words kept as words."""
+"""The page of an audit: self-contained in one file, every edge drawn, words kept as text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _drawn(report: str) -> str:
 
 
 def html(report: AuditReport) -> str:
-    """The page of a report, drawn once."""
+    """The page of a report, rendered once."""
     return _drawn(report.model_dump_json())
 
 
@@ -42,7 +42,7 @@ EVIL = "\"'><script>alert(1)</script>{{ 7 * 7 }}\u202e\x00"
 
 
 class Page(HTMLParser):
-    """Every tag with its attributes, whether all of them are closed, and the words between them."""
+    """Every tag with its attributes, and the text between them. Asserts that all tags are closed."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -68,12 +68,12 @@ class Page(HTMLParser):
         self.words += data
 
     def all(self, tag: str, cls: str = "") -> list[dict[str, str]]:
-        """The attributes of every tag of a name and class."""
+        """The attributes of every tag with a name and class."""
         return [a for name, a in self.tags if name == tag and (not cls or cls in a.get("class", "").split())]
 
 
 def evil() -> AuditReport:
-    """A report in which an agent and its messages have names that would break out of a page."""
+    """A report in which an agent and its messages have names that could break out of the markup."""
     said = (
         Said(
             id=EVIL, kind="decode", role="assistant", author=EVIL, audience=[EVIL], parents=(), tokens=3,

@@ -1,4 +1,4 @@
-"""Audits as JUnit: counts that add up, failures that match the exit code, texts that stay texts."""
+"""Audits as JUnit: counts that add up, failures that match the exit code, texts that are escaped."""
 
 from __future__ import annotations
 

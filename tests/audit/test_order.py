@@ -1,4 +1,4 @@
-"""Who can tell from the order of messages how long private ones were: lines written by hand, and records."""
+"""Who can tell from the order of messages how long private ones were: hand-written transcripts, and recorded runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_what_is_written_by_hand_is_judged_alike() -> None:
 
 
 def test_a_thought_is_a_private_message_before_what_is_said_after_it() -> None:
-    """Side by side, how long Alice thought decides who comes first."""
+    """If agents run concurrently, the length of Alice's thought decides who comes first."""
     thought = "alice.0.thought", ["alice"], Act(after=())
     said = "alice.0", "everyone", Act(after=(), thought="alice.0.thought")
     beside = "bob.0", "everyone", Act(after=())
@@ -55,7 +55,7 @@ def test_a_thought_is_a_private_message_before_what_is_said_after_it() -> None:
 
 
 def test_what_has_no_length_of_its_own_races_with_nothing() -> None:
-    """Known text takes no step: it was out when the plan had just begun."""
+    """Known text takes no step, so it may come before a plan that has just begun."""
     plan, ready = ("alice.0", ["alice"], Act(after=())), ("alice.1", "everyone", Act(after=("alice.0",)))
     talk = Talk()
     talk.say("bob.0", "everyone", kind="prefill", act=Act(after=()))
@@ -94,7 +94,7 @@ def test_many_messages_one_by_one_are_not_compared(many: int, monkeypatch: pytes
 
 
 class Plans(Agent):
-    """Thinks in private, and then says the same to everyone whatever it thought."""
+    """Thinks in private, and then says the same to everyone regardless of the thought."""
 
     async def run(self) -> None:
         await self.think(max_tokens=5)
@@ -102,7 +102,7 @@ class Plans(Agent):
 
 
 class Talks(Agent):
-    """Speaks again and again."""
+    """Speaks repeatedly."""
 
     async def run(self) -> None:
         for _ in range(4):
@@ -110,7 +110,7 @@ class Talks(Agent):
 
 
 def played(out: Path, *agents: Agent, lockstep: bool = False, engine: FakeEngine | None = None) -> SavedRun:
-    """A recorded run of these agents, side by side."""
+    """A recorded run of these agents, run concurrently."""
     engine = FakeEngine() if engine is None else engine
     over = agentcho.run(*agents, engine=engine, out=out, lockstep=lockstep, deterministic=True, display="none")
     assert over.record is not None

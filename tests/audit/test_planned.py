@@ -1,4 +1,4 @@
-"""Traces without receipts: the real resolver on an engine of sets, and that a run's transcript says the same."""
+"""Traces without receipts: the real resolver on an engine of sets agrees with the transcript of a run."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def trace(*messages: Message, id: str = "w0") -> Workflow:
 
 
 def whispers() -> Workflow:
-    """A secret goes from Alice over Bob to Carol, who hears nothing but public words."""
+    """A secret goes from Alice through Bob to Carol, who reads only public words."""
     return trace(
         prefill("plan", "alice", ["alice"]),
         decode("a", "alice", "everyone", "plan"),
@@ -64,7 +64,7 @@ def whispers() -> Workflow:
 
 
 def eavesdrop() -> Workflow:
-    """Bob reads what is not for him."""
+    """Bob reads a message that is not for him."""
     return trace(prefill("plan", "alice", ["alice"]), decode("b", "bob", "everyone", "plan"), id="w1")
 
 
@@ -157,7 +157,7 @@ def test_a_cone_that_is_not_what_reached_the_encoding_is_unlabelled(monkeypatch:
 
 
 class Talker(Agent):
-    """Thinks for itself, then speaks."""
+    """Thinks in private, then speaks."""
 
     role = "talker"
     audience = "everyone"
@@ -220,12 +220,12 @@ def test_what_deny_refuses_is_what_audit_finds(tmp_path: Path) -> None:
     assert denied[0].reader == recorded[0].reader
 
 
-# -- any workflow ---------------------------------------------------------------------------------------------
+# -- arbitrary workflows --------------------------------------------------------------------------------------
 
 
 @st.composite
 def workflows(draw: st.DrawFn) -> Workflow:
-    """Messages of three agents and a scenario, for anybody, over anything that their authors may read."""
+    """Messages of three agents and the scenario, for arbitrary audiences, over anything that their authors may read."""
     messages: list[Message] = []
     for number in range(draw(st.integers(1, 10))):
         author = draw(st.sampled_from(["alice", "bob", "carol", None]))

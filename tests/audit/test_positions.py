@@ -1,4 +1,4 @@
-"""Positional leaks: where things stand must not tell what is hidden."""
+"""Positional leaks: the positions of messages must not reveal what is hidden."""
 
 from __future__ import annotations
 

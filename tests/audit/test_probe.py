@@ -1,4 +1,4 @@
-"""The probe: a reader that finds what is there, finds nothing where nothing is, and is never shown what it is asked."""
+"""The probe: a reader that finds a signal if there is one, nothing otherwise, and is never trained on test samples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BOB = Pair("bob", "alice")
 
 
 def samples(signal: float, games: int = 40, classes: int = 2, width: int = 30) -> list[Sample]:
-    """Hand-made ones: noise of the game's words, noise of the secret's wording, and a signal of its kind."""
+    """Hand-made samples: noise of the game's words, noise of the secret's wording, and a signal of its kind."""
     rng = np.random.default_rng(1)
     found = []
     for game in range(games):
@@ -35,7 +35,7 @@ def samples(signal: float, games: int = 40, classes: int = 2, width: int = 30) -
 
 
 def by_source(found: Sequence[Probe]) -> dict[str, Probe]:
-    """One a source."""
+    """One probe per source."""
     return {one.source: one for one in found}
 
 
@@ -72,7 +72,7 @@ def test_permuted_labels_and_equal_samples_are_at_chance(classes: int) -> None:
 
 @pytest.mark.slow
 def test_a_reader_is_never_trained_on_what_it_is_asked() -> None:
-    """The label is written into each sample as a number of its own fold: only a reader that saw the fold can tell."""
+    """Each sample contains its label under the index of its own game: only a reader trained on that fold could tell."""
     rng = np.random.default_rng(0)
     secret = [
         Sample(s.game, s.fold, s.label, {("author", 0): np.eye(40, dtype=np.float32)[s.game] * (2 * s.label - 1)})
@@ -163,7 +163,7 @@ def test_what_is_looked_into_is_the_last_public_message_with_secrets_behind_it()
 
 @pytest.mark.slow
 def test_encodings_of_the_author_tell_and_those_of_the_audience_do_not(three: Engine) -> None:
-    """Even a random model carries its context along; its first layer sees nothing but the words."""
+    """Even a random model carries its context along; its first layer depends on the words alone."""
     games = [talk(n) for n in range(31)]
     kinds_ = ["fruit" if n % 2 == 0 else "stone" for n in range(31)]
     found = measure(games, three, parts={"probe"}, kinds=kinds_)
@@ -198,7 +198,7 @@ def test_secrets_have_more_wordings_than_folds() -> None:
 
 
 class _Words:
-    """Ids for the words of a play, without a model."""
+    """Token ids for the words of a play, without a model."""
 
     def __init__(self) -> None:
         self.framing, self.content, self.fingerprint, self.default = self, self, dict[str, str](), None

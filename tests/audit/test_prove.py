@@ -1,4 +1,4 @@
-"""The demonstration: secrets swapped, words forced, what others chose from hashed before and after."""
+"""The demonstration: secrets swapped, words forced, hashes of the logits that others chose from before and after."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def test_the_same_bits_whichever_strides_others_prove_in(three: Engine) -> None:
 def test_a_resolver_that_reads_the_authors_encodings_is_found_out(
     three: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Under enforce it does what it does under audit: the very leak that enforcement is there against. With the guards
-    in place nothing is computed of it, so nothing is shown either; without them the digests tell."""
+    """Under enforce it behaves as under audit, which is the leak that enforcement prevents. With the guards in place
+    the calls are refused, so nothing is compared; without them the digests differ."""
     monkeypatch.setattr(Resolver, "enforcing", property(lambda self: False))
     guarded = prove(talks(2), three, of="alice")
     assert (guarded.exit_code, {one.why for one in guarded.skipped}) == (3, {REFUSED})
@@ -226,7 +226,7 @@ def _check(proof: Proof, workflows: int) -> None:
 @pytest.mark.slow
 @office
 def test_office_workflows_of_five_production_models(understudy: Engine) -> None:
-    """The shortest two; words for the swaps come from each other."""
+    """The two shortest workflows; the words for the swaps come from each other."""
     shortest = sorted(read_traces(OFFICE), key=lambda one: sum(len(m.text) for m in one.messages))[:2]
     _check(prove(shortest, understudy, stride=512), 2)
 

@@ -1,4 +1,4 @@
-"""What reached whom, against the verdict's readings, message by message."""
+"""Compares what reached whom with the verdict's readings, message by message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .transcripts import Talk, chain
 
 
 def anyhow(seed: int) -> Talk:
-    """Four agents who whisper to each other and attend to whatever they like, at odd places now and then."""
+    """Four agents who whisper to each other and attend to anything, sometimes at odd positions."""
     random, talk = Random(seed), Talk()
     made = list[int]()
     for number in range(24):

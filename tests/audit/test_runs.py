@@ -101,7 +101,7 @@ def test_games_without_an_outcome_are_lost_and_their_edges_count(tmp_path: Path)
 
 
 def again(talk: Talk, attempt: int) -> Talk:
-    """The same lines, of a later attempt: encodings are numbered from one again."""
+    """The same lines in a later attempt: encodings are numbered from one again."""
     talk.entries = [entry._replace(attempt=attempt) for entry in talk.entries]
     return talk
 

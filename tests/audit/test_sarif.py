@@ -1,4 +1,4 @@
-"""Audits as SARIF: of the standard's shape, with a flow from each secret to its reader."""
+"""Audits as SARIF: valid against the standard, with a flow from each secret to its reader."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The JSON of a report and the schema that is published of it.
+"""The JSON of a report and its published schema.
 
-`python -m tests.audit.test_schema` writes the schema anew, after the model was changed on purpose.
+`python -m tests.audit.test_schema` rewrites the schema after an intended change of the model.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CASES = (sample.report(), sample.report(reveal=True), sample.clean(), sample.inc
 
 
 def current() -> str:
-    """The schema of the model as it is."""
+    """The schema of the current model."""
     schema = AuditReport.model_json_schema(mode="serialization")
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "agentcho-audit/1"}
     return json.dumps(head | schema, indent=2) + "\n"

@@ -1,4 +1,4 @@
-"""The statistics against closed forms and against properties that hold for all inputs."""
+"""Tests the statistics against closed forms and against properties that hold for all inputs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ends(interval: Interval) -> tuple[float, float]:
 
 
 def log_rows(logits: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Normalised in float32, as an engine's rows are."""
+    """Normalized in float32, as the rows of an engine are."""
     shifted = logits - logits.max(axis=1, keepdims=True)
     rows: NDArray[np.float32] = (shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))).astype(np.float32)
     return rows
@@ -158,7 +158,7 @@ def test_the_bootstrap_stays_within_the_games_and_holds_their_mean_where_all_are
 
 
 def test_the_bootstrap_draws_games_not_rows() -> None:
-    """Two hundred rows that are all alike within a game are worth as many numbers as there are games."""
+    """Two hundred equal rows per game count only as one number per game."""
     alike = [np.full(200, value) for value in (0.0, 0.0, 1.0, 1.0)]
     low, high = ends(clustered(alike, seed=3))
     assert low == 0.0

@@ -1,4 +1,4 @@
-"""The engine of sets: what reaches an encoding, where things stand, what is refused."""
+"""The engine of sets: what reaches an encoding, positions, and refusals."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from agentcho.protocol.call import CallFailure, Decode, Prefill, Shadow
 
 
 class Shut:
-    """A guard that lets nothing pass."""
+    """A guard that refuses everything."""
 
     def admit(self, id: int, context: Sequence[int]) -> None:
         raise LeakageError("bob", ("a", "b"))
 
 
 def drained(engine: SymbolicEngine) -> tuple[list[int], list[CallFailure], int]:
-    """What is finished and what failed until it is idle, and the tokens that this fed."""
+    """Steps the engine until it is idle; returns the finished and failed calls and the number of encoded tokens."""
     finished, failed, encoded = list[int](), list[CallFailure](), 0
     while not engine.idle:
         result = engine.step()
@@ -42,7 +42,7 @@ def test_the_engine_of_sets_keeps_what_reached_an_encoding() -> None:
     assert engine.influence(ids[3]) == {tokens[0], tokens[1], tokens[2], tokens[3]}
     assert engine.influence(ids[4]) == {tokens[1], tokens[3]}
     assert (engine.message(ids[4]), engine.receipt(ids[4]).start) == (engine.message(ids[3]), 1 + len(tokens[1]))
-    assert encoded == sum(map(len, tokens[:-1]))  # nobody has read what the shadow would be
+    assert encoded == sum(map(len, tokens[:-1]))  # no shadow was encoded, because nobody reads it
     words = engine.message(ids[3])
     assert (words.header, words.text, words.sampled and words.sampled[1]) == ("So:", "we go", words.content[1])
     engine.release(ids)

@@ -1,4 +1,4 @@
-"""What models behind APIs said: their prompts are judged, and nothing else is ever taken for one of them."""
+"""Messages of models behind APIs: their prompts are audited, and no other message is ever mistaken for one of them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ BESIDE = RecordedModels(frozenset({None, "far"}), frozenset({"far"}))
 
 
 class Texts(Talk):
-    """A game in which some speak through endpoints."""
+    """A game in which some agents speak through endpoints."""
 
     def text(self, id: str, to: str | list[str], parents: tuple[str, ...] = (), engine: str | None = None) -> None:
-        """One message that an endpoint said."""
+        """One message of an endpoint."""
         self.say(id, to, tokens=(), content=(0, 0), parents=parents)
         self.entries[-1] = self.entries[-1]._replace(encoding=None, made=(), engine=engine)
 
@@ -35,7 +35,7 @@ def judged(talk: Talk, models: RecordedModels = OWN, **changes: Any) -> AuditRep
 
 
 def whispers() -> Texts:
-    """Alice keeps a secret, and speaks of it to Bob."""
+    """Alice keeps a secret, and speaks to Bob after reading it."""
     talk = Texts()
     talk.text("alice.0", ["alice"])
     talk.text("alice.1", "everyone", ("alice.0",))

@@ -1,4 +1,4 @@
-"""The verdict on edges: leaks of every length, and what is unlabelled."""
+"""The verdict on edges: leaks of every length, and unlabelled readings."""
 
 from __future__ import annotations
 

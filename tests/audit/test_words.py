@@ -1,5 +1,5 @@
-"""The ledger of words: worked out again from what a run wrote, and never less than it charged; and what it makes of
-lines that do not account for themselves."""
+"""The ledger of words: recomputed from what a run wrote and never below what the run charged, and how it treats lines
+that lack a valid account of themselves."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def audited(entries: Any, words: Any = "refuse", budget: float | None = None, **
 
 
 async def talk(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
-    """Alice is told a word, and says three things of it; Bob says one of hers again."""
+    """Alice is told a word, and says three things after reading it; Bob repeats one of them."""
     secret = View.of([await whispered(game)])
     await alice.choose(COLOURS, to="bob", view=secret)
     await alice.choose(["yes", "no"], to="everyone", view=secret)
@@ -46,7 +46,7 @@ REPLIES = {"alice": ["red", "yes", '{"whom": "bob", "doubt": 3}'], "bob": ["no"]
 
 @pytest.fixture(scope="module")
 def said() -> tuple[TranscriptEntry, ...]:
-    """What was said in that game."""
+    """The transcript of that game."""
     return tuple(TranscriptEntry.from_json(entry.to_json()) for entry in rehearse(talk, REPLIES).entries)
 
 
@@ -146,7 +146,7 @@ def test_a_schema_that_nobody_can_count_is_no_0_bits(said: tuple[TranscriptEntry
 
 
 def test_without_its_lines_a_game_is_no_cleaner(said: tuple[TranscriptEntry, ...]) -> None:
-    """A line that is not there takes nothing from what another one tells."""
+    """A missing line reduces nothing that another line reveals."""
     report = audited([entry for entry in said if entry.message.id != "scenario.0"])
     assert report.conclusion != "clean"
     assert report.words is not None

@@ -1,4 +1,4 @@
-"""Transcripts written by hand: what an engine would have written, and what it never would."""
+"""Transcripts written by hand, including ones that no engine would write."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Over = Iterable[int | tuple[int, int]]
 
 
 class Talk:
-    """A game as it is written down. Every message has three tokens; places are the default ones unless given."""
+    """A game as a transcript. Every message has three tokens; positions are the defaults unless given."""
 
     def __init__(self, game: int = 0, bos: bool = True) -> None:
         self.game, self.bos = game, bos
@@ -35,7 +35,7 @@ class Talk:
         self, id: str, to: str | list[str], over: Over = (), recipe: Recipe = "author", caller: str | None = None,
         start: int | None = None, act: Act | None = None, **changes: Any,
     ) -> int:  # fmt: skip
-        """One message of the agent its id begins with, and its own encoding; returns that encoding's id."""
+        """Adds a message of the agent named in its id, and its own encoding; returns the id of that encoding."""
         author = changes.pop("author", id.split(".")[0])
         made = self._made(id, over, recipe, author if recipe == "author" else caller, start)
         attended = tuple(self._ledger[piece.id].message for piece in made.receipt.context)
@@ -61,36 +61,36 @@ class Talk:
     def also(
         self, id: str, over: Over = (), recipe: Recipe = "audience", caller: str | None = None, start: int | None = None
     ) -> int:
-        """Another encoding of a message, on the last line."""
+        """Adds another encoding of a message to the last line."""
         made = self._made(id, over, recipe, caller, start)
         self.change(self.entries[-1].message.id, made=(*self.entries[-1].made, made))
         return made.id
 
     def change(self, id: str, **changes: Any) -> None:
-        """Write a line of the transcript anew."""
+        """Replaces fields of a line of the transcript."""
         at = next(n for n, entry in enumerate(self.entries) if entry.message.id == id)
         self.entries[at] = self.entries[at]._replace(**changes)
 
     def forge(self, id: str, **changes: Any) -> None:
-        """Write the first record of a line anew."""
+        """Replaces fields of the first record of a line."""
         entry = next(entry for entry in self.entries if entry.message.id == id)
         self.change(id, made=(entry.made[0]._replace(**changes), *entry.made[1:]))
 
     def drop(self, id: str) -> None:
-        """Take a line out."""
+        """Removes a line."""
         self.entries = [entry for entry in self.entries if entry.message.id != id]
 
     def readings(self) -> list[Reading]:
-        """The verdict's."""
+        """The readings of the verdict."""
         return list(GameVerdict(self.game, self.entries).readings())
 
     def edges(self, reader: str) -> list[Edge]:
-        """One agent's edges, in order."""
+        """The edges of one agent, in order."""
         return [reading.edge for reading in self.readings() if reading.edge.reader == reader]
 
     def corrected(self, id: str, caller: str, base: int, *anchors: int) -> int:
-        """An encoding of the message of the last line in a caller's prompt: its `base` with the offsets of anchors,
-        each in that prompt and as it was reused."""
+        """Adds a repaired encoding of the last line's message in a caller's prompt: its `base`, corrected by the
+        offsets of anchors, each in that prompt and as it was reused."""
         made = self._made(id, (), "repaired", caller, None, base, anchors)
         self.change(id, made=(*self.entries[-1].made, made))
         return made.id
@@ -121,7 +121,7 @@ def _audience(to: str | list[str], author: str | None) -> Audience:
 
 
 def subject(**changes: Any) -> Subject:
-    """What was audited, here: nothing in particular."""
+    """The subject of an audit, with defaults."""
     fields: dict[str, Any] = {
         "scenario": "talk", "source": "runs/1", "mode": "choreographed", "leakage": "audit", "deterministic": False,
         "planned": False, "games": 1, "agents": ("alice", "bob"), "environment": {}, "reproduce": "agentcho audit 1",
@@ -138,8 +138,8 @@ def audited(
 
 
 def anchored() -> Talk:
-    """What Alice says is read by Bob as it is corrected by what Carol said, which was encoded over her secret: by no
-    other way does that reach him."""
+    """Bob reads Alice's message corrected by Carol's, which was encoded over her secret; it reaches him in no other
+    way."""
     talk = Talk()
     secret = talk.say("carol.0", ["carol"])
     reused = talk.say("carol.1", "everyone", [secret])
@@ -151,7 +151,7 @@ def anchored() -> Talk:
 
 
 def chain(game: int = 0) -> Talk:
-    """Alice's secret, what she says of it, what Bob says of that, what Carol says of that."""
+    """Alice's secret, her message over it, Bob's over that, Carol's over that."""
     talk = Talk(game)
     secret = talk.say("alice.0", ["alice"])
     first = talk.say("alice.1", "everyone", [secret])

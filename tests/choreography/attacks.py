@@ -1,7 +1,6 @@
-"""Calls that nobody in their senses makes: each is refused by itself, or fails by itself. Knows nothing of agents.
+"""Malformed and hostile calls: each must be refused or fail alone. Independent of agents.
 
-What they are made with may be hostile too: classes of one's own, iterators that are read once, values that cannot even
-be shown.
+Their arguments may be hostile too: custom classes, iterators that can be read only once, values without a `repr`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from agentcho.reuse.top_k import TopK
 
 LONE = "a lone \ud800 surrogate"
 Attack = Callable[[Sequence[EncodingId]], tuple[Any, Any]]
-"""Given finished encodings: what is submitted, and for whose turn."""
+"""Given finished encodings: the submitted calls, and their turn."""
 
 
 class Sly(Prefill):
@@ -31,7 +30,7 @@ class Sly(Prefill):
 
 
 class Odd(int):
-    """A number that cannot be shown or compared."""
+    """A number that cannot be printed, compared or hashed."""
 
     def __repr__(self) -> str:
         raise ZeroDivisionError("show me not")
@@ -48,7 +47,7 @@ class Odd(int):
 
 
 class Raising:
-    """A guard that fails otherwise than by refusing."""
+    """A guard that fails with an error of its own instead of refusing."""
 
     def admit(self, id: EncodingId, context: Sequence[EncodingId]) -> None:
         """Fail."""
@@ -56,18 +55,18 @@ class Raising:
 
 
 def unread() -> Iterator[Any]:
-    """What fails while it is read."""
+    """An iterator that fails when it is read."""
     yield from ()
     raise ZeroDivisionError("read me not")
 
 
 def sampled(**options: Any) -> Decode:
-    """A decode whose options nobody has checked."""
+    """A decode with unvalidated options."""
     return Decode(sampling=Sampling.model_construct(**{**Sampling().__dict__, **options}))
 
 
 def nested(depth: int) -> dict[str, Any]:
-    """A schema within schemas."""
+    """A deeply nested schema."""
     schema: dict[str, Any] = {"type": "integer"}
     for _ in range(depth):
         schema = {"type": "array", "items": schema, "minItems": 1}
@@ -75,7 +74,7 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 def chained(depth: int, name: str = "#/$defs/a{}") -> dict[str, Any]:
-    """A schema that refers to one that refers to one: nowhere deep as it is written."""
+    """A chain of references that is deep without being nested."""
     definitions: dict[str, Any] = {"a0": {"type": "integer"}}
     for number in range(depth):
         definitions[f"a{number + 1}"] = {"allOf": [{"$ref": name.format(number)}]}
@@ -83,19 +82,19 @@ def chained(depth: int, name: str = "#/$defs/a{}") -> dict[str, Any]:
 
 
 def crossed(patterns: int) -> dict[str, Any]:
-    """A text that is to fit many patterns at once."""
+    """A text that must match many patterns at once."""
     return {"allOf": [{"type": "string", "pattern": f".*a.{{{number}}}b.*"} for number in range(1, patterns)]}
 
 
 def circular() -> dict[str, Any]:
-    """A schema that holds itself."""
+    """A schema that contains itself."""
     schema: dict[str, Any] = {"type": "array"}
     schema["items"] = schema
     return schema
 
 
 def wrong_ids() -> dict[str, Any]:
-    """What is no list of ids, or holds what is none."""
+    """Values that are not lists of valid ids."""
     return {
         "past the vocabulary": (10**6,),
         "past 64 bits": (2**64,),
@@ -118,7 +117,7 @@ def wrong_ids() -> dict[str, Any]:
 
 
 def wrong_places() -> dict[str, Any]:
-    """What is no place for one parent."""
+    """Values that are not positions for one parent."""
     return {
         "past all bounds": (10**5000,),
         "past 64 bits": (2**64,),
@@ -138,7 +137,7 @@ def wrong_places() -> dict[str, Any]:
 
 
 def wrong_options() -> dict[str, dict[str, Any]]:
-    """Options that no sampling can have."""
+    """Invalid sampling options."""
     return {
         "almost no temperature": {"temperature": 1e-310},
         "hardly any temperature": {"temperature": 1e-46},
@@ -203,7 +202,7 @@ def wrong_options() -> dict[str, dict[str, Any]]:
 
 
 def wrong_turns() -> dict[str, Any]:
-    """Turns that nobody can have."""
+    """Invalid turns."""
     make: Any = SchedulingPriority
     return {
         "a priority in words": make("", "high"),
@@ -222,7 +221,7 @@ def wrong_turns() -> dict[str, Any]:
 
 
 def attacks() -> dict[str, Attack]:
-    """All of them, by what they do."""
+    """All attacks by name."""
     found: dict[str, Attack] = {}
     found |= _each("prefilled ids", wrong_ids(), lambda ids, wrong: Prefill("", tokens=wrong))
     found |= _each("forced ids", wrong_ids(), lambda ids, wrong: Decode(forced=wrong))
@@ -253,7 +252,7 @@ def _one(make: Callable[[Sequence[EncodingId]], Call]) -> Attack:
 
 def _texts() -> dict[str, Attack]:
     wrong: dict[str, Any] = {"lone": LONE, "bytes": b"x", "none": None, "number": 5, "list": ["x"]}
-    named = {name: value for name, value in wrong.items() if value is not None}  # who has no name says None
+    named = {name: value for name, value in wrong.items() if value is not None}  # a name may be None
     return {
         **_each("text", wrong | {"long": "so long " * 9999}, lambda ids, wrong: Prefill(wrong)),
         **_each("header", wrong | {"long": "so long " * 9999}, lambda ids, wrong: Decode(wrong)),
@@ -317,7 +316,7 @@ def _lists() -> dict[str, Attack]:
 
 
 def _inside() -> dict[str, Attack]:
-    """Those that stand on what is there."""
+    """Invalid parents and positions."""
     return {
         "an id twice removed": _one(lambda ids: Decode("x", [Prefill("y")])),
         "itself": lambda ids: (_itself(), SchedulingPriority("bad")),

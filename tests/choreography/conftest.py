@@ -1,4 +1,4 @@
-"""Both event loops, and a tiny real engine."""
+"""Fixtures for both event loops, and a tiny real engine."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ BACKENDS = ("asyncio", "trio")
 
 @pytest.fixture(params=BACKENDS)
 def play(request: pytest.FixtureRequest) -> Play:
-    """Runs a coroutine function on one of the two event loops; what is stuck fails."""
+    """Runs a coroutine function on one of the two event loops; fails after 20 seconds."""
 
     async def guarded(work: Work) -> Any:
         with anyio.fail_after(20):
@@ -26,7 +26,7 @@ def play(request: pytest.FixtureRequest) -> Play:
 
 @pytest.fixture(params=BACKENDS)
 def clock(request: pytest.FixtureRequest) -> Clock:
-    """One of the two event loops, under a clock of the test's own."""
+    """One of the two event loops, with a clock that the test controls."""
     return Clock(request.param)
 
 

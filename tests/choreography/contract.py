@@ -1,5 +1,5 @@
-"""Engines under the contract of `EnginePort`: the shipped fake and the real one, each with what a test needs to
-break it and to see what it holds. Knows nothing of agents."""
+"""Test benches for the contract of `EnginePort`: the shipped fake and the real engine, each with ways to break it and
+to see what it holds. Independent of agents."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONG = Sampling(max_tokens=5, seed=3)
 
 
 class Held(NamedTuple):
-    """What an engine holds: running decodes, pages, pages promised."""
+    """What an engine holds: running decodes, used pages, reserved pages."""
 
     rows: int
     pages: int
@@ -34,7 +34,7 @@ class Held(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """What a run to the end brought."""
+    """The results of stepping an engine."""
 
     steps: int
     spoken: list[SampledToken]
@@ -53,7 +53,7 @@ class Bench:
 
     @property
     def held(self) -> Held:
-        """Beyond what it held at first."""
+        """What the engine holds beyond what it held at first."""
         if isinstance(self.engine, FakeEngine):
             return Held(self.engine.rows, self.engine.pages, 0)
         full = self.engine.fullness
@@ -61,7 +61,7 @@ class Bench:
 
     @contextmanager
     def broken(self) -> Iterator[None]:
-        """Forwards fail inside, and so does the device."""
+        """Forwards fail, and so does the device."""
         if isinstance(self.engine, FakeEngine):
             self.engine.broken = ZeroDivisionError("broken")
             yield
@@ -75,7 +75,7 @@ class Bench:
         hook.remove()
 
     def run(self, steps: int = 1000) -> Ran:
-        """Step until idle, or that many times."""
+        """Step until idle, or at most that many times."""
         ran = Ran(0, [], [], [], 0)
         while not self.engine.idle and ran.steps < steps:
             result = self.engine.step()
@@ -86,23 +86,23 @@ class Bench:
         return ran
 
     def make(self, *calls: Call) -> tuple[EncodingId, ...]:
-        """Submit and run to the end."""
+        """Submit calls and run to the end."""
         ids = self.engine.submit(calls)
         ran = self.run()
         assert set(ids) <= set(ran.finished)
         return ids
 
     def tokens(self, id: EncodingId) -> tuple[int, ...]:
-        """The ids of a message."""
+        """The token ids of a message."""
         return self.engine.message(id).tokens
 
     def content(self, text: str) -> tuple[int, ...]:
-        """A text's ids."""
+        """The token ids of a text."""
         return tuple(self.engine.framing.content.encode(text))
 
 
 def fake(bos: bool) -> FakeEngine:
-    """A fake that talks at length."""
+    """A fake with long replies."""
 
     def reply(call: Decode, prompt: str) -> str:
         return f"{babble(call, prompt)} and so it goes on and on and on and on"
@@ -114,7 +114,7 @@ def fake(bos: bool) -> FakeEngine:
 
 
 def real(folder: Path, style: str) -> Engine:
-    """A tiny random llama that answers NaN after one character, which it never says itself."""
+    """A tiny random llama whose logits are NaN after one character, which it never generates itself."""
     family = Family("llama", "Llama", style=style)
     model = family.save(folder)
     engine = Engine.load(folder, device=DEVICE, dtype="float32", store_tokens=1 << 14)
@@ -128,7 +128,7 @@ def real(folder: Path, style: str) -> Engine:
 
 
 def graph() -> tuple[Call, ...]:
-    """A message, one over it, and two decodes over both."""
+    """A message, another over it, and two decodes over one or both of them."""
     one = Prefill("the first of all")
     two = Prefill("and one more", parents=[one], role="system")
     return one, two, Decode("a", parents=[one, two], sampling=LONG), Decode("b", parents=[two], sampling=LONG)
@@ -138,8 +138,8 @@ Wrong = Callable[[Bench, Sequence[EncodingId]], Any]
 
 
 def wrongs() -> dict[str, tuple[str, Wrong]]:
-    """Calls that must be refused, given a bench and a finished prefill and decode: the name of the error, with the
-    field that it names, and the call."""
+    """Calls that must be refused, by name: the error class, with the field it names, and a function from a bench and
+    the ids of a finished prefill and decode to the call."""
     later = Prefill("later")
     schema = {"const": "five words in a row"}
     return {

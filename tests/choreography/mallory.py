@@ -1,6 +1,6 @@
-"""A game that does all it can to hurt the others on its choreographer: every verb with what it cannot take.
+"""A hostile game that tries to harm the others on its choreographer: invalid arguments for every verb.
 
-Each act either raises one error of ours, or (`FINE`) is nothing wrong and is broken off. Knows no engine.
+Each act raises one of our errors, or, for those in `FINE`, is valid but cancelled or given up. Independent of engines.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ FINE = ("broken off", "given up at once")
 
 
 class Talker(Agent):
-    """Somebody else."""
+    """An agent that some acts cast."""
 
     audience = "everyone"
 
 
 class Mallory:
-    """One game's villain, with a message of its own and two encodings."""
+    """The hostile agent of one game, with a message of its own and two encodings."""
 
     def __init__(self, c: Choreographer, game: Game, agent: Agent, said: Message, ids: tuple[EncodingId, ...]) -> None:
         self.c, self.game, self.agent, self.said, self.ids = c, game, agent, said, ids
 
 
 def acts() -> dict[str, Act]:
-    """All that it does, by name."""
+    """All of its acts by name."""
     found: dict[str, Act] = {f"call {name}": partial(_call, attack) for name, attack in attacks().items()}
     found |= {f"say {name}": partial(_say, wrong) for name, wrong in wrong_options().items()}
     return found | _requests() | _words() | _views() | _others()
@@ -180,14 +180,14 @@ async def _hasty(m: Mallory) -> object:
 
 
 async def _broken_off(m: Mallory) -> object:
-    """Something is cancelled in the midst."""
+    """A request is cancelled while it runs."""
     with anyio.CancelScope() as scope:
         await m.c.run(speech(9)._replace(on_token=lambda text: scope.cancel()))
     return None
 
 
 async def _given_up(m: Mallory) -> object:
-    """Something is made and released."""
+    """A call is made and released."""
     made = await m.c.run(Request((Prefill("made and given up"),), (7,)))
     m.c.release([call.id for call in made.made])
     return None

@@ -1,4 +1,4 @@
-"""What is played in several tests. Does not know: what they look for."""
+"""Games that several tests play. Independent of what is tested."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Schemer(Agent):
 
 
 async def plans_and_talk(game: Game) -> tuple[Agent, Agent]:
-    """Two private plans, then four turns of talk; the two whose they are."""
+    """Two private plans, then four turns of talk; returns both agents."""
     alice, bob = game.cast(Schemer, "alice"), game.cast(Schemer, "bob")
     await game.announce("Talk to each other.")
     await game.together(alice.think("Plan."), bob.think("Plan."))
@@ -27,7 +27,7 @@ async def plans_and_talk(game: Game) -> tuple[Agent, Agent]:
 
 
 async def chat(game: Game) -> tuple[Agent, Agent]:
-    """Two rounds of talk at the same time, one with a system prompt and asked in private; the two who talk."""
+    """Two rounds of simultaneous talk; one agent has a system prompt and is asked in private. Returns both agents."""
     alice, bob = game.cast(Talker, "alice", system="Be brief."), game.cast(Talker, "bob")
     await game.announce("Talk.")
     for _ in range(2):
@@ -36,7 +36,7 @@ async def chat(game: Game) -> tuple[Agent, Agent]:
 
 
 def monologue(turns: int) -> Script:
-    """One agent that speaks so often."""
+    """One agent that speaks `turns` times."""
 
     async def play(game: Game) -> None:
         ann = game.cast(Talker, "ann")

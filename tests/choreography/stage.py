@@ -1,4 +1,4 @@
-"""What tests of the choreographer share: a talker, scripted games, an engine that is interrupted, a clock."""
+"""Shared by tests of the choreographer: a talker, scripted games, an engine that is interrupted, a clock."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MODES: tuple[Mode, ...] = ("choreographed", "baseline")
 
 
 class Talker(Agent):
-    """Says what the engine babbles, to everyone."""
+    """Says to everyone whatever the engine generates."""
 
     role = "talker"
     audience = "everyone"
@@ -63,7 +63,7 @@ def game(
     seed: int = 0,
     default_prompt: Defaults = "keep",
 ) -> tuple[list[TranscriptEntry], list[GameOver]]:
-    """Play a script; its transcript and outcomes. No game may leave anything in the engine."""
+    """Play a script; returns its transcript and outcomes. No game may leave anything in the engine."""
     engine = engine or FakeEngine()
     events: list[Event] = []
     config = RunConfig(
@@ -88,7 +88,7 @@ def game(
 
 
 def heard(events: list[Event]) -> list[TranscriptEntry]:
-    """The transcript that a sink was told, with what stands alone at a game's end."""
+    """The transcript that a sink received, including encodings reported separately at the end of a game."""
     entries = [event.entry for event in events if isinstance(event, Ended)]
     for event in events:
         if isinstance(event, Encoded):
@@ -97,7 +97,7 @@ def heard(events: list[Event]) -> list[TranscriptEntry]:
 
 
 def spoken(entries: list[TranscriptEntry]) -> list[Message]:
-    """What was generated, to its end."""
+    """The generated messages that are complete."""
     return [entry.message for entry in entries if entry.message.kind == "decode" and entry.ended is None]
 
 
@@ -107,12 +107,12 @@ def speech(words: int, *order: int) -> Request:
 
 
 def talker(words: int = 6) -> FakeEngine:
-    """Says `words` words each time."""
+    """A fake whose every reply has `words` words."""
     return FakeEngine(lambda call, prompt: " ".join(["word"] * words))
 
 
 async def empty(c: Choreographer, engine: FakeEngine) -> bool:
-    """Whether a request finds nothing in the engine but itself, while the choreographer is open."""
+    """Whether a request finds the engine otherwise empty while the choreographer is open."""
     [own] = (await c.run(Request((Prefill("."),)))).made
     alone = (engine.pages, engine.rows, engine.idle) == (1, 0, True)
     c.release([own.id])
@@ -120,13 +120,13 @@ async def empty(c: Choreographer, engine: FakeEngine) -> bool:
 
 
 def nothing_left(engine: FakeEngine) -> bool:
-    """No call, no row, no page."""
+    """Whether the engine holds no call, no row and no page."""
     return (engine.pages, engine.rows, engine.idle) == (0, 0, True)
 
 
 class Interrupted(FakeEngine):
-    """While it makes a step, has something done on the event loop, which then goes round a few times before the
-    step goes on: `during[number of the step]`. Says these words, or so many."""
+    """During step n, runs `during[n]` on the event loop and lets the loop go round a few times before the step
+    continues. Replies with the given words, or with that many."""
 
     def __init__(self, words: int | str = 6, **options: Any) -> None:
         said = words if isinstance(words, str) else " ".join(["word"] * words)
@@ -148,7 +148,7 @@ async def _happen(what: Callable[[], None]) -> None:
 
 
 class Clock:
-    """An event loop whose time passes only when it is told to."""
+    """An event loop whose time advances only on demand."""
 
     def __init__(self, backend: str) -> None:
         self._backend, self._passed, self._mock = backend, 0.0, MockClock()
@@ -159,7 +159,7 @@ class Clock:
         return anyio.run(work, backend=self._backend, backend_options=options)
 
     def jump(self, seconds: float) -> None:
-        """Let time pass at once."""
+        """Advance the time."""
         self._passed += seconds
         self._mock.jump(seconds)
 

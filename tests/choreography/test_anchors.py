@@ -1,5 +1,4 @@
-"""Games whose callers repair by anchors: what is encoded anew for whom, what it costs, what is on record, and that it
-is the same again."""
+"""Games whose callers repair by anchors: what is encoded anew for whom, costs, records, and resuming."""
 
 from __future__ import annotations
 
@@ -29,19 +28,19 @@ from .test_repair import played
 
 
 class Talker(Agent):
-    """Speaks to all."""
+    """Speaks to everyone."""
 
     audience = "everyone"
 
 
 class News(Scenario):
-    """Alice and Bob have a secret each, and hear the same news; each says something after every one."""
+    """Alice and Bob have a secret each and hear the same news; each speaks after every item."""
 
     name = "news"
     limit = 6
 
     async def play(self, game: Game) -> Any:
-        """So many of them."""
+        """Play `limit` items."""
         cast = game.cast(Talker, "alice", system="be sly"), game.cast(Talker, "bob", system="be kind")
         for each in cast:
             await each.think("plan")
@@ -139,12 +138,12 @@ def test_a_trace_without_a_model_cannot_say_what_it_would_do(tmp_path: Path) -> 
 
 
 class Cut(News):
-    """The same; the code fails where a file says so."""
+    """The same; its code fails while `fails` is set."""
 
     fails = False
 
     async def play(self, game: Game) -> Any:
-        """As `News`, or a part of that."""
+        """Plays `News`, or the first four items of it before it fails."""
         self.limit = 4 if Cut.fails else 6
         outcome = await super().play(game)
         if Cut.fails:
@@ -154,7 +153,7 @@ class Cut(News):
 
 @pytest.mark.slow
 def test_a_game_that_is_gone_on_with_has_the_same_anchors_and_words(engine: Engine, tmp_path: Path) -> None:
-    """Bit by bit, so that the coins draw the same; messages after the end of what is on record are drawn anew."""
+    """Bit for bit, so that sampling draws the same tokens; messages beyond the record are generated anew."""
     config = RunConfig(repair="kvcomm:1.0", deterministic=True, max_tokens=6)
     play(RunRequest(Cut(), config, engine=engine, out=tmp_path / "whole"))
     try:

@@ -1,4 +1,4 @@
-"""What is wrong with a call hurts that call: it gets one error of ours, and who speaks beside it speaks on."""
+"""An invalid call gets one of our errors, and concurrent decodes continue unharmed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture
 def ids(bench: Bench) -> Iterator[tuple[EncodingId, ...]]:
-    """A finished prefill and a decode; nothing else is held afterwards."""
+    """A finished prefill and a decode; asserts that nothing else is held afterwards."""
     made = bench.make(Prefill("one"), Decode(sampling=Sampling(max_tokens=3)))
     yield made
     bench.engine.release(made)
@@ -32,7 +32,7 @@ def ids(bench: Bench) -> Iterator[tuple[EncodingId, ...]]:
 
 
 def hurt(bench: Bench, attack: Attack, ids: tuple[EncodingId, ...]) -> list[Exception]:
-    """The errors of an attack, from `submit` or later."""
+    """The errors of an attack, from `submit` or from the step after it."""
     calls, turn = attack(ids)
     try:
         bad = bench.engine.submit(calls, turn)
@@ -45,7 +45,7 @@ def hurt(bench: Bench, attack: Attack, ids: tuple[EncodingId, ...]) -> list[Exce
 
 
 def finish(bench: Bench) -> None:
-    """Step until nobody speaks."""
+    """Step until the engine is idle."""
     while not bench.engine.idle:
         bench.engine.step(deterministic=True)
 
@@ -75,7 +75,7 @@ def test_what_is_no_id_is_refused_with_nothing_given_up(bench: Bench, ids: tuple
     wrong: tuple[object, ...] = (10**5000, Odd(ids[0]), True, "1", None, 1.0, [], object())
     for id in wrong:
         if verb == "cancel" and type(id) is int:
-            continue  # what is unknown is as good as cancelled
+            continue  # cancelling an unknown id is not an error
         with pytest.raises(RequestError):
             getattr(bench.engine, verb)(id if verb in ("message", "receipt") else [ids[0], id])
     for several in () if verb in ("message", "receipt") else (None, 5, "1", unread()):

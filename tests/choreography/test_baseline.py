@@ -1,5 +1,5 @@
-"""Baseline prompts: the ids that stock transformers makes of the same messages, what each encoding is of, and how much
-is encoded."""
+"""Baseline prompts: their ids equal those of stock transformers, which messages each encoding covers, and how much is
+encoded."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ Ids = tuple[int, ...]
 
 
 class Whole(SymbolicEngine):
-    """The engine of sets in the words of a tokenizer."""
+    """The engine of sets with the tokens of a real tokenizer."""
 
     def __init__(self, framing: Framing) -> None:
         self._made = {}
         EngineCore.__init__(self, SetRunner(), framing, 1 << 60, 0)
 
     def ids(self, id: int) -> Ids:
-        """All ids of an encoding that was made."""
+        """All ids of an encoding."""
         recipe = self._made[id].recipe
         assert recipe is not None
         return recipe.tokens
@@ -59,7 +59,7 @@ def spoken(id: str, author: str, *parents: str, text: str) -> dict[str, Any]:
 
 
 def talk(system: bool) -> dict[str, Any]:
-    """Two agents with a system prompt each, or with none. They hear of two things, and each reads all before it."""
+    """Two agents, both with a system prompt or both without. Each of their messages reads everything before it."""
     own = {name: [f"{name}.0"] * system for name in ("ann", "ben")}
     briefs = [
         known_text(f"{name}.0", name, role="system", audience=[name], text=f"You are {name}.")
@@ -97,7 +97,7 @@ def stock(tokenizer: PreTrainedTokenizerFast, read: Sequence[Any]) -> list[int] 
 
 
 def opening_of(entry: TranscriptEntry) -> list[int]:
-    """What a decode was opened with, without its header."""
+    """The opening of a decode, without its header."""
     return list(entry.message.tokens[: entry.message.content[0]])
 
 
@@ -175,8 +175,8 @@ def test_records_say_what_was_fed_and_cones_are_what_reached_it(kind: str) -> No
 @pytest.mark.parametrize("deterministic", [False, True])
 @pytest.mark.parametrize("kind", ["llama3", "chatml", "thinking", "phi", "sp mistral-v3", "sp gemma"])
 def test_no_beginning_of_a_prompt_is_encoded_twice(kind: str, deterministic: bool) -> None:
-    """Counted by hand over the pieces of each prompt: those after another beginning are new, and all others are there.
-    In the deterministic profile what an agent said is there for itself alone."""
+    """Counted over the pieces of each prompt: a piece after a new prefix is encoded, all others are reused. In the
+    deterministic profile, an agent's own words are reused only by itself."""
     _, engine, replayed = played(kind, system=False, deterministic=deterministic)
     messages, known_, count = {e.message.id: e.message for e in replayed.entries}, set[Any](), 0
     for said in replayed.values():
@@ -197,7 +197,7 @@ def test_no_beginning_of_a_prompt_is_encoded_twice(kind: str, deterministic: boo
 
 
 def replacing() -> Framing:
-    """A template that makes something else of some contents, so that no message can be found again."""
+    """A template that rewrites some contents, so that no message can be located in the prompt."""
     tokenizer = templates.tokenizer("named")
     source = str(tokenizer.chat_template).replace("message.content", "message.content | replace('are', 'were')")
     tokenizer.chat_template = source
@@ -226,7 +226,7 @@ RUN_ON = "{% for m in messages %}{{ 'the ' + m.role + ': ' + m.content }}{% endf
 
 
 def test_a_token_that_reaches_over_a_border_has_both_messages_in_its_cone() -> None:
-    """The blank at the end of a message and the first word of the next are one token."""
+    """The space at the end of a message and the first word of the next are one token."""
     tokenizer = templates.tokenizer("named")
     framing = derive(tokenizer, "named")
     tokenizer.chat_template = RUN_ON

@@ -1,4 +1,4 @@
-"""Long chains: what stands at the end of ten thousand messages, each over the one before."""
+"""Long chains: reading the end of ten thousand messages, each over the one before."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ WAYS: list[tuple[Mode, Leakage]] = [("choreographed", "audit"), ("choreographed"
 def chain(
     length: int, mode: Mode, leakage: Leakage, repair: str | None = None, clock: Callable[[], float] = perf_counter
 ) -> tuple[Rehearsal, list[float]]:
-    """A game in which an agent tells so many messages, each over the last, and another reads the end; what the clock
-    shows at its tenths."""
+    """A game in which an agent tells `length` messages, each over the last, and another reads the end; returns it with
+    the clock at each tenth."""
     times = [clock()]
 
     async def script(game: Game) -> None:
@@ -60,7 +60,7 @@ def test_a_repaired_chain_may_be_long_too(repair: str) -> None:
 
 
 class Work:
-    """A clock that shows how many functions were called in this thread, Python's own too."""
+    """A clock that counts the function calls of this thread, including built-in functions."""
 
     def __init__(self) -> None:
         self.calls = 0

@@ -1,4 +1,4 @@
-"""The loop: what runs together, in which order, and that nothing stalls it."""
+"""The loop of the choreographer: what runs together, in which order, and that nothing stalls it."""
 
 import anyio
 import anyio.lowlevel
@@ -100,7 +100,7 @@ def test_more_requests_than_are_taken_are_refused_and_none_is_lost(play: Play) -
 
 
 def test_a_task_that_only_computes_between_its_turns_is_waited_for(play: Play) -> None:
-    """Counted, not timed: the other's second turn joins, though it takes many rounds of the loop to submit it."""
+    """Counted, not timed: the slow task's second turn joins, though submitting it takes many rounds of the loop."""
     engine = talker(2)
 
     async def slow(c: Choreographer) -> None:
@@ -198,7 +198,7 @@ def test_tasks_of_a_raw_group_are_served_too(play: Play) -> None:
 
 
 def test_the_order_of_arrival_does_not_show(play: Play) -> None:
-    """Two tasks that run in either order give the same batches: requests are sorted by what they are."""
+    """Tasks that run in different orders give the same batches: requests are sorted by their order keys."""
 
     def words(order: list[int]) -> list[int]:
         engine = talker(9)
@@ -218,7 +218,7 @@ def test_the_order_of_arrival_does_not_show(play: Play) -> None:
     assert words([0, 1, 2]) == words([2, 0, 1]) == [1, 2, 3]
 
 
-# -- giving up what is held --------------------------------------------------------------------------------
+# -- releasing encodings -----------------------------------------------------------------------------------
 
 
 def test_what_is_released_is_freed_while_others_go_on(play: Play) -> None:

@@ -1,4 +1,4 @@
-"""The contract of `EnginePort`, held against the real engine and the shipped fake."""
+"""Tests the real engine and the shipped fake against the contract of `EnginePort`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOTHING = Held(0, 0, 0)
     params=["fake", "fake without bos", "real", pytest.param("real without bos", marks=pytest.mark.slow)],
 )
 def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    """Both engines, with and without a BOS; the real one without it frames names."""
+    """Both engines, with and without a BOS; the real one without BOS frames names."""
     bos = "without" not in request.param
     if request.param.startswith("fake"):
         return Bench(fake(bos))
@@ -33,7 +33,7 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def bench(engine: Bench) -> Iterator[Bench]:
-    """The engine, which must be as empty after the test as before it, once all is released."""
+    """The engine; asserts that it is empty after the test, once everything is released."""
     first = engine.make(Prefill("a mark"))[0]
     yield engine
     last = engine.make(Prefill("a mark at the end"))[0]
@@ -165,7 +165,7 @@ def test_all_contexts_begin_with_the_bos_or_none_does(bench: Bench) -> None:
     assert receipts[0].start == int(receipts[0].bos)
 
 
-# -- what is said ------------------------------------------------------------------------------------------
+# -- generated text ----------------------------------------------------------------------------------------
 
 
 def test_tokens_are_framing_header_and_text(bench: Bench) -> None:
@@ -338,7 +338,7 @@ def test_who_comes_later_joins_the_next_step(bench: Bench) -> None:
     assert ran.steps == 8 + 1 - 3
 
 
-# -- what goes wrong ---------------------------------------------------------------------------------------
+# -- errors ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wrong", wrongs())

@@ -1,4 +1,4 @@
-"""What the code of a game gets wrong is an error that names it, before anything is played."""
+"""Mistakes in the code of a game raise an error that names them, before anything is played."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentcho.message import audience
 
 
 class Waiter(agentcho.Agent):
-    """Declares attributes of its own in three ways."""
+    """Declares its attributes in three ways."""
 
     dish: str
     tip = 3

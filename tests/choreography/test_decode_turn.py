@@ -1,4 +1,4 @@
-"""One decode turn for games, served societies and replays: what holds of a message in one of them holds in all."""
+"""Decode turns are the same in games, served societies and replays."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from .stage import Interrupted, Play, Scripted, Talker, heard, nothing_left
 
 
 class Speech:
-    """Something that Ann says: her words, whether her model thinks, in which step it is cancelled, her own system
-    prompt, and her options."""
+    """A message of Ann: its words, whether her model thinks, the step in which it is cancelled, her system prompt, and
+    her options."""
 
     def __init__(
         self, words: str, thinks: bool = False, cancelled: int | None = None, brief: str | None = None, **options: Any
@@ -42,13 +42,13 @@ class Speech:
         self.engines = 0
 
     def engine(self) -> Interrupted:
-        """One that says it."""
+        """An engine that generates it."""
         self.engines += 1
         return Interrupted(self.words, thinks=self.thinks)
 
     @contextmanager
     def said_on(self, engine: Interrupted) -> Iterator[None]:
-        """Where it is said, and perhaps cancelled."""
+        """The context in which it is said, and perhaps cancelled."""
         with anyio.CancelScope() as scope:
             if self.cancelled is not None:
                 engine.during[self.cancelled] = scope.cancel
@@ -61,7 +61,7 @@ Say = Callable[[Speech], list[TranscriptEntry]]
 
 
 async def in_game(engine: Interrupted, speech: Speech, folder: Path) -> list[TranscriptEntry]:
-    """What is on record of it in a game."""
+    """The transcript of a game in which it is said."""
     events: list[Event] = []
 
     async def script(game: Game) -> None:
@@ -76,7 +76,7 @@ async def in_game(engine: Interrupted, speech: Speech, folder: Path) -> list[Tra
 
 
 async def in_society(engine: Interrupted, speech: Speech, folder: Path) -> list[TranscriptEntry]:
-    """What is on record of it in a served society."""
+    """The transcript of a served society in which it is said."""
     model = ServedModel("fake", engine, RunConfig(model="fake"), Serving(record=folder))
     options: Any = speech.options
     async with model.serving():
@@ -89,7 +89,7 @@ async def in_society(engine: Interrupted, speech: Speech, folder: Path) -> list[
 
 
 async def in_replay(engine: Interrupted, speech: Speech, folder: Path) -> list[TranscriptEntry]:
-    """What is on record of it in a replay of the game."""
+    """The transcript of a replay of the game in which it is said."""
     first = Speech(speech.words, speech.thinks, **speech.options)
     entries = await in_game(speech.engine(), first, folder)
     trace = exported("w", "w0", {}, ["ann"], entries, engine.fingerprint.get("tokenizer"))
@@ -101,7 +101,7 @@ async def in_replay(engine: Interrupted, speech: Speech, folder: Path) -> list[T
 
 @pytest.fixture(params=[in_game, in_society, in_replay])
 def say(request: pytest.FixtureRequest, play: Play, tmp_path: Path) -> Say:
-    """Has Ann say something in one of these ways. Nothing of it may be left in the engine."""
+    """Has Ann say something in one of these ways. Asserts that nothing is left in the engine."""
     way: Way = request.param
 
     def run(speech: Speech) -> list[TranscriptEntry]:
@@ -169,7 +169,7 @@ def test_others_have_nothing_encoded_while_a_model_may_think(
 
 
 def test_what_is_thought_is_in_no_encoding_that_others_read(play: Play) -> None:
-    """Not even where its author has read nothing that others may not read, so that one encoding might be both."""
+    """Not even if the author has read nothing that others may not read, so that one encoding could serve both."""
     engine, events = Interrupted("<think> hm </think> hello there", thinks=True), list[Event]()
 
     async def script(game: Game) -> None:
@@ -192,7 +192,7 @@ def test_what_is_thought_is_in_no_encoding_that_others_read(play: Play) -> None:
 
 
 def test_nothing_else_makes_a_decode_turn() -> None:
-    """What a rule on decode turns would miss: a request that hears pieces of a message, made elsewhere."""
+    """Guards the other tests: no other module may make requests that listen to the pieces of a message."""
     package = Path(agentcho.__file__).parent
     hears = re.compile(r"\bon_(piece|dropped|thought)=")
     found = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if hears.search(path.read_text())}

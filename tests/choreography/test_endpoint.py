@@ -1,4 +1,4 @@
-"""Agents that speak through a model behind an API: what is sent, what is on record, and how it ends."""
+"""Agents that speak through a model behind an API: requests, records, and how messages end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CONFIG = RunConfig(model="openai:fake", base_url="http://127.0.0.1:1/v1", max_to
 
 
 async def whisper(game: Game) -> None:
-    """Ann keeps a plan and whispers to Bob; both speak; Eve hears what is said in the open."""
+    """Ann keeps a plan and whispers to Bob; then Bob and Eve speak publicly."""
     ann, bob, eve = (game.cast(Talker, name, system=f"You are {name}.") for name in ("ann", "bob", "eve"))
     await game.announce("Talk.")
     await ann.think("Plan.")
@@ -163,7 +163,7 @@ def unfinished(run: SavedRun) -> list[tuple[str, str | None]]:
 
 
 class Enough(Exception):
-    """The code has heard enough."""
+    """Raised by code that stops listening."""
 
 
 async def leaves(game: Game) -> None:
@@ -189,7 +189,7 @@ def test_what_was_shown_of_an_answer_that_was_left_stays_on_record(tmp_path: Pat
 
 
 class Dies(FakeEndpoint):
-    """Its stream ends in the midst of the first answer."""
+    """Its stream breaks off during the first answer."""
 
     async def ask(self, call: TextCall) -> Any:
         if not self.calls and call.on_text is not None:
@@ -212,7 +212,7 @@ def test_an_endpoint_that_fails_ends_its_game_alone_and_retries_play_it_again(tm
     again = recorded(tmp_path / "b", talk, Dies(), on_failure=OnFailure(retries=1))
     assert not again.errors
     assert [entry.attempt for entry in saved(again).entries()] == [1, 2]
-    assert audit_run(saved(again)).conclusion == "inconclusive"  # nobody read anything
+    assert audit_run(saved(again)).conclusion == "inconclusive"  # there is no reading to judge
 
 
 def test_a_run_goes_on_with_the_words_that_were_said_and_asks_for_none_of_them(tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_a_choice_that_is_none_is_an_error_and_nobody_reads_it(reply: Callable[[
 
 
 class Changes(FakeEndpoint):
-    """It ends with other words than it has shown."""
+    """Its final text differs from what it streamed."""
 
     async def ask(self, call: TextCall) -> Any:
         reply = await super().ask(call)
@@ -373,7 +373,7 @@ def test_words_of_an_endpoint_can_be_written_whatever_it_sends() -> None:
 
 
 class Late(FakeEndpoint):
-    """It shows more of its answers when they have ended, and reports what cannot be."""
+    """Streams more text after its answers have ended, and reports impossible usage."""
 
     async def ask(self, call: TextCall) -> Any:
         for before in self.calls:

@@ -1,4 +1,4 @@
-"""Races: the first move that ends wins, the others are cancelled, and all of it is on record."""
+"""Races: the first move that ends wins, the others are cancelled, and everything is recorded."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .stage import Play, Talker, game, spoken, talker
 
 
 def cast(game: Game, *names: str) -> list[Agent]:
-    """Talkers of these names."""
+    """Talkers with these names."""
     return [game.cast(Talker, name) for name in names]
 
 
 def unfinished(entries: list[TranscriptEntry]) -> dict[str, int]:
-    """What was cancelled: how many tokens it had said. A message ends with the step that feeds its closing."""
+    """The number of sampled tokens of each cancelled message. (A message ends with the step that feeds its closing.)"""
     return {
         entry.message.id: entry.message.sampled[1] - entry.message.sampled[0]
         for entry in entries
@@ -68,7 +68,7 @@ def test_of_those_that_end_in_one_step_the_first_given_wins(play: Play, first: i
 
 
 def test_what_ends_later_in_the_same_round_of_the_loop_still_counts(play: Play) -> None:
-    """The move that was given first has some turns of the event loop to go when the other has ended."""
+    """When the other move ends, the one given first still needs some rounds of the event loop."""
 
     async def script(game: Game) -> str:
         a, b = cast(game, "ann", "bob")
@@ -90,7 +90,7 @@ def test_what_ends_later_in_the_same_round_of_the_loop_still_counts(play: Play) 
 
 
 def test_code_has_looked_at_all_that_was_said_in_a_race(play: Play) -> None:
-    """Whoever hears what follows is told how long secrets were: in all moves, also of rounds and races within."""
+    """The winner reveals how long the messages of all moves were, including those of rounds and races within."""
 
     async def script(game: Game) -> None:
         a, b, c = cast(game, "ann", "bob", "carol")
@@ -119,7 +119,7 @@ def test_a_loser_that_has_said_nothing_is_in_no_line_and_its_race_tells_of_it(pl
 
     entries, _ = game(play, script)
     assert [entry.message.id for entry in entries] == ["bob.0"]
-    assert entries[0].act.tainted_by == ("ann.0",)  # it takes longer than what was first
+    assert entries[0].act.tainted_by == ("ann.0",)  # its length decided the race
 
 
 def test_an_error_of_the_first_that_ends_is_that_of_the_race(play: Play) -> None:

@@ -1,4 +1,4 @@
-"""Two faults of before: a limit inside a scenario's own task group, and agents that block every worker thread."""
+"""Two regressions: a limit inside a scenario's own task group, and agents that block every worker thread."""
 
 import threading
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from .stage import Play, Talker, game, speech, spoken, talker
 
 
 async def side_by_side(game: Game) -> None:
-    """Two agents talk on and on in a task group of the scenario's own, inside another."""
+    """Two agents speak repeatedly in nested task groups of the scenario."""
 
     async def talk(agent: Talker) -> None:
         for _ in range(5):
@@ -84,7 +84,7 @@ def test_a_group_is_a_limit_where_it_holds_nothing_else(
 
 
 def test_an_error_may_be_the_context_of_a_group_that_holds_it() -> None:
-    """As asynchronous clients raise them when they close."""
+    """As in errors that asynchronous clients raise when they close."""
     within, beside = ValueError("within"), ValueError("beside")
     closed = ExceptionGroup("", [within])
     within.__context__ = beside
@@ -98,7 +98,7 @@ def test_an_error_may_be_the_context_of_a_group_that_holds_it() -> None:
 
 
 def test_agents_that_block_every_worker_thread_do_not_stop_the_steps(play: Play) -> None:
-    """They wait, in threads, for what only a step can bring; there is one thread more, and the steps have it."""
+    """All worker threads wait for something that only a step can bring; steps have an extra thread."""
     engine, brought = FakeEngine(lambda call, prompt: "a word or two"), threading.Event()
 
     async def work() -> int:
@@ -121,7 +121,7 @@ def test_agents_that_block_every_worker_thread_do_not_stop_the_steps(play: Play)
 
 
 def test_a_step_runs_in_one_thread_at_a_time(play: Play) -> None:
-    """However many requests come: the engine is never entered twice."""
+    """However many requests there are, the engine is never entered twice."""
     inside, most = [0], [0]
 
     class Watched(FakeEngine):

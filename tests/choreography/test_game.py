@@ -1,4 +1,4 @@
-"""Games on the fake engine: the cast, who reads what, and what depends on what."""
+"""Games on the fake engine: the cast, who reads what, and that turns are independent."""
 
 from collections.abc import Awaitable, Callable
 from itertools import permutations
@@ -15,7 +15,7 @@ from agentcho.testing import FakeEngine
 from .conftest import BACKENDS
 from .stage import MODES, Play, Script, Talker, game, spoken, talker
 
-# -- the cast and who reads what ---------------------------------------------------------------------------
+# -- the cast and audiences --------------------------------------------------------------------------------
 
 
 def test_a_thought_is_its_authors_alone_and_what_is_said_is_read_by_its_audience(play: Play) -> None:
@@ -143,7 +143,7 @@ def test_moves_of_a_round_are_unseen_until_it_closes_and_come_out_in_order(play:
 
 
 def test_a_game_has_raced_where_who_ends_first_decided_an_order(play: Play) -> None:
-    """Moves of a round have places of their own, and so have not; messages side by side in one place have."""
+    """Moves of a round have fixed places and do not race; concurrent messages in the same place do."""
 
     async def script(game: Game) -> list[bool]:
         a, b = game.cast(Talker, "alice"), game.cast(Talker, "bob")
@@ -239,12 +239,12 @@ def test_a_game_that_fails_gives_up_its_own_and_leaves_the_others_alone(play: Pl
     assert overs[-1].outcome == {"value": 5}
 
 
-# -- what depends on what ----------------------------------------------------------------------------------
+# -- independence of turns ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_what_an_agent_says_does_not_depend_on_what_others_do(play: Play, mode: str) -> None:
-    """Ids, coins and tokens of Alice's first turn: with Bob silent, busy before, and busy at the same time."""
+    """Ids, seeds and tokens of Alice's first turn: with Bob silent, busy before, and busy at the same time."""
 
     def first(others: Callable[[Game, Agent, Awaitable[Message]], Awaitable[object]]) -> Message:
         async def script(game: Game) -> None:
@@ -302,7 +302,7 @@ async def busy(game: Game) -> None:
 
 
 def record(backend: str, script: Script, mode: str, seed: int = 0) -> tuple[object, ...]:
-    """The transcript and the batches of three games, and what they fed."""
+    """The transcript of three games, the tokens they encoded, and the batches."""
     engine = FakeEngine()
     entries, _ = game(
         lambda work: anyio.run(work, backend=backend),
@@ -324,7 +324,7 @@ def test_the_same_seed_gives_the_same_transcript_and_batches_on_both_loops(mode:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_order_in_which_tasks_start_does_not_show(backend: str) -> None:
-    """Three agents talk at once, started in every order; only rounds fix an order, so each starts on its own."""
+    """Three agents talk concurrently, started in every order."""
 
     def talk(order: tuple[str, ...]) -> tuple[object, ...]:
         async def script(game: Game) -> None:

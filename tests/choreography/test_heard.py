@@ -1,4 +1,4 @@
-"""Whatever left the engine towards code is on record before the code goes on, however its message ends."""
+"""Everything that reaches code from the engine is recorded before the code continues, however its message ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Script = Callable[[Game], Awaitable[Any]]
 
 
 class Played:
-    """One game on record: what went on disk, and what the listener was told."""
+    """One recorded game: the files on disk, and the events of the listener."""
 
     def __init__(self, folder: Path, mode: Mode = "choreographed", leakage: Leakage = "audit") -> None:
         self._config = RunConfig(mode=mode, leakage=leakage, max_tokens=12)
@@ -39,7 +39,7 @@ class Played:
         self.listen: Sink = self.events.append
 
     def play(self, play: Play, script: Script, engine: EnginePort, limits: Limits | None = None) -> SavedRun:
-        """Play it; errors of the script come out. The record stays open, as after a kill."""
+        """Play a script; its errors propagate. The record stays open, as after a kill."""
         told = RecordingSink(self._record, self.listen)
         config = self._config.model_copy(update={"limits": limits or Limits()})
 
@@ -80,7 +80,7 @@ def pair(game: Game) -> tuple[Agent, Agent]:
 
 
 class Enough(Exception):
-    """The code has heard enough."""
+    """Raised by code that stops listening."""
 
 
 async def leave(agent: Agent, pieces: int = 2, **options: Any) -> list[str]:
@@ -133,7 +133,7 @@ def test_a_stream_left_by_an_error_leaves_its_message(play: Play, tmp_path: Path
 
 
 def test_what_was_read_of_it_is_as_of_a_message_that_is_whole(play: Play, run: Played) -> None:
-    """The same message once left and once heard to its end attended to the same."""
+    """The same message, once cut off and once complete, attends to the same context."""
 
     async def script(game: Game) -> None:
         alice, _ = pair(game)
@@ -247,7 +247,7 @@ def test_what_a_message_that_was_left_has_sampled_counts(play: Play, run: Played
 
 
 def test_the_pieces_are_on_disk_before_the_code_hears_them(play: Play, run: Played) -> None:
-    """The file is read at every piece: it has what is being heard already, and each step was one write."""
+    """The file is read at every piece: it already contains it."""
 
     async def script(game: Game) -> None:
         alice, bob = pair(game)
@@ -301,7 +301,7 @@ def test_who_listens_hears_of_a_piece_once_it_is_on_record(
 
 
 def test_of_a_process_that_died_the_record_knows_what_was_heard(play: Play, run: Played) -> None:
-    """No line says how the message ended: the record is cut off in the middle of it, at every byte."""
+    """No line says how the message ended: the record is cut off at many places in the middle of it."""
 
     async def script(game: Game) -> None:
         alice, bob = pair(game)
@@ -331,7 +331,7 @@ def test_of_a_process_that_died_the_record_knows_what_was_heard(play: Play, run:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_on_a_model_too(play: Play, tmp_path: Path, tiny: Engine, mode: Mode) -> None:
-    """What was heard, what was attended to, and nothing left behind."""
+    """What was heard and attended to, and that nothing is left behind."""
 
     async def script(game: Game) -> None:
         alice, bob = pair(game)
@@ -357,7 +357,7 @@ def test_on_a_model_too(play: Play, tmp_path: Path, tiny: Engine, mode: Mode) ->
 
 
 def test_a_message_ends_once(play: Play, run: Played) -> None:
-    """Its call fails in the step in which its task is cancelled."""
+    """Its call fails in the same step in which its task is cancelled."""
     engine = Interrupted(8)
 
     async def script(game: Game) -> None:

@@ -1,4 +1,4 @@
-"""Who speaks is known by the seat that the game gave, whatever an agent says of itself."""
+"""A speaker is identified by the seat that the game assigned, whatever the agent says about itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agentcho.testing import FakeEngine, play
 
 
 class Eve(Agent):
-    """Reads all that she may."""
+    """Reads everything that she may."""
 
     role = "eve"
     audience = "everyone"
@@ -25,7 +25,7 @@ class Eve(Agent):
 
 
 class Liar(Eve):
-    """Answers to its own name once, and then to another's."""
+    """Returns its own name once, and then another agent's."""
 
     asked = 0
 
@@ -40,7 +40,7 @@ class Liar(Eve):
 
 
 class Twin(Eve):
-    """Equals every agent there is."""
+    """Equals every agent."""
 
     def __eq__(self, other: object) -> bool:
         return True
@@ -161,11 +161,11 @@ def test_what_is_released_is_what_the_game_has_under_its_id() -> None:
     assert [e.message.text for e in entries if e.message.author == "eve"] == ["eve thinks"] * 2
 
 
-# -- words that are more than their characters -------------------------------------------------------------
+# -- subclasses of str and Audience ------------------------------------------------------------------------
 
 
 class Odd(str):
-    """Looks like another word to whoever compares, hashes or prints it."""
+    """Compares, hashes and prints as another word."""
 
     seems: str
 
@@ -185,7 +185,7 @@ class Odd(str):
 
 
 class Wide(Audience):
-    """Says that everybody may read what it is asked about."""
+    """Claims to include everyone."""
 
     def includes(self, agent: str) -> bool:
         return True
@@ -222,7 +222,7 @@ def mood(agent: Agent) -> object:
 
 
 def test_attributes_are_for_an_agent_that_is_made_here() -> None:
-    """Those of one that is there already would be passed over, or change what its maker holds."""
+    """For an existing agent they would be ignored, or change an object that its creator holds."""
 
     async def script(game: Game) -> None:
         ready = Eve("eve", mood="good")

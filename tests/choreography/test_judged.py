@@ -1,4 +1,4 @@
-"""Calls whose view judges: what is repaired for them and for nobody else, what is on record, what is played again."""
+"""Views that judge: what is repaired for their caller alone, records, and resuming."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from .test_repair import played
 
 
 class Talker(Agent):
-    """Speaks to all."""
+    """Speaks to everyone."""
 
     audience = "everyone"
 
 
 class Vote(Scenario):
-    """Alice and Bob propose something over a plan each; Carol judges, and then speaks over the same as others do."""
+    """Alice and Bob propose something after a plan each; Carol judges, then speaks over the same without judging."""
 
     name = "vote"
     reuse: Any = "judge"
@@ -49,7 +49,7 @@ class Vote(Scenario):
 
 
 class Plain(Vote):
-    """The same with no judge."""
+    """The same without a judge."""
 
     name = "plain"
     reuse = None
@@ -156,7 +156,7 @@ def test_what_it_repairs_can_be_asked_for() -> None:
 
 
 class Cut(Vote):
-    """The same; the code fails where it is told to, after the judge has spoken."""
+    """The same; its code fails after the judge has spoken while `fails` is set."""
 
     fails = False
 

@@ -1,4 +1,4 @@
-"""What is cancelled, fails or is shut down: who hears of it, and that no row and no page is left behind."""
+"""Cancellation, failure and shutdown: who is notified, and that no row and no page is left behind."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -84,7 +84,7 @@ def test_a_cancellation_while_the_engine_works_leaves_nothing(play: Play, step: 
 
 @pytest.mark.parametrize("taken", [False, True])
 def test_a_cancellation_just_as_the_result_comes_leaves_it_to_its_books_alone(play: Play, taken: bool) -> None:
-    """The submitter's scope is cancelled in the delivery of the step that ends its request."""
+    """The submitter's scope is cancelled during the delivery of the step that ends its request."""
     engine, books = talker(WORDS), list[RequestResult]()
 
     async def work() -> None:
@@ -112,7 +112,7 @@ def test_a_cancellation_just_as_the_result_comes_leaves_it_to_its_books_alone(pl
 
 @pytest.mark.parametrize("then", [speech(2), WRONG], ids=["on", "wrong again"])
 def test_who_was_cancelled_is_not_woken_by_what_is_said_of_its_request(play: Play, then: Request) -> None:
-    """Its request is refused after it has gone on to the next: it must not count as awake, or no step would start."""
+    """The refusal arrives after the task has moved on: it must not count as awake, or no step would start."""
 
     class Slow(FakeEngine):
         def submit(self, calls: Any, turn: Any = None) -> Any:
@@ -144,7 +144,7 @@ def test_who_was_cancelled_is_not_woken_by_what_is_said_of_its_request(play: Pla
 
 
 def outcomes(c: Choreographer, *requests: Request) -> Awaitable[list[Any]]:
-    """Runs requests side by side; what each came to, errors as values."""
+    """Runs requests concurrently; returns their results, errors as values."""
 
     async def one(request: Request) -> RequestResult | Exception:
         try:
@@ -212,7 +212,7 @@ def test_an_engine_error_reaches_all_in_the_step_and_the_loop_goes_on(play: Play
 
 
 def shut(play: Play, engine: FakeEngine, leave: Callable[[Choreographer, anyio.Event], Awaitable[None]]) -> int:
-    """Leave a choreographer while two requests of tasks outside wait; how many were told."""
+    """Leave a choreographer while requests of two outside tasks wait; returns how many tasks were told."""
     told: list[Exception] = []
 
     async def waits(c: Choreographer, request: Request, begun: anyio.Event) -> None:

@@ -1,4 +1,4 @@
-"""When games begin: a number of them side by side, or as many as the store has room for."""
+"""When games start: at most a number of them at once, or as many as the store has room for."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Ear:
 
 
 class Watched(FakeEngine):
-    """Notes what share of its store was held."""
+    """Records the share of its store that is held after each step."""
 
     def __init__(self, store_tokens: int) -> None:
         super().__init__(store_tokens=store_tokens)

@@ -1,4 +1,4 @@
-"""Limits end a game as a recorded outcome: no exception, no empty message, nothing left behind."""
+"""Limits end a game with a recorded outcome: no exception, no empty message, nothing left behind."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -104,7 +104,7 @@ Meeting = Callable[[Game, Agent, Agent], Awaitable[object]]
 
 
 async def in_a_round(game: Game, a: Agent, b: Agent) -> None:
-    """Bob is under way when Alice's limit is reached."""
+    """Bob is speaking when Alice's limit is reached."""
 
     async def thrice() -> None:
         for _ in range(3):
@@ -114,14 +114,14 @@ async def in_a_round(game: Game, a: Agent, b: Agent) -> None:
 
 
 async def in_a_stream(game: Game, a: Agent, b: Agent) -> None:
-    """Alice's limit is reached while Bob is listened to."""
+    """Alice's limit is reached while Bob is streamed."""
     async with b.stream() as pieces:
         async for _ in pieces:
             await a.say(max_tokens=1)
 
 
 async def by_a_stream(game: Game, a: Agent, b: Agent) -> None:
-    """It is the stream that reaches it."""
+    """The stream itself reaches the limit."""
     for _ in range(3):
         async with a.stream() as pieces:
             [piece async for piece in pieces]
@@ -201,7 +201,7 @@ def test_max_tokens_of_a_call_is_never_raised_by_what_is_left(play: Play) -> Non
 
 
 def test_what_an_agent_may_still_say_does_not_depend_on_what_others_have_said(play: Play) -> None:
-    """It would tell how much they say in secret."""
+    """Otherwise it would reveal how much they say in private."""
     asked: list[tuple[str | None, int]] = []
 
     def reply(call: Decode, prompt: str) -> str:
@@ -219,7 +219,7 @@ def test_what_an_agent_may_still_say_does_not_depend_on_what_others_have_said(pl
 
 
 def test_an_agents_time_goes_on_between_its_turns(clock: Clock) -> None:
-    """Two messages of six steps, of which neither takes as long as the limit."""
+    """Two messages of six steps; neither takes as long as the limit."""
     engine = Interrupted(4)
     for step in (2, 8):
         engine.during[step] = lambda: clock.jump(40)
@@ -235,7 +235,7 @@ def test_an_agents_time_goes_on_between_its_turns(clock: Clock) -> None:
 
 
 MANY = 20_000
-"""Tries after which a loop gives up that nothing ends."""
+"""Attempts after which a loop gives up if nothing ends it."""
 Broken = Callable[[Game, Agent], Awaitable[object]]
 
 
@@ -275,7 +275,7 @@ IDLE: dict[str, Broken] = {
     "first": lambda game, ann: game.first(),
     "agents": lambda game, ann: game.play_agents(),
 }
-"""Verbs that fail, or are done, before they wait for anything."""
+"""Verbs that fail or finish before they wait for anything."""
 
 
 @pytest.mark.parametrize("verb", IDLE)
@@ -319,7 +319,7 @@ def test_a_limit_ends_a_game_whose_code_catches_every_error(play: Play, limit: s
 
     entries, overs = game(play, script, talker(4), limits=LIMITS[limit], games=2)
     ended = {over.game: over.ended for over in overs}
-    assert ended[1] is None or limit == "game_seconds"  # its time is over at once
+    assert ended[1] is None or limit == "game_seconds"  # its time runs out as well
     assert ended[0] is not None
     assert ended[0].startswith("limit: alice" if limit.startswith("agent") else "limit: the game")
     assert [over.outcome for over in overs if over.game == 0] == [None]

@@ -1,4 +1,4 @@
-"""Who listens to a request may do what it likes: what it raises, or gives up, is that request's; the loop goes on."""
+"""Errors and releases in the listeners of a request affect only that request; the loop continues."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_what_would_end_a_task_or_the_process_ends_the_request_alone(
 
 
 def test_all_who_share_a_flush_that_fails_fail_with_it_and_nobody_else(play: Play) -> None:
-    """What none of them has on record, none of them hears."""
+    """What could not be recorded is not delivered to any of them."""
     engine, flush, heard = talker(6), raising(OSError), list[str]()
 
     async def shares(c: Choreographer) -> None:
@@ -92,7 +92,7 @@ def test_what_is_told_of_a_message_that_failed_ends_nothing_either(play: Play, e
 
 
 def test_what_a_step_made_is_known_of_a_message_that_ends_in_it(play: Play) -> None:
-    """Its first token attended to it: without it nobody could tell what that had carried."""
+    """Its first token attended to it; without its record nobody could tell what that token carried."""
 
     async def work() -> None:
         async with Choreographer(engine) as c:
@@ -115,7 +115,7 @@ def test_what_a_step_made_is_known_of_a_message_that_ends_in_it(play: Play) -> N
 def test_what_is_given_up_while_its_request_is_under_way_is_given_up_once(play: Play, then: str) -> None:
     def hear(text: str) -> None:
         if text == "word":
-            open_[0].release([1])  # the prefill that the row stands on, by its number
+            open_[0].release([1])  # the id of the prefill that the decode reads
             if then == "fail":
                 raise ZeroDivisionError
             if then == "cancel":

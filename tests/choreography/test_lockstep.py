@@ -1,4 +1,4 @@
-"""Agents in lockstep: what one sees depends on how many messages others have said, and not on how long these were."""
+"""Agents in lockstep: what one sees depends on the number of messages of the others, not on their lengths."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LENGTHS = (1, 2, 3, 5, 8, 11)
 
 
 class Doing(Agent):
-    """Does what a function says, and notes what its views are shown."""
+    """Runs a function, and records what its views are shown."""
 
     audience = "everyone"
 
@@ -31,13 +31,13 @@ class Doing(Agent):
         await self._run(self)
 
     def view(self, readable: Sequence[Metadata]) -> View:
-        """As ever."""
+        """Records the readable messages."""
         self.seen.append(tuple(m.id for m in readable))
         return super().view(readable)
 
 
 def plans(length: int) -> Callable[[Agent], Awaitable[None]]:
-    """A private plan of so many tokens, and then the same public words."""
+    """A private plan of `length` tokens, and then the same public words."""
 
     async def run(agent: Agent) -> None:
         await agent.think(max_tokens=length)
@@ -48,7 +48,7 @@ def plans(length: int) -> Callable[[Agent], Awaitable[None]]:
 
 
 def talks(times: int, length: int = 2) -> Callable[[Agent], Awaitable[None]]:
-    """Speaks again and again."""
+    """Speaks `times` times."""
 
     async def run(agent: Agent) -> None:
         for _ in range(times):
@@ -58,7 +58,7 @@ def talks(times: int, length: int = 2) -> Callable[[Agent], Awaitable[None]]:
 
 
 def observed(play: Play, length: int, lockstep: bool) -> tuple[Seen, tuple[str, ...]]:
-    """What Bob is shown at each of his messages, beside a plan of that length, and all that he can read in the end."""
+    """What Bob is shown at each of his messages, beside a plan of that length, and all that he can read at the end."""
     seen: Seen = []
 
     async def script(game: Game) -> list[str]:
@@ -197,7 +197,7 @@ def test_games_side_by_side_are_each_in_step(play: Play, games: int) -> None:
 
 
 def test_words_of_a_model_are_the_same_to_the_bit(play: Play, tiny: Engine) -> None:
-    """Bob samples freely on random weights, in the deterministic profile, beside plans of different lengths."""
+    """Bob samples with random weights, in the deterministic profile, beside plans of different lengths."""
 
     def words(length: int, lockstep: bool) -> list[tuple[int, ...]]:
         async def plan(agent: Agent) -> None:

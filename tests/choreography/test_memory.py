@@ -1,4 +1,4 @@
-"""Games on a store that does not hold them, and games that make room while they wait: same words, same cones."""
+"""Games on a store that is too small for them, and games that swap out while they wait: same words, same cones."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ SLOW = [pytest.param(*way, marks=pytest.mark.slow) for way in WAYS[1:]]
 
 
 def on(tiny: Engine, store: int, host: int) -> Engine:
-    """An engine on the same network, with a store of its own."""
+    """An engine on the same network with its own store."""
     return Engine(tiny._model, tiny.framing, tiny.proofs, store, host, tiny.context)
 
 
 class Patient(Talk):
-    """The same talk; it makes room after every turn, as if a person were thinking."""
+    """The same talk; swaps out before each round, as if waiting for a person."""
 
     name = "patient"
 
@@ -46,7 +46,7 @@ class Patient(Talk):
 def told(
     engine: Engine, mode: Mode, leakage: Leakage, scenario: type[Scenario] = Talk, games: int = GAMES
 ) -> list[Any]:
-    """What was said in some games at once, with what it was made from, as if each were alone."""
+    """The messages of several concurrent games with their cones, in an order that does not depend on timing."""
     events: list[Event] = []
 
     async def work() -> None:

@@ -16,7 +16,7 @@ from .stage import MODES, Play, Talker, game
 
 
 def made(entries: list[TranscriptEntry]) -> dict[str, list[str]]:
-    """The messages that were encoded for the line of each decode."""
+    """The messages that were encoded for each decode."""
     return {e.message.id: [r.message for r in e.made] for e in entries if e.message.kind == "decode"}
 
 
@@ -125,7 +125,7 @@ def test_what_two_need_at_the_same_time_is_counted_once(play: Play, mode: Mode) 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_of_what_was_read_all_was_fed_for_the_line_or_is_reused(play: Play, mode: Mode) -> None:
-    """That which another request made at the same time is reused too: it was fed once."""
+    """Tokens that a concurrent request fed count as reused: they were fed once."""
 
     async def script(game: Game) -> None:
         await game.announce("what both of them read at once")
@@ -147,7 +147,7 @@ VERBS = ("think", "say", "tell", "whisper", "announce", "backwards", "round")
 
 @dataclass
 class Talk:
-    """Random acts of three agents."""
+    """A script of random acts of three agents."""
 
     acts: list[tuple[str, str]] = field(default_factory=list)
 
@@ -180,7 +180,7 @@ class Talk:
     mode=st.sampled_from(MODES),
 )
 def test_cones_are_what_receipts_reach_in_any_game(acts: list[tuple[str, str]], mode: Mode) -> None:
-    """The oracle walks the receipts of the transcript, encoding by encoding."""
+    """The oracle follows the receipts of the transcript, encoding by encoding."""
     entries, _ = game(lambda work: anyio.run(work), Talk(acts), mode=mode)
     records = {record.id: record for entry in entries for record in entry.made}
     audiences = {e.message.id: e.message.audience for e in entries}

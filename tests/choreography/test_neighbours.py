@@ -1,4 +1,4 @@
-"""A good game beside one that does all it can to hurt it: the same transcript, an error of ours for each attempt."""
+"""A benign game beside a hostile one: the same transcript, and one of our errors for each attempt."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ SOME = 20
 
 @pytest.fixture(scope="module", params=["fake", "real"])
 def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    """Both engines; a call that says `BAD` makes their forwards fail."""
+    """Both engines; a call with `BAD` makes their forwards fail."""
     if request.param == "fake":
         return breakable()
     return Bench(real(tmp_path_factory.mktemp("tiny"), "llama3"))
 
 
 def breakable() -> Bench:
-    """The fake, whose forwards of `BAD` fail."""
+    """The fake; its forwards of `BAD` fail."""
     bench = Bench(fake(True))
     bench.engine.guilty = lambda call: ValueError(BAD) if getattr(call, "text", "") == BAD else None  # type: ignore[union-attr]
     return bench
 
 
 class Hurt(Exception):
-    """Something that should not have happened."""
+    """An attempt did not have the expected result."""
 
 
 # -- through the port ------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def good_call(parents: tuple[EncodingId, ...]) -> Decode:
 
 
 class Port:
-    """A good row that is begun again whenever it has ended, and calls that go wrong beside it."""
+    """A benign decode that is restarted whenever it ends, and invalid calls beside it."""
 
     def __init__(self, engine: Engine | FakeEngine) -> None:
         self.engine, self.tried = engine, 0
@@ -91,7 +91,7 @@ class Port:
         return [failure.error for failure in result.failed if failure.id in bad]
 
     def act(self, name: str, then: str) -> None:
-        """Try one thing while the good row runs; then cancel or release what is not there."""
+        """Try one attack while the benign row runs; then cancel or release ids that are not there."""
         assert self.engine.rows >= 1
         assert not self._there(self._row)
         self.tried += 1
@@ -128,7 +128,7 @@ class Port:
         return True
 
     def end(self) -> None:
-        """Nothing is left."""
+        """Release everything; asserts that nothing is left."""
         self.engine.cancel([self._row])
         self.engine.release([*self._kept, *self.ids])
         assert self.engine.idle
@@ -139,7 +139,7 @@ ATTEMPTS = st.lists(st.tuples(st.sampled_from(PORT), st.sampled_from(THEN)), min
 
 
 def through_the_port(bench: Bench, examples: int) -> int:
-    """How many attempts there were, none of which hurt."""
+    """Returns the number of attempts, none of which did harm."""
     tried = [0]
 
     @seed(5)
@@ -159,7 +159,7 @@ def through_the_port(bench: Bench, examples: int) -> int:
 
 
 def guilty(bench: Bench) -> Any:
-    """Forwards of `BAD` fail."""
+    """Makes forwards of `BAD` fail."""
     if isinstance(bench.engine, FakeEngine):
         return pytest.MonkeyPatch.context()
     marked = bench.engine.framing.content.encode(BAD)[-1]
@@ -187,7 +187,7 @@ def test_thousands_of_hostile_calls_hurt_no_row_beside_them(bench: Bench) -> Non
 
 
 async def good_game(game: Game, turns: int) -> int:
-    """Two who talk, for so long that others can try something."""
+    """Two agents talk for long enough that others can attack."""
     alice, bob = game.cast(Talker, "alice", system="You are Alice."), game.cast(Talker, "bob")
     for _ in range(turns):
         await alice.say(max_tokens=14)
@@ -201,14 +201,14 @@ async def game_over(agent: Agent) -> int:
 
 
 class Stand:
-    """Games on one choreographer: what the good one's listeners heard, and whether it speaks now."""
+    """Follows the benign game: its transcript, and whether it is speaking."""
 
     def __init__(self) -> None:
         self.entries, self._speaking = list[TranscriptEntry](), set[str]()
         self.over, self.heard = False, anyio.Event()
 
     def hear(self, event: Event) -> None:
-        """A listener of the good game."""
+        """The listener of the benign game."""
         if isinstance(event, Token):
             self._speaking.add(event.id)
         elif isinstance(event, Ended):
@@ -220,11 +220,11 @@ class Stand:
 
     @property
     def speaks(self) -> bool:
-        """Whether a row of the good game runs: it has said something, and has not ended."""
+        """Whether a decode of the benign game is running: it has generated something and has not ended."""
         return bool(self._speaking)
 
     async def wait(self) -> bool:
-        """Until it speaks; False: it is over."""
+        """Wait until it speaks; returns False if it is over."""
         while not self.speaks and not self.over:
             self.heard = anyio.Event()
             await self.heard.wait()
@@ -236,7 +236,7 @@ def game_of(c: Choreographer, index: int, hear: Any) -> Game:
 
 
 async def villain(c: Choreographer, stand: Stand, wanted: list[str], done: list[str]) -> None:
-    """Try all that is wanted, one after another, while the good game speaks."""
+    """Tries the wanted acts one after another while the benign game speaks."""
 
     async def script(game: Game) -> None:
         agent = game.cast(Talker, "mallory")
@@ -248,7 +248,7 @@ async def villain(c: Choreographer, stand: Stand, wanted: list[str], done: list[
             if not await stand.wait():
                 break
             assert stand.speaks
-            errors = await _tried(name, acts(), mallory)  # made anew: some can be read only once
+            errors = await _tried(name, acts(), mallory)  # rebuilt, because some can be read only once
             if len(errors) != (name not in FINE):
                 raise Hurt(name, errors)
             done.append(name)
@@ -269,7 +269,7 @@ async def _tried(name: str, known: dict[str, Any], mallory: Mallory) -> list[Age
 
 
 def played(bench: Bench, wanted: list[str], turns: int = 4) -> tuple[dict[int, Any], list[str]]:
-    """The good game's transcript, and what was tried beside it."""
+    """The transcript of the benign game, and the acts tried beside it."""
     stand, done = Stand(), list[str]()
 
     async def good(c: Choreographer) -> None:
@@ -292,7 +292,7 @@ def played(bench: Bench, wanted: list[str], turns: int = 4) -> tuple[dict[int, A
 
 
 def through_the_choreographer(bench: Bench, examples: int) -> int:
-    """How many attempts there were, none of which hurt."""
+    """Returns the number of attempts, none of which did harm."""
     alone, _ = played(bench, [])
     tried = [0]
 
@@ -327,7 +327,7 @@ def test_thousands_of_hostile_acts_hurt_no_game_beside_them(bench: Bench) -> Non
 
 @pytest.mark.slow
 def test_every_act_is_one_that_is_tried(tmp_path: Path) -> None:
-    """Each by itself, at least once."""
+    """Tries each act at least once."""
     bench = breakable()
     left, rounds = list(GAME), 0
     while left:

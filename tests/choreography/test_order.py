@@ -1,5 +1,5 @@
-"""What the order of messages tells of private ones, in games as they are played: alone, in lockstep, by rounds and by
-what is awaited."""
+"""What the order of messages reveals about private ones, in played games: concurrent agents, lockstep, rounds, and
+awaits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = ("alice", "bob", "carol")
 
 
 class Quiet(Agent):
-    """Speaks to everyone where it says so to nobody."""
+    """Speaks to everyone unless told otherwise."""
 
     audience = "everyone"
 
@@ -32,30 +32,30 @@ class Quiet(Agent):
 
 
 async def plans(agent: Agent) -> None:
-    """A private plan, and then the same public words whatever it was."""
+    """A private plan, and then the same public words regardless of it."""
     await agent.think(max_tokens=5)
     await agent.tell("I am ready.")
 
 
 async def talks(agent: Agent) -> None:
-    """Speaks again and again."""
+    """Speaks repeatedly."""
     for _ in range(4):
         await agent.say(max_tokens=2)
 
 
 def found(play: Play, script: Script, readers: Sequence[str] = NAMES) -> list[Raced]:
-    """What the order of messages of a played game tells."""
+    """What the order of messages of a played game reveals."""
     entries, _ = game(play, script, talker(9))
     assert order.known(entries)
     return list(order.raced(entries, readers))
 
 
 def of(told: Sequence[Raced]) -> set[tuple[str, str, str]]:
-    """Who learns of whom, from where which message stands."""
+    """The (reader, owner, message) of each leak by order."""
     return {(each.reader, each.owner, each.message) for each in told}
 
 
-# -- agents side by side -----------------------------------------------------------------------------------
+# -- concurrent agents -------------------------------------------------------------------------------------
 
 
 def test_the_place_of_what_is_said_after_a_plan_tells_how_long_the_plan_was(play: Play) -> None:
@@ -103,7 +103,7 @@ def test_both_messages_of_a_race_tell_of_what_came_before_them(play: Play) -> No
 
 
 def test_what_all_had_waited_for_tells_nothing(play: Play) -> None:
-    """Plans of a round have ended before the agents begin."""
+    """The plans of the round end before the agents begin."""
 
     async def script(game: Game) -> None:
         alice, bob = game.cast(Quiet("alice", talks)), game.cast(Quiet("bob", talks))
@@ -135,7 +135,7 @@ def test_what_only_one_of_two_had_waited_for_tells(play: Play) -> None:
     }
 
 
-# -- what fixes an order -----------------------------------------------------------------------------------
+# -- what fixes the order ----------------------------------------------------------------------------------
 
 
 def test_one_after_the_other(play: Play) -> None:
@@ -203,7 +203,7 @@ def test_tasks_of_the_code_itself_and_streams(play: Play) -> None:
 
 
 def test_reading_what_is_named(play: Play) -> None:
-    """Whoever names a message has waited for it, however; whoever reads what is out has not."""
+    """Naming a message implies having waited for it; reading whatever is available does not."""
 
     def script(named: bool) -> Script:
         async def three(game: Game) -> None:
@@ -231,7 +231,7 @@ def test_reading_what_is_named(play: Play) -> None:
     assert of(found(play, script(False), ["bob"])) == {("bob", "alice", "alice.1")}
 
 
-# -- races that the code runs ------------------------------------------------------------------------------
+# -- races run by the code ---------------------------------------------------------------------------------
 
 
 def test_that_a_message_won_a_race_tells_of_the_loser(play: Play) -> None:

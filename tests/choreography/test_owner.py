@@ -1,4 +1,4 @@
-"""One engine, one owner: who comes second is refused at once and told of the first; who is over holds nothing."""
+"""An engine has one owner: a second one is refused at once and told about the first; a closed one holds nothing."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Meddler:
         self._call = call
 
     def admit(self, *_: object) -> None:
-        """Refuse by what comes of it."""
+        """Makes the call, whose error refuses."""
         self._call()
 
 
@@ -148,7 +148,7 @@ def test_an_agent_may_not_call_the_engine_that_it_speaks_on() -> None:
     engine = FakeEngine()
 
     class Sly(Agent):
-        """Goes round the game."""
+        """Bypasses the game."""
 
     async def script(game: Game) -> None:
         await game.cast(Sly, "sly").say()
@@ -292,7 +292,7 @@ def test_a_choreographer_holds_no_ids_of_another_engine() -> None:
 
 
 def test_who_is_interrupted_twice_in_the_midst_of_a_step_waits_for_its_end() -> None:
-    """A second Ctrl-C cancels every task at once, that which waits for the step too."""
+    """A second Ctrl-C cancels every task at once, including the one that waits for the step."""
     began, go_on = threading.Event(), threading.Event()
 
     class Slow(FakeEngine):

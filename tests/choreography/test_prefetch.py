@@ -1,4 +1,4 @@
-"""What is known before anybody asks for it: made beside those who speak, heard of by nobody."""
+"""Prefetching: text known in advance is encoded beside running decodes, without any effect on others."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_it_joins_a_step_to_which_nobody_brings_anything(play: Play) -> None:
 
 
 def test_it_waits_where_somebody_brings_something_and_is_nobodys_turn(play: Play) -> None:
-    """Those who wait go first: in the choice of the step, and in the line of the engine."""
+    """Requests that are waited for go first: in the choice of the step, and in the queue of the engine."""
     turns = list[bool]()
 
     class Noting(FakeEngine):
@@ -153,7 +153,7 @@ def test_a_message_that_cannot_be_placed_breaks_its_own_game_alone(play: Play) -
 
 @pytest.mark.parametrize("steps", range(4))
 def test_an_owner_that_is_gone_leaves_nothing(play: Play, steps: int) -> None:
-    """Before it is taken up, while it runs, and when it is done: what was brought by then is the owner's."""
+    """Before it is submitted, while it runs, and when it is done: results delivered by then belong to the owner."""
     engine, made = talker(6), list[int]()
 
     async def work() -> None:
@@ -214,7 +214,7 @@ def test_what_is_sure_to_be_asked_for(
     said = resolver.drafts["x"] = draft(author, audience)
     resolver.drafts[said.metadata.id] = said
     assert [lack.recipe for lack in resolver.prefetch(said.metadata.id)] == ([] if recipe is None else [recipe])
-    assert resolver.prefetch(said.metadata.id) == ()  # it was asked for
+    assert resolver.prefetch(said.metadata.id) == ()  # already requested
 
 
 @pytest.mark.parametrize("leakage", ["audit", "enforce"])

@@ -1,4 +1,4 @@
-"""How much of what waits is encoded beside those who speak: where it is asked for, it reaches every engine."""
+"""The prefill budget beside running decodes: if set, it reaches every engine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agentcho.testing import FakeEngine, play
 
 
 class Placed(FakeEngine):
-    """It notes what it was given with its place."""
+    """Records the budgets it is given."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the verbs promise: answers have no keys of their own, and a play that returns nothing is told what to return."""
+"""What the verbs promise: answers have no extra keys, and a play that returns nothing is told what to return."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_an_answer_is_asked_for_with_a_closed_schema() -> None:
 @pytest.mark.parametrize(("returned", "what"), [(None, "None"), ({"winner": "SECRET"}, "a dict"), (1, "a int")])
 def test_a_play_that_returns_no_outcome_is_told_what_to_return(returned: Any, what: str) -> None:
     class Careless(Scenario):
-        """Forgets to say what came of it."""
+        """Forgets to return an outcome."""
 
         name = "careless"
 

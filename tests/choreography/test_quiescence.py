@@ -1,4 +1,4 @@
-"""Counting who is awake: when a step may start, and that nothing can hold it up."""
+"""Counts the tasks that are awake: when a step may start, and that nothing can hold it up."""
 
 import asyncio
 import gc
@@ -17,7 +17,7 @@ from .stage import Play
 
 
 async def rounds(count: int) -> None:
-    """Let the event loop go round."""
+    """Let the event loop go round `count` times."""
     for _ in range(count):
         await anyio.lowlevel.checkpoint()
 
@@ -75,7 +75,7 @@ def test_nobody_to_wait_for_is_settled_at_once(play: Play) -> None:
 def settles(
     play: Play, act: Callable[[TaskTracker], Coroutine[Any, Any, Any]], until: Callable[[], Any], most: int = 1000
 ) -> Any:
-    """What `until` says at the moment when tasks that run `act` have come to rest."""
+    """Returns `until()` at the moment when the tasks that run `act` have settled."""
     turns = TaskTracker(most)
 
     async def work() -> Any:
@@ -144,7 +144,7 @@ def test_who_is_served_counts_as_awake_from_then_unless_it_went_its_way(play: Pl
 
 
 def test_the_last_child_wakes_its_parent_before_it_rests(play: Play) -> None:
-    """Between the end of the last child and its parent's next move nobody else could be seen awake."""
+    """Otherwise no task would count as awake between the end of the last child and its parent's next move."""
     turns, rests = TaskTracker(), list[int]()
     count = turns.count
 
@@ -223,7 +223,7 @@ def test_who_is_cancelled_at_any_moment_is_counted_no_more(play: Play, before: i
 
 @pytest.mark.filterwarnings("ignore:coroutine 'TaskTracker.together.<locals>.one' was never awaited")
 def test_who_is_cancelled_before_its_first_step_is_counted_no_more() -> None:
-    """As asyncio does when it shuts down; what it was to do is closed, or Python would warn of `rounds`."""
+    """As when asyncio shuts down; its coroutine is closed, or Python would warn that `rounds` was never awaited."""
     turns = TaskTracker()
 
     async def work() -> None:
@@ -263,7 +263,7 @@ def test_a_tracked_task_may_catch_its_cancellation_and_clean_up(play: Play) -> N
 
 
 def test_a_cancellation_that_nobody_asked_for_is_an_error_like_any_other() -> None:
-    """That of a future, say, which somebody else cancelled: it would end a task without a word."""
+    """For example that of a future which somebody else cancelled: it would end a task silently."""
     turns = TaskTracker()
 
     async def work() -> None:

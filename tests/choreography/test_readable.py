@@ -1,5 +1,4 @@
-"""What a view is shown where audiences alone decide: the same as by going through everything, at no more work than the
-view asks for."""
+"""What a view is shown if audiences alone decide: the same as with a full scan, in no more work than the view needs."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ NAMES = ["ann", "ben", "cat", "dan"]
 
 
 def talk(count: int, seed: int) -> list[Metadata]:
-    """Messages of random authors to random audiences, over random ones before them."""
+    """Messages of random authors to random audiences, over random earlier messages."""
     dice, out = random.Random(seed), list[Metadata]()
     for number in range(count):
         author = dice.choice([None, *NAMES])
@@ -31,7 +30,7 @@ def talk(count: int, seed: int) -> list[Metadata]:
 
 
 def gone_through(agent: str, said: Sequence[Metadata], sees: Callable[[str], bool]) -> list[Metadata]:
-    """The slow way, which looks at everything."""
+    """The oracle: scans everything."""
     seen = [m for m in said if sees(m.id)]
     known = {m.id: m for m in seen}
     return [shown_to(agent, m, known.get) for m in seen if m.audience.includes(agent)]
@@ -87,7 +86,7 @@ class Counted(Agent):
 
 
 def looked_at(monkeypatch: pytest.MonkeyPatch, before: int) -> int:
-    """How many messages are looked at for one more, said after so many."""
+    """The number of audience checks for one more message after `before` messages."""
     looked = 0
     covers, includes = Audience.covers, Audience.includes
 
@@ -119,7 +118,7 @@ def test_a_turn_looks_at_no_more_messages_in_a_longer_game_of_more_agents(monkey
 
 
 class Cast(dict[str, Agent]):
-    """A cast that nobody may go through."""
+    """A cast that must not be iterated over."""
 
     def __iter__(self) -> object:  # type: ignore[override]
         pytest.fail("the whole cast was looked at")

@@ -1,4 +1,4 @@
-"""Games on a tiny real model: steps, coins, and prompts encoded again from nothing."""
+"""Games on a tiny real model: steps, seeds, and prompts encoded again from scratch."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -69,7 +69,7 @@ def test_requests_with_their_own_options_say_the_same_together_and_apart(play: P
 
 
 class Keeping(Around):
-    """The engine, keeping the rows that every decode chose from."""
+    """The engine, recording the logits of every decode."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -105,7 +105,7 @@ Played = tuple[list[TranscriptEntry], dict[EncodingId, Tensor]]
 
 
 def played(tiny: Engine, mode: Mode, backend: str = "asyncio", games: int = 1) -> Played:
-    """The transcript, and the rows that were chosen from by encoding. Nothing may be left in the engine."""
+    """The transcript, and the logits by encoding. Nothing may be left in the engine."""
     engine, used = Keeping(tiny), tiny.fullness.used
     events: list[Event] = []
 
@@ -120,24 +120,24 @@ def played(tiny: Engine, mode: Mode, backend: str = "asyncio", games: int = 1) -
 
 
 def again(message: Message) -> Prefill:
-    """A message as text of known ids."""
+    """A message as a prefill of its ids."""
     content = message.tokens[slice(*message.content)]
     return Prefill("", role=message.role, name=message.name, tokens=content)
 
 
 def score(engine: Engine, message: Message, parents: Sequence[EncodingId], **places: Any) -> Tensor:
-    """What its tokens, and then its closing, would be chosen from over these parents."""
+    """The logits of its tokens and of its closing over these parents."""
     said = message.tokens[slice(*(message.sampled or (0, 0)))]
     return engine.score("", message.header, parents, name=message.name, tokens=said, **places)
 
 
 def close(rows: Tensor, expected: Tensor) -> bool:
-    """Logits of scale 1 within 1e-4; a choice, which ends at once, has no row for its closing."""
+    """Log-probabilities within 1e-4; a choice, which ends at once, has no row for its closing."""
     return torch.allclose(rows, expected[: len(rows)], atol=1e-4, rtol=0)
 
 
 def test_a_baseline_prompt_is_what_a_chat_api_would_encode(tiny: Engine) -> None:
-    """All of it as the template writes it together, encoded from nothing for every single turn."""
+    """The whole prompt as the template writes it, encoded from scratch for every turn."""
     entries, logits = played(tiny, "baseline")
     messages = {entry.message.id: entry.message for entry in entries}
     decodes = [entry for entry in entries if entry.message.kind == "decode"]
@@ -155,7 +155,7 @@ def test_a_baseline_prompt_is_what_a_chat_api_would_encode(tiny: Engine) -> None
 
 
 def test_a_choreographed_turn_is_chosen_over_what_its_receipts_say(tiny: Engine) -> None:
-    """Encode each message once, in its author's context, and choose again."""
+    """Encode each message once, in its author's context, and compare the logits."""
     entries, logits = played(tiny, "choreographed")
     ids: dict[EncodingId, EncodingId] = {}
     for entry in entries:

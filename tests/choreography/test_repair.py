@@ -1,4 +1,5 @@
-"""Games whose callers repair what they reuse: what is made for whom, what its cone holds, how far it is from anew."""
+"""Games whose callers repair what they reuse: who gets which repairs, their cones, and their distance from encoding
+anew."""
 
 from __future__ import annotations
 
@@ -42,13 +43,13 @@ def played(scenario: Scenario, engine: Any = None, **how: Any) -> list[Transcrip
 
 
 class Talker(Agent):
-    """Speaks to all."""
+    """Speaks to everyone."""
 
     audience = "everyone"
 
 
 class Talk(Scenario):
-    """Alice thinks and speaks, Bob speaks twice."""
+    """Alice thinks and speaks, Bob speaks, and both speak again."""
 
     name = "talk"
 
@@ -102,7 +103,7 @@ def test_enforced_repair_starts_from_what_leaks_nothing(repair: str) -> None:
 
 
 def test_what_was_read_by_repair_alone_is_exported_where_its_author_asked_for_it() -> None:
-    """Nobody reads a question but who encodes all of it anew: the places of that reader's prompt are not its own."""
+    """Only readers that encode all of it anew read a question; the positions in their prompts are not its own."""
     entries = played(library.scenario("multi-qa")(), leakage="enforce", repair="full")
     trace = exported("multi-qa", "x", {}, (), entries, None)
     questions = [message for message in trace.messages if message.id.startswith("scenario.")]
@@ -111,7 +112,7 @@ def test_what_was_read_by_repair_alone_is_exported_where_its_author_asked_for_it
 
 
 class Elsewhere(Scenario):
-    """Bob reads what Alice said over nothing: where it stands by default, then elsewhere, then something after it."""
+    """Bob reads what Alice said over nothing: at its default position, then elsewhere, then before another message."""
 
     name = "elsewhere"
 

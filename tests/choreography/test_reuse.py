@@ -1,4 +1,4 @@
-"""One choreographer takes games of any way: how a game reads is its own, and none changes another's words or bits."""
+"""One choreographer runs games with different reuse policies; none changes the words or bits of another."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Talk(Scenario):
 def talk(
     engine: Any, ways: Sequence[ReusePolicy | None], default: ReusePolicy = FAST[1]
 ) -> list[list[TranscriptEntry]]:
-    """What is said in games of these ways, side by side."""
+    """The transcripts of concurrent games with these policies."""
     events: list[Event] = []
 
     async def work() -> None:
@@ -58,7 +58,7 @@ def talk(
 
 
 def how(game: Sequence[TranscriptEntry]) -> list[object]:
-    """Words, and through which encodings of which messages they came about, ids and lines aside."""
+    """The words, and the encodings of which messages they came from, regardless of encoding ids and lines."""
     made = {record.id: (record.message, record.recipe) for entry in game for record in entry.made}
     contexts = sorted(
         (made[record.id], [(made.get(piece.id), piece.offset) for piece in record.receipt.context])
@@ -134,7 +134,7 @@ def test_an_exact_game_shares_no_keys_with_a_fast_one() -> None:
 
 
 class Bits(Keeping):
-    """An engine, keeping the keys and values of all that is encoded too."""
+    """An engine, also recording the keys and values of everything that it encodes."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -147,7 +147,7 @@ class Bits(Keeping):
 
 
 def bits(engine: Engine, ways: Sequence[ReusePolicy]) -> dict[object, tuple[Tensor, ...]]:
-    """Of the first game: the rows that its words were chosen from, and keys and values of all its encodings."""
+    """For the first game: the logits of its messages, and keys and values of all its encodings."""
     keeping, used = Bits(engine), engine.fullness.used
     [game, *_] = talk(keeping, ways)
     assert (engine.fullness.used, engine.idle) == (used, True)

@@ -1,4 +1,4 @@
-"""Runs in which tokens are guessed: the same words in fewer steps, by a table that is on record and is used again."""
+"""Speculative decoding: the same words in fewer steps, by a cost table that is recorded and used again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SOMEWHAT = ForwardCosts((1, 64), (0, 1), ((1.0, 2.0),) * 2)
 
 
 def game(engine: Engine, out: Path | None = None, costs: ForwardCosts | None = None, **options: Any) -> RunResult:
-    """Two games of the dilemma, with guesses where `costs` says what they cost."""
+    """Two games of the dilemma, with speculation if `costs` is given."""
     if costs is not None:
         engine.speculate(costs)
     how = {"max_tokens": 24, "games": 2, "temperature": 0.01, "speculate": costs is not None, **options}
@@ -76,13 +76,13 @@ def test_what_was_measured_is_a_table_and_leaves_nothing(llama: Engine, monkeypa
         assert [*row] == sorted(row)
     assert llama.fullness.used == used
     assert not len(llama._runner.slots)
-    assert llama.speculate() == found  # measured once
+    assert llama.speculate() == found  # measured only once
     llama.check_integrity()
 
 
 @pytest.mark.slow
 def test_costs_are_measured_in_a_thread_that_ends_with_it(llama: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch keeps a pool of compute threads for each thread that calls it, and a second one slows the first down."""
+    """torch keeps a pool of compute threads for each thread that calls it, and a second pool slows the first down."""
     threads = set[threading.Thread]()
     step = TorchRunner.step
 

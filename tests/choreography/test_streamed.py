@@ -1,4 +1,4 @@
-"""Messages whose text comes in pieces: the same as if it had come at once, and mostly encoded by then."""
+"""Messages whose text arrives in pieces: the same as if it had come at once, and mostly encoded by then."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pieces(text: str, rng: Random) -> list[str]:
 
 
 async def streamed(game: Game, text: str, rng: Random) -> str:
-    """Write a text in pieces; the id of the message."""
+    """Write a text in pieces; returns the id of the message."""
     async with game.streamed() as page:
         for piece in pieces(text, rng):
             await page.write(piece)
@@ -48,7 +48,7 @@ def on(
     mode: Mode = "choreographed",
     **more: Any,
 ) -> list[TranscriptEntry]:
-    """Play a script on a real engine, from nothing to nothing; its transcript."""
+    """Play a script on a real engine and return its transcript; nothing may be left in the engine."""
     events, used = list[Event](), engine.fullness.used
 
     async def work() -> None:
@@ -63,7 +63,7 @@ def on(
 
 
 def reads(page: Any) -> Any:
-    """A script in which one agent reads a page that `page` puts into the talk."""
+    """A script in which an agent reads a page that `page` adds."""
 
     async def script(game: Game) -> str:
         ann = game.cast(Talker, "ann")
@@ -88,7 +88,7 @@ LEAKAGES: list[Leakage] = ["audit", "enforce"]
 
 @pytest.mark.parametrize("leakage", LEAKAGES)
 def test_nothing_of_it_is_left_to_its_first_reader(play: Play, tiny: Engine, leakage: Leakage) -> None:
-    """Most of it is encoded before the close and the rest there; all that was fed is counted."""
+    """Most of it is encoded before the close and the rest at the close; all encoded tokens are counted."""
     fed = list[int]()
 
     async def script(game: Game) -> None:
@@ -111,7 +111,7 @@ def test_nothing_of_it_is_left_to_its_first_reader(play: Play, tiny: Engine, lea
 
 @pytest.mark.parametrize("leakage", LEAKAGES)
 def test_the_deterministic_profile_encodes_at_the_close(play: Play, tiny: Engine, leakage: Leakage) -> None:
-    """All of it at once, and its reader says what it would have said."""
+    """All of it at once, and its reader says the same as after an announcement."""
 
     before = list[int]()
 
@@ -148,13 +148,13 @@ def test_where_each_reader_has_it_in_its_own_prompt_nothing_is_encoded(
 
 
 ANY = st.lists(st.text(alphabet=st.characters(codec="utf-8"), max_size=400), max_size=12)
-"""Pieces of any text."""
+"""Pieces of arbitrary text."""
 
 
 @settings(max_examples=15, deadline=None)
 @given(parts=ANY)
 def test_ids_are_those_of_the_whole_text(parts: list[str]) -> None:
-    """Whatever comes, however it is cut: ids and words are those of an announcement."""
+    """However a text is cut, its ids and words are those of an announcement."""
     said_as_a_whole(parts, lambda script: game(anyio.run, script))
 
 
@@ -166,7 +166,7 @@ def test_ids_are_those_of_the_whole_text_under_a_real_tokenizer(parts: list[str]
 
 
 def said_as_a_whole(parts: list[str], played: Callable[[Any], Any]) -> None:
-    """Check that pieces end as the ids of their whole."""
+    """Check that the pieces end up as the ids of the whole text."""
     said = list[Message]()
 
     async def script(game: Game) -> None:
@@ -247,7 +247,7 @@ def test_what_is_wrong_is_told_at_the_close_or_at_once(play: Play, tiny: Engine)
 
 
 def test_short_pieces_are_encoded_together(play: Play) -> None:
-    """Many small pieces take as many steps as their length says and one at the close, however many they are."""
+    """The number of steps depends on the length of the text, not on the number of pieces; the close adds one."""
     steps = list[int]()
 
     async def script(game: Game) -> None:

@@ -1,4 +1,4 @@
-"""Open system prompts: one message and one encoding for all agents with the same words, and nobody else is shown it."""
+"""Open system prompts: one message and one encoding for all agents with the same words, shown to nobody else."""
 
 from collections.abc import Sequence
 from typing import get_args
@@ -16,14 +16,14 @@ from .stage import MODES, Play, Script, Talker, game, spoken
 
 
 class Judge(Talker):
-    """One of several whose system prompt is no secret."""
+    """One of several judges with the same open system prompt."""
 
     system = "You judge what the others say."
     open_system = True
 
 
 def thinking(open_system: bool, fed: list[int]) -> Script:
-    """Three judges think at once and a fourth later, each over its system prompt alone; `fed` gets what was encoded."""
+    """Three judges think at once and a fourth later, over their system prompts alone; `fed` gets the encoded tokens."""
 
     async def script(game: Game) -> None:
         judges = [game.cast(Judge, name, open_system=open_system) for name in ("alice", "bob", "carol")]
@@ -60,7 +60,7 @@ DEFAULT = "You are a fake."
 
 
 def with_default() -> FakeEngine:
-    """The fake, as if its chat template wrote a system message where there is none."""
+    """The fake, with a chat template that writes a default system message."""
     engine = FakeEngine(lambda call, prompt: "Well.")
     words = engine.frame("system", None, DEFAULT)
     engine.framing.default = DefaultPrompt(DEFAULT, words.tokens, words.content)
@@ -92,7 +92,7 @@ def test_agents_without_a_system_prompt_share_the_default_one(play: Play, mode: 
 
 
 def test_what_others_read_of_words_does_not_tell_who_has_a_system_prompt_of_its_own(play: Play) -> None:
-    """Over the default prompt is only what its author has; and no view is shown that it was read."""
+    """Only its author's encoding is made over the default prompt, and no view is shown that it was read."""
     shown: list[tuple[str, tuple[str, ...]]] = []
 
     class Looks(Talker):
@@ -152,14 +152,14 @@ def test_it_comes_first_and_no_other_agent_nor_its_view_is_shown_it(play: Play) 
     shown: dict[str, list[str]] = {}
 
     class Watching(Judge):
-        """Notes what its view is shown."""
+        """Records what its view is shown."""
 
         def view(self, readable: Sequence[Metadata]) -> View:
             shown[self.name] = [m.id for m in readable]
             return super().view(readable)
 
     class Following(Talker):
-        """Reads what it hears, and what that was said over."""
+        """Reads what it hears, and the parents of that."""
 
         def view(self, readable: Sequence[Metadata]) -> View:
             shown[self.name] = [m.id for m in readable]

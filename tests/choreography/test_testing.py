@@ -1,4 +1,4 @@
-"""What ships for tests of users' own agents: `play`, scripted lines, and the smallest JSON of a schema."""
+"""The shipped helpers for testing users' agents: `play`, scripted lines, and the smallest JSON of a schema."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Guess(BaseModel):
 
 
 class Guesser(Agent):
-    """As a user would write it."""
+    """An agent as a user would write it."""
 
     role = "guesser"
     system = "You guess numbers."

@@ -1,4 +1,4 @@
-"""What a model thinks before it speaks is its agent's alone: in prompts, in cones, on record; a policy shares it."""
+"""The thoughts of a model are private to its agent: in prompts, in cones, on record; a policy can share them."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ LEAKAGES: tuple[Leakage, ...] = ("audit", "enforce", "deny")
 
 
 def thinker(reply: str = "<think> hm </think> hello there", kept: bool = False) -> FakeEngine:
-    """Thinks, and says the same each time."""
+    """An engine that thinks, and always replies the same."""
     return FakeEngine(lambda call, prompt: reply, thinks=True, keeps_thoughts=kept)
 
 
 class Prompts:
-    """What stood in the prompt of each decode."""
+    """Records the prompt of each decode."""
 
     def __init__(self, reply: str = "<think> hm </think> hello there", kept: bool = False) -> None:
         self.seen: list[str] = []
@@ -55,13 +55,13 @@ class Prompts:
 
 
 async def talk(game: Game) -> list[Message]:
-    """Two agents say something to everyone, one after the other, twice."""
+    """Two agents take turns speaking to everyone, twice each."""
     alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
     return [await who.say() for who in (alice, bob, alice, bob)]
 
 
 def report(entries: list[TranscriptEntry], leakage: str = "enforce") -> AuditReport:
-    """What an audit says of one game."""
+    """The audit report on one game."""
     return audit_entries(subject(leakage=leakage), {0: entries}, Seal(KEY))
 
 
@@ -308,7 +308,7 @@ def test_what_was_given_up_in_a_thought_or_behind_it_stays_on_record(play: Play,
 @pytest.mark.parametrize("words", [1, 4])
 def test_of_a_run_that_was_killed_the_thought_and_the_words_so_far_are_on_record(tmp_path: Path, words: int) -> None:
     class Killed(BaseException):
-        """The process ends here."""
+        """Ends the process."""
 
     config, heard_pieces = RunConfig(model="fake", max_tokens=12), list[str]()
     record = RunRecord.create(tmp_path, "talk", {}, config, {"tokenizer": "fake"})

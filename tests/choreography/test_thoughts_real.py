@@ -1,4 +1,4 @@
-"""Thoughts swapped under a tiny real model: no bit that another agent reads changes, unless they are shared."""
+"""Swaps thoughts on a tiny real model: no bit that another agent reads changes, unless thoughts are shared."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WAYS: list[tuple[Mode, Leakage]] = [
 
 
 class Cached(Around):
-    """An engine, keeping the keys and values of all that is encoded."""
+    """An engine, recording the keys and values of everything that it encodes."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -59,7 +59,7 @@ async def talk(game: Game) -> None:
 def played(
     engine: Engine, style: str, thought: str, mode: Mode, leakage: Leakage, thoughts: ThoughtsOf = "author"
 ) -> tuple[list[TranscriptEntry], dict[object, tuple[Tensor, ...]]]:
-    """The game in which Alice thinks that, and the bits that Bob reads or makes, by what they are of."""
+    """A game in which Alice has that thought, and the bits of the encodings that Bob reads or makes, by message."""
     before, after, said = FORMS[style]
     ids = tuple(engine.tokenizer(before + thought + after + said, add_special_tokens=False)["input_ids"])
     forced = {f"alice.{turn}.thought": ids for turn in range(2)}
@@ -87,7 +87,7 @@ def texts(entries: list[TranscriptEntry], *ids: str) -> list[tuple[int, ...]]:
 
 
 def same(one: dict[object, tuple[Tensor, ...]], other: dict[object, tuple[Tensor, ...]]) -> bool:
-    """Whether all that was read has the same bits."""
+    """Whether everything that was read is bit-identical."""
     return one.keys() == other.keys() and all(
         torch.equal(a, b) for key in one for a, b in zip(one[key], other[key], strict=True)
     )
@@ -119,7 +119,7 @@ def test_a_shared_thought_changes_them(engines: Engines) -> None:
 
 
 def test_a_thought_that_its_author_read_again_is_in_what_it_says_then(engines: Engines) -> None:
-    """Where the template keeps thoughts, as after a private prompt: a transitive leak under audit, refused by deny."""
+    """If the template keeps thoughts, as after a private prompt: a transitive leak under audit, refused by deny."""
     engine = engines(Family("llama", "Llama", style="keeping"))
     entries, bits = played(engine, "keeping", "a", "choreographed", "audit")
     assert not same(bits, played(engine, "keeping", "b", "choreographed", "audit")[1])

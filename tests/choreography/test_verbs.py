@@ -172,14 +172,14 @@ def test_options_of_a_call_are_its_own_and_wrong_ones_are_refused(play: Play) ->
 
 
 class Composed(Vocabulary):
-    """A tokenizer that writes letters with their accents as one, as many do."""
+    """A tokenizer that composes letters and their accents, as many do."""
 
     def encode(self, text: str) -> list[int]:
         return super().encode(unicodedata.normalize("NFC", text))
 
 
 def test_a_call_that_is_refused_is_no_turn(play: Play) -> None:
-    """What is said after it has the coins that it has without."""
+    """What is said after it has the same seed as without it."""
 
     def seeds(refused: bool) -> list[int | None]:
         found: list[int | None] = []

@@ -64,7 +64,7 @@ def test_views_see_metadata_and_never_words(play: Play) -> None:
 
 
 def test_a_view_is_told_of_no_parent_that_a_messages_readers_may_not_read(play: Play) -> None:
-    """It could choose by what another has thought in secret."""
+    """Otherwise a view could depend on what another agent thought in private."""
     told: list[tuple[str, ...]] = []
 
     def look(readable: Sequence[Metadata]) -> View:
@@ -102,7 +102,7 @@ NAMES = [f"scenario.{number}" for number in range(len(TEXTS))]
 
 @st.composite
 def views(draw: st.DrawFn) -> View:
-    """Some messages in some order, each placed in one of the four ways; none below 0."""
+    """Messages in any order, each placed in one of the four ways, never below position 0."""
     ids = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=4))
 
     def place(before: Sequence[str]) -> Place:
@@ -113,7 +113,7 @@ def views(draw: st.DrawFn) -> View:
 
 
 def expected(view: View, lengths: dict[str, int], bos: bool) -> list[int]:
-    """Where the messages of a view and the new one begin, said the slow way."""
+    """The start positions of a view's messages and of the new one, computed naively."""
     ends: dict[str, int] = {}
     starts: list[int] = []
     end = 1 if bos else 0

@@ -1,4 +1,4 @@
-"""A wait that nothing may end is told of: who waits, at which line, for what."""
+"""A wait that nothing may end is reported: who waits, at which line, for what."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .conftest import BACKENDS
 
 
 class Shy(Agent):
-    """Speaks once the other has."""
+    """Speaks once the other agent has."""
 
     audience = "everyone"
     mine: Any
     others: Any
 
     async def run(self) -> None:
-        """Never comes to speak."""
+        """Never gets to speak."""
         await self.others.wait()
         await self.say()
         self.mine.set()
@@ -54,7 +54,7 @@ def line(function: Any, below: int) -> str:
 
 
 class Heard(logging.Handler):
-    """Keeps what is logged, and lets the game go on."""
+    """Collects log messages, and ends the deadlock."""
 
     def __init__(self, scenario: Deadlock) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ def test_agents_that_wait_for_each_other_are_told_of_with_their_lines(backend: s
 
 
 class Mute(Deadlock):
-    """Does not say what it is called."""
+    """Its name raises an error."""
 
     @property
     def name(self) -> str:
@@ -131,12 +131,12 @@ def test_who_waits_can_be_asked_at_any_time(backend: str) -> None:
 
 
 async def lingers() -> None:
-    """What a player's own code calls."""
+    """Called by a player's code."""
     await asyncio.sleep(0)
 
 
 async def stays() -> None:
-    """And what calls that."""
+    """Calls that."""
     await lingers()
 
 

@@ -1,4 +1,4 @@
-"""The same words in the fast profile: games that differ are counted, and each is shown to part at a near-tie."""
+"""The same words in the fast profile: differing games are counted, and each must diverge at a near-tie."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def played(
 
 
 def sampling(edge: float, nth: int, **options: object) -> tuple[Sampling, torch.Tensor]:
-    """A row of two likely tokens, the edge between which is so far beyond the coin."""
+    """A row of two likely tokens whose boundary is `edge` above the coin."""
     seed = next(seed for seed in range(1000) if 0.3 < uniform(seed, nth) < 0.7)
     share = uniform(seed, nth) + edge
     row = torch.tensor([share, 1 - share, 1e-9]).log()
@@ -69,7 +69,7 @@ def test_games_that_part_are_found_where_they_part(tmp_path: Path) -> None:
 
 
 def test_words_that_part_at_no_near_tie_are_no_near_miss(tmp_path: Path, tiny: Engine) -> None:
-    """Another seed gives other words: the check does not let that pass."""
+    """Another seed gives other words: the check must notice."""
     one = played(tmp_path / "one", tiny, 1, 1)
     config = RunConfig(games=1, max_tokens=10, leakage="enforce", seed=1)
     other = play(RunRequest(Scripted(talk), config, engine=tiny, out=tmp_path / "other")).record

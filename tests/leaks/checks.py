@@ -1,4 +1,4 @@
-"""What must be true of a play at any time, said with nothing but what was said in it."""
+"""Invariants that must hold at any time in a play, computed only from what was said in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .stage import Talk
 
 
 class Check:
-    """Call it as often as you like; it looks at what is new since the last time."""
+    """Checks whatever is new since the last call; may be called at any time."""
 
     def __init__(self, talk: Talk) -> None:
         self._talk, self._world = talk, talk.world
@@ -30,8 +30,8 @@ class Check:
         assert all(len(kept) <= most for kept in self._talk.storages().values())
 
     def _reading(self, reader: str, record: EncodingRecord, public: bool) -> None:
-        """No reader attends to anything outside its view; own messages as their author, others' as all may, and its own
-        too where it reads them so."""
+        """No reader attends to anything outside its view. It reads its own messages as their author, unless it asks to
+        read them as others do, and others' messages as their whole audience does."""
         way, words = self._talk.reuse, self._talk.engine.words(record.id)
         if way.leakage != "audit":
             view = self._world.view(reader)
@@ -53,7 +53,7 @@ class Check:
             assert self._anew or record.cone == self._world.reach(record.message)
 
     def _record(self, record: EncodingRecord) -> None:
-        """A cone is what was gathered, and what reachability says: exactly, of every encoding, read or not."""
+        """The cone of every encoding, read or not, is exactly what was gathered and what reachability gives."""
         reached = {
             "audit": self._world.reach,
             "deny": self._world.reach,
@@ -62,7 +62,7 @@ class Check:
         assert self._talk.engine.words(record.id) == self._talk.tokens(record.cone)
         if record.recipe == "repaired":
             return
-        if self._anew and record.recipe == "author":  # over words alone, whoever said them, and over anchors
+        if self._anew and record.recipe == "author":  # over messages encoded anew, and over anchors
             assert {record.message, *self._world.said[record.message].reads} <= record.cone
             may = self._world.view(record.caller or "")
             assert record.cone <= reached(record.message) | (self._carried(record) if self._anchored else may)
@@ -75,25 +75,25 @@ class Check:
             assert record.caller == self._world.said[record.message].author
 
     def _base(self, reader: str, record: EncodingRecord, base: int, public: bool) -> AbstractSet[str]:
-        """What a repaired encoding has at least: all that lies behind the one whose keys and values it keeps."""
+        """The least cone of a repaired encoding: everything behind its base, whose keys and values it keeps."""
         if self._talk.reuse.leakage == "enforce":
             return self._world.heard(reader, record.message, public)
         return self._talk.records[base].cone if self._anew else self._world.reach(record.message)
 
     @property
     def _anew(self) -> bool:
-        """Whether what a message was said over may have been encoded anew in its author's prompt, in full."""
+        """Whether the context of a message may have been encoded anew, in full, in its author's prompt."""
         judged = any(plan.judges for plan in self._talk.plans.values())
         ways = (self._talk.reuse.repair, self._talk.reuse.judge if judged else None)
         return any(way == "full" or isinstance(way, KVComm) for way in ways)
 
     @property
     def _anchored(self) -> bool:
-        """Whether anchors bring along what their caller had read for other messages, and may not have been for it."""
+        """Whether anchors add what their caller had read for other messages, even outside its view."""
         return isinstance(self._talk.reuse.repair, KVComm) and self._talk.reuse.leakage != "enforce"
 
     def _carried(self, record: EncodingRecord) -> AbstractSet[str]:
-        """All that its author and the authors behind it have read for any message of theirs, on and on."""
+        """Everything that its author, and transitively the authors it read, have read for any of their messages."""
         found, left = set[str](), [record.message]
         while left:
             if (id := left.pop()) not in found:
@@ -104,8 +104,8 @@ class Check:
         return found
 
     def _compact(self, record: EncodingRecord) -> None:
-        """An audience encoding stands right after what it was made over, whatever its author asked. It is nobody's, but
-        where its author spoke in it."""
+        """An audience encoding directly follows its contiguous context, whatever positions its author asked for. It has
+        no caller, unless it is its author's own encoding too."""
         end = 1
         for entry in record.receipt.context:
             assert entry.offset == end

@@ -1,4 +1,4 @@
-"""Both engines, the fake and a tiny real one, behind one face."""
+"""Fixtures for the fake and a tiny real engine, behind one interface."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def small(engines: Engines) -> Engine:
 
 @pytest.fixture(params=["fake", "real"])
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    """One of the two engines. After each test nothing but what was there before is left in it."""
+    """One of the two engines. Asserts after each test that nothing new is left in it."""
     real = request.getfixturevalue("small") if request.param == "real" else None
     fake = FakeEngine(lambda call, prompt: "one two three four five")
     bench = Bench(real or fake)

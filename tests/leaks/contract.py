@@ -1,4 +1,4 @@
-"""What the contracts of both engines need: calls run to their end, what is used counted, guards that tell or refuse."""
+"""Helpers for tests of both engines: run calls to their end, count resources, guards that record or refuse."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentcho.testing import FakeEngine
 
 
 class Bench:
-    """An engine under test. `steps` are the results of all its steps, `held` what it finished and still holds."""
+    """An engine under test. `steps` are the results of all its steps, `held` its finished and unreleased encodings."""
 
     def __init__(self, engine: FakeEngine | Engine) -> None:
         self.engine = engine
@@ -20,13 +20,13 @@ class Bench:
 
     @property
     def used(self) -> tuple[int, int]:
-        """Pages that are stored and pages that are reserved."""
+        """Pages that are used and pages that are reserved."""
         if isinstance(self.engine, FakeEngine):
             return self.engine.pages, 0
         return self.engine.fullness.used, self.engine.fullness.reserved
 
     def words(self, text: str) -> tuple[int, ...]:
-        """A text as ids."""
+        """The token ids of a text."""
         return tuple(self.engine.framing.content.encode(text))
 
     def submit(self, *calls: Call) -> tuple[EncodingId, ...]:
@@ -48,21 +48,21 @@ class Bench:
         return ids
 
     def ended(self, id: EncodingId) -> int:
-        """The number of the step in which a call finished, from the first step on."""
+        """The index of the step in which a call finished, counted from the first step."""
         return next(number for number, result in enumerate(self.steps) if id in result.finished)
 
     def failures(self) -> dict[EncodingId, Exception]:
-        """What failed alone, so far."""
+        """The calls that have failed so far, and their errors."""
         return {failure.id: failure.error for result in self.steps for failure in result.failed}
 
     def clear(self) -> None:
-        """Give everything up."""
+        """Release everything."""
         self.engine.release(self.held)
         self.held.clear()
 
 
 class Asked:
-    """A guard that lets everything pass, and remembers."""
+    """A guard that admits everything and records it."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[EncodingId, tuple[EncodingId, ...]]] = []
@@ -73,7 +73,7 @@ class Asked:
 
 
 class Shut:
-    """A guard that lets nothing pass."""
+    """A guard that refuses everything."""
 
     def admit(self, id: EncodingId, context: Sequence[EncodingId]) -> None:
         """See `Guard.admit`."""
@@ -81,10 +81,10 @@ class Shut:
 
 
 def secret() -> Prefill:
-    """Something that is not for all."""
+    """A message that is not public."""
     return Prefill("The secret is plum.", role="system")
 
 
 def speech(*parents: EncodingId | Prefill, forced: tuple[int, ...] | None = None, most: int = 6) -> Decode:
-    """An utterance over these."""
+    """A decode over these parents."""
     return Decode("So: ", parents, sampling=Sampling(max_tokens=most, temperature=0), forced=forced)

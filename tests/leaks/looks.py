@@ -1,6 +1,6 @@
-"""What a call reads in a random workflow: some of what it may read, now and then in another order or at other places.
+"""Random views in random workflows: some of the readable messages, sometimes reordered or at other positions.
 
-Does not know: who may read what, encodings.
+Independent of audiences and encodings.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Look:
 
 
 class Odds(NamedTuple):
-    """How often a message is read, and how it is placed: behind a gap of up to `plus`, at one of the places `at`, or
-    rightmost."""
+    """Probabilities of reading a message, and of its placements: behind a gap of up to `plus`, at a position in `at`,
+    or rightmost."""
 
     read: float
     gap: float
@@ -36,7 +36,7 @@ class Odds(NamedTuple):
 
 
 def looks(random: Random, readable: Sequence[int], odds: Odds) -> tuple[Look, ...]:
-    """A view of these messages: not of none, where there are any."""
+    """A random view of these messages; empty only if there are none."""
     numbers = [number for number in readable if random.random() < odds.read] or [*readable]
     if random.random() < 0.4:
         random.shuffle(numbers)

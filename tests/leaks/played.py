@@ -1,4 +1,4 @@
-"""A journal over the engine without a model, without an event loop: every message is said and entered at once."""
+"""Drives a journal on the engine without a model, without an event loop: every message is said and entered at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Played:
         self.resolver = self.journal.resolver
 
     def put(self, id: str, audience: Audience = EVERYONE, author: str | None = None, *reads: str) -> str:
-        """A known message, of the scenario or an author."""
+        """Enter a message of known text, of the scenario or an author."""
         draft = self._draft(id, author, _reads(author, reads), audience, f"The words of {id}")
         words = self.engine.frame("user", None, draft.text)
         assert self.resolver.end_position(draft, len(words.tokens)) < self.engine.context
@@ -39,7 +39,7 @@ class Played:
         return self.say_at_once((id, author, *reads))[0]
 
     def say_at_once(self, *asked: tuple[Any, ...]) -> list[tuple[EncodingId, ...]]:
-        """Messages that are planned before any of them is said."""
+        """Messages that are all planned before any of them is generated."""
         plans = [self._plan(id, author, reads) for id, author, *reads in asked]
         submitted = [self.engine.submit(plan.calls) for _, plan in plans]
         while not self.engine.idle:
@@ -53,7 +53,7 @@ class Played:
         return tuple(entry.id for entry in made[len(plan.missing)].receipt.context)
 
     def give_up(self, id: str, author: str, *reads: str | Read) -> None:
-        """A message whose call is dropped when it has said something."""
+        """A message whose call is cancelled after its first tokens."""
         draft, plan = self._plan(id, author, reads)
         ids = self.engine.submit(plan.calls)
         steps = [self.engine.step() for _ in range(3)]
@@ -69,11 +69,11 @@ class Played:
         del self.resolver.drafts[id]
 
     def forget(self, *messages: str) -> None:
-        """Give up all encodings of these."""
+        """Release all encodings of these messages."""
         self.engine.release(self.journal.forget(messages))
 
     def entries(self) -> set[KVEntry]:
-        """What is stored of this game."""
+        """The entries that the store holds for this game."""
         return {self.engine._encodings[id].entry for id in self.journal.held}
 
     def _made(self, id: EncodingId) -> FinishedCall:
@@ -93,5 +93,5 @@ class Played:
 
 
 def _reads(author: str | None, reads: Iterable[str | Read]) -> ReadSet:
-    """What an author reads, in this order."""
+    """The read set of an author, in this order."""
     return ReadSet(author, tuple(each if isinstance(each, Read) else Read(each) for each in reads), None, ())

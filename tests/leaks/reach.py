@@ -1,7 +1,7 @@
-"""What may reach whom, worked out from what was said and from nothing else.
+"""Computes what may reach whom from the messages alone.
 
-The rules of the design, written again: who said what, before whom, having read what. Imports nothing of agentcho, and
-knows no encodings, no ids of them, no way in which they are made.
+An independent implementation of the design's rules: who said what to whom, after reading what. Must not import
+agentcho, and is independent of encodings, their ids, and how they are made.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 
 class Said(NamedTuple):
-    """One message. `audience` None is everyone, of all times; `author` None is the scenario. Of its `reads` those in
-    `public` were read as others than their author read them."""
+    """One message. `audience` None is everyone, including later agents; `author` None is the scenario. Those of its
+    `reads` that are in `public` were read as others than their author read them."""
 
     id: str
     author: str | None
@@ -33,7 +33,7 @@ def at_least(wide: Said, narrow: Said) -> bool:
 
 
 class World:
-    """All that was said in one play, by id."""
+    """All messages of one play, by id."""
 
     def __init__(self) -> None:
         self.said: dict[str, Said] = {}
@@ -44,23 +44,23 @@ class World:
         return frozenset(id for id, message in self.said.items() if may_read(reader, message))
 
     def reach(self, id: str) -> frozenset[str]:
-        """Everything that reached a message's own author: the message, all that it read, and so on up."""
+        """Everything that reached a message's own author: the message, everything it read, transitively."""
         return self._once("reach", id, [self.reach(read) for read in self._up("reach", id)])
 
     def public(self, id: str) -> frozenset[str]:
-        """What may reach all readers of a message through it: up along reads that are no narrower than what they
-        were read for."""
+        """What may reach all readers of a message through it: follows the reads whose audience is at least as wide as
+        that of the message that read them."""
         message = self.said[id]
         wide = [read for read in self._up("public", id) if at_least(self.said[read], message)]
         return self._once("public", id, [self.public(read) for read in wide])
 
     def own(self, id: str) -> frozenset[str]:
-        """What reaches an author through its own message under enforcement: its own others whole, the rest publicly."""
+        """What reaches an author through its own message under enforcement: own messages in full, others' publicly."""
         author, public = self.said[id].author, self.said[id].public
         return self._once("own", id, [self.heard(author, read, read in public) for read in self._up("own", id)])
 
     def _up(self, how: str, id: str) -> tuple[str, ...]:
-        """What a message read; nothing where the answer is known."""
+        """The reads of a message; empty if the result is already known."""
         return () if (how, id) in self._found else self.said[id].reads
 
     def _once(self, how: str, id: str, parts: list[frozenset[str]]) -> frozenset[str]:
@@ -74,7 +74,7 @@ class World:
         return self.own(id) if mine else self.public(id)
 
     def visible(self, reader: str) -> tuple[Said, ...]:
-        """G|reader itself: its messages in order, each with the reads that the reader may know of."""
+        """G|reader itself: its messages in order, each with the reads that the reader may know about."""
         seen = []
         for message in self.said.values():
             if may_read(reader, message):
@@ -84,9 +84,9 @@ class World:
         return tuple(seen)
 
     def direct(self, reader: str, reads: tuple[str, ...]) -> bool:
-        """Whether one of these is not for the reader."""
+        """Whether the reader may not read one of these messages."""
         return any(not may_read(reader, self.said[id]) for id in reads)
 
     def carried(self, reader: str, reads: tuple[str, ...]) -> bool:
-        """Whether one of these, or what had reached its author, is not for the reader."""
+        """Whether the reader may not read one of these messages or something that had reached its author."""
         return any(not may_read(reader, self.said[up]) for id in reads for up in self.reach(id))

@@ -1,6 +1,6 @@
-"""Random scripts of plays, and the same script with what is hidden from one reader changed.
+"""Random scripts of plays, and the same scripts with everything that is hidden from one reader changed.
 
-A script names its messages by number, so that it still makes sense where one of them is never said.
+A script refers to its messages by number, so that it is still valid if one of them is never said.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ READER = "bob"
 
 
 class Line(NamedTuple):
-    """One message: `plan` reads others by number ("3"); lines of one `round` do not hear each other."""
+    """One message: `plan` reads others by number ("3"); lines of one `round` cannot read each other."""
 
     plan: Plan
     round: int
 
 
 def script(random: Random, length: int = 12) -> list[Line]:
-    """Agents plan, whisper and speak, in known words and generated ones, over what each of them may read; at the end
-    the reader speaks once over all it may read, and once over that in another order."""
+    """Agents plan, whisper and speak, in known and generated words, over messages that they may read; at the end the
+    reader speaks once over everything it may read, and once over the same in another order."""
     lines: list[Line] = []
     for number in range(length):
         author = random.choice((*CAST, *CAST, None))
@@ -88,7 +88,7 @@ def hidden(lines: Sequence[Line]) -> list[int]:
 
 
 def changed(lines: Sequence[Line], change: Change) -> dict[int, Line]:
-    """The script with all that is hidden changed: other words, longer ones, or never said, nor read by anyone."""
+    """The script with everything hidden changed: other words, longer ones, or absent, and then read by nobody."""
     secret = set(hidden(lines))
     kept = {n: line for n, line in enumerate(lines) if change != "absence" or n not in secret}
     for n in secret & kept.keys():
@@ -107,7 +107,7 @@ def _without(plan: Plan, gone: set[str]) -> Plan:
 
 
 def perform(talk: Talk, lines: dict[int, Line]) -> dict[int, str]:
-    """Play a script; the ids of its messages by number."""
+    """Play a script; returns the ids of its messages by number."""
     ids: dict[int, str] = {}
     for _, group in groupby(sorted(lines.items()), key=lambda pair: pair[1].round):
         numbers, plans = [], []
@@ -120,7 +120,7 @@ def perform(talk: Talk, lines: dict[int, Line]) -> dict[int, str]:
 
 
 def named(plan: Plan, ids: dict[int, str]) -> Plan:
-    """A plan over ids of messages, in the place of their numbers."""
+    """A plan with the ids of messages instead of their numbers."""
 
     def place(at: Place) -> Place:
         return After(ids[int(at.id)], at.plus) if isinstance(at, After) else at

@@ -1,9 +1,9 @@
-"""An engine that keeps sets instead of keys: for each encoding, whose keys were gathered to make it, all the way up.
+"""An engine that keeps sets instead of keys and values: for each encoding, the calls that it depends on, transitively.
 
 The value of an encoding is the id of the call that made its storage and the values of all storages that this call
-gathered. Equal prefills of one class share storage, and so the value of the first of them, as real ones do. Positions
-need no sets: by default a call stands after what it gathers, and what is asked for as a number is compared between two
-plays in `test_same`. Knows nothing of agents; obeys guards, or with `guarded` False no guard at all.
+gathered. Equal prefills of one class share storage, and so the value of the first of them, as in real engines.
+Positions need no sets: by default a call directly follows what it gathers, and positions given as numbers are compared
+between two plays in `test_same`. Independent of agents; obeys guards unless `guarded` is False.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Key = str
 
 @dataclass(eq=False)
 class Store:
-    """One storage: a digest of all that its keys are made of, what reached it, and how many ids hold it."""
+    """One storage: a digest of all that its keys depend on, the calls that reached it, and the count of its holders."""
 
     key: Key
     value: frozenset[EncodingId]
@@ -56,8 +56,8 @@ class Kept:
 
 
 class Sets:
-    """An `EnginePort` whose every call is done in one step, in the order of submission. Decodes say what is forced,
-    and nothing more than their header where nothing is. Nothing stands beyond position `context`."""
+    """An `EnginePort` that finishes every call in one step, in the order of submission. Decodes generate their forced
+    ids, or nothing after their header. Nothing may exceed position `context`."""
 
     bos = 1
 
@@ -91,14 +91,14 @@ class Sets:
         return {"model": "sets"}
 
     def take_place(self, place: int, prefill_budget: int | None = None) -> None:
-        """See `EnginePort.take_place`. Numbers go on where they are, and begin at a place's own at least."""
+        """See `EnginePort.take_place`. Ids continue, and are at least as large as the place requires."""
         self._last = max(self._last, place << 40)
 
     def speculate(self, costs: object = None) -> None:
-        """See `EnginePort.speculate`: nothing is ever guessed."""
+        """See `EnginePort.speculate`: there is no speculation."""
 
     def submit(self, calls: Sequence[Call], turn: SchedulingPriority = DEFAULT_PRIORITY) -> tuple[EncodingId, ...]:
-        """See `EnginePort.submit`; what is wrong with a call shows when it runs."""
+        """See `EnginePort.submit`; invalid calls fail only when they run."""
         first = self._last + 1
         self._last += len(calls)
         ids = tuple(range(first, first + len(calls)))
@@ -135,7 +135,7 @@ class Sets:
                 del self._shared[store.key]
 
     def swap_out(self, ids: Iterable[EncodingId]) -> None:
-        """See `EnginePort.swap_out`. Sets take no room."""
+        """See `EnginePort.swap_out`. Sets occupy no memory."""
 
     def message(self, id: EncodingId) -> Words:
         """See `EnginePort.message`."""
@@ -150,18 +150,18 @@ class Sets:
         return self._values[id]
 
     def words(self, id: EncodingId) -> frozenset[tuple[int, ...]]:
-        """The same, as the tokens of these calls: of who says the same words in the same role, either will do."""
+        """The same, as the tokens of these calls: calls with the same tokens are not distinguished."""
         return frozenset(self._said[maker] for maker in self._values[id])
 
     def storage(self, id: EncodingId) -> Store:
-        """What a held encoding shares with its equals. Its key names all that its bits depend on: tokens, positions,
-        class, whether fed at once or token by token, and the same of all that it was made over."""
+        """The storage that a held encoding shares with its equals. Its key covers everything that its bits depend on:
+        tokens, positions, class, whether it was fed at once or token by token, and the same for its whole context."""
         return self._kept[id].store
 
     # -- one call ----------------------------------------------------------------------------------------
 
     def _run(self, number: EncodingId, call: Call) -> int:
-        """Gather, encode, keep; returns the tokens fed."""
+        """Gather, encode, keep; returns the number of encoded tokens."""
         parents = [self._resolved(parent) for parent in call.parents]
         words = self._words(call)
         base, anchors = self._kept_of(call, words)
@@ -187,8 +187,8 @@ class Sets:
         return 0 if known is not None or anchors else len(words.tokens)
 
     def _kept_of(self, call: Call, words: Words) -> tuple[list[EncodingId], list[EncodingId]]:
-        """What a repair keeps: its base, and the encodings of its anchors. There are no embeddings, so which messages
-        anchors suffice for goes by their words, for two in three."""
+        """The base that a repair keeps, and the encodings of its anchors. Without embeddings, a digest of the words
+        decides whether the anchors suffice, which they do for two messages in three."""
         if not isinstance(call, Repair):
             return [], []
         base = [self._resolved(call.of)]

@@ -1,6 +1,5 @@
-"""A play without an event loop: the real resolver and books over an engine of sets, and everything compared with
-what reachability says, after each message. Agents are names; what they say is scripted.
-"""
+"""A play without an event loop: the real resolver and journal on an engine of sets, for comparison with reachability
+after each message. Agents are names with scripted words."""
 
 from __future__ import annotations
 
@@ -28,8 +27,8 @@ from .sets import Sets
 
 
 class Plan(NamedTuple):
-    """One message to be: of known text (a prefill) or generated; `reads` are ids and places, `at` is its own place.
-    Those in `public` are read as others than their author do. `judges`: its view asks for `reuse="judge"`."""
+    """A planned message, of known text (a prefill) or generated; `reads` are ids and positions, `at` is its own
+    position. Those in `public` are read as others than their author do. `judges`: its view asks for `reuse="judge"`."""
 
     author: str | None
     audience: frozenset[str] | None
@@ -42,7 +41,7 @@ class Plan(NamedTuple):
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """What it reads."""
+        """The ids of the messages that it reads."""
         return tuple(id for id, _ in self.reads)
 
 
@@ -56,7 +55,7 @@ class Speech:
 
 
 class Talk:
-    """One play. `world` is what was said, `entries` the transcript, `records` all encodings that stand in it."""
+    """One play. `world` is what was said, `entries` the transcript, `records` all encodings in it."""
 
     def __init__(self, engine: Sets, reuse: ReusePolicy, game: int = 0) -> None:
         self.engine, self.reuse, self.game, self.world = engine, reuse, game, World()
@@ -76,10 +75,10 @@ class Talk:
         made = event.entry.made if isinstance(event, Ended) else event.encodings.made
         self.records.update((record.id, record) for record in made)
 
-    # -- what is done ------------------------------------------------------------------------------------
+    # -- acts --------------------------------------------------------------------------------------------
 
     def put(self, plan: Plan) -> str:
-        """A message of known text: encoded when it is first read. `LeakageError`: its author may not read that."""
+        """A message of known text, encoded when first read. `LeakageError`: its author may not read its context."""
         reads = self._reads(plan)
         draft = self._draft(plan, reads, "prefill")
         self._journal.enter_known(draft, self.engine.frame(draft.metadata.role, draft.name, plan.text))
@@ -87,7 +86,7 @@ class Talk:
         return draft.metadata.id
 
     def speak(self, *plans: Plan) -> list[str]:
-        """Messages generated in one round: none of them can read another. `LeakageError`: nothing is said at all."""
+        """Messages generated in one round, none of which can read another. `LeakageError`: nothing is said at all."""
         reads = [self._reads(plan) for plan in plans]
         said = [self._draft(plan, each, "decode") for plan, each in zip(plans, reads, strict=True)]
         speeches = [self._submit(plan, draft) for plan, draft in zip(plans, said, strict=True)]
@@ -99,7 +98,7 @@ class Talk:
         return [draft.metadata.id for draft in said]
 
     def evict(self, id: str) -> int:
-        """Give a message's encodings up, twins too; who reads it makes them again. Returns how many were in use."""
+        """Release a message's encodings; readers make them again. Returns the number of those that are not twins."""
         twins = set(self._journal._twins)
         made = {held for held in self._journal.held if self.made[held] == id}
         gone = self._journal.forget((id,))
@@ -109,14 +108,14 @@ class Talk:
         return len(made - twins)
 
     def again(self, game: int) -> Talk:
-        """A play of its own on the same engine, in which the same was said."""
+        """A second play on the same engine, in which the same was said."""
         other = Talk(self.engine, self.reuse, game)
         for plan in self.plans.values():
             other.speak(plan) if plan.generated else other.put(plan)
         return other
 
     def end(self) -> None:
-        """Encode what nobody read, and give everything up."""
+        """Encode what nobody read, and release everything."""
         encoded = {record.message for record in self.records.values()}
         self._encode(id for id in self.resolver.drafts if id not in encoded)
         self._journal.close()
@@ -172,23 +171,23 @@ class Talk:
         made = tuple(FinishedCall(id, self.engine.message(id), self.engine.receipt(id)) for id in ids)
         self._journal.enter(making, draft, RequestResult(made, 0.0, 0.0))
 
-    # -- what it shows -----------------------------------------------------------------------------------
+    # -- results -----------------------------------------------------------------------------------------
 
     def tokens(self, ids: Iterable[str]) -> frozenset[tuple[int, ...]]:
-        """What is said in these messages, framing included."""
+        """The tokens of these messages, framing included."""
         said = (self.resolver.drafts[id].message for id in ids)
         return frozenset(message.tokens for message in said if message is not None)
 
     def storages(self) -> dict[str, set[object]]:
-        """What is kept of each message now, equal ones once; what callers have repaired for themselves aside."""
+        """The storages now held for each message, equal ones once; without callers' own repairs."""
         kept: dict[str, set[object]] = {}
         for held in (held for held in self._journal.held if self._journal._ledger[held].recipe != "repaired"):
             kept.setdefault(self.made[held], set()).add(self.engine.storage(held))
         return kept
 
     def readings(self, since: int = 0) -> Iterator[tuple[str, EncodingRecord, bool]]:
-        """Every (reader, record of an encoding that it attends to, whether it was read as others do), of what agents
-        generated from entry `since` on."""
+        """Every (reader, record of an encoding that it attends to, whether it was read as others do) of messages that
+        agents generated from entry `since` on."""
         for entry in self.entries[since:]:
             author = entry.message.author
             if entry.message.kind == "decode" and author is not None:
@@ -198,5 +197,5 @@ class Talk:
                     yield author, record, record.message in self.plans[entry.message.id].public
 
     def loaded(self) -> list[TranscriptEntry]:
-        """The transcript, written and read again."""
+        """The transcript, written and read back."""
         return [TranscriptEntry.from_json(json.loads(json.dumps(entry.to_json()))) for entry in self.entries]

@@ -1,6 +1,6 @@
-"""Anchors are their caller's own: what each caller takes offsets from, whose words reach it by that, and when they end.
+"""Anchors belong to their caller: which offsets a caller uses, whose words reach it through them, and when they end.
 
-On engines of sets and without a model, which say whose words went into what; `numeric` has the same by bits.
+Uses engines of sets and the fake, which tell whose words went into what; `numeric` has the same tests on bits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WAYS = pytest.mark.parametrize("reuse", [ENFORCE, AUDIT], ids=["enforce", "audit
 
 
 def talked(reuse: ReusePolicy, guarded: bool = False) -> Talk:
-    """Ann reads what all may read behind a secret of hers, again and again, and then bob reads the same behind his."""
+    """Ann repeatedly reads public messages after a secret of hers, and then bob reads the same after his."""
     talk = Talk(Sets(guarded), reuse)
     secrets = {name: talk.put(Plan(name, frozenset({name}), f"secret of {name}")) for name in ("ann", "bob")}
     heard = [talk.put(Plan(None, None, f"news {number}")) for number in range(8)]
@@ -80,7 +80,7 @@ def test_a_guard_is_satisfied_with_what_is_resolved() -> None:
 
 
 def test_under_deny_no_anchor_carries_a_secret_into_what_was_said_without_it() -> None:
-    """Ann's last words were said over nothing but the news, so that bob may read them, whatever she had read before."""
+    """Ann's last message was said over the news alone, so bob may read it, whatever she had read before."""
     talk = talked(DENY, guarded=True)
     open_to_all = next(id for id, plan in talk.plans.items() if plan.text == "ann without the secret")
     taken = [record for record in repaired(talk) if record.receipt.anchors]
@@ -122,8 +122,8 @@ def test_anchors_of_what_was_given_up_are_none(reuse: ReusePolicy) -> None:
 
 
 def test_what_another_reads_first_makes_a_caller_no_anchor() -> None:
-    """Under audit, what ann told over what she had read is encoded when somebody reads it: then, in her own prompt, all
-    of it anew, so that whether bob was first says nothing of the anchors that she has."""
+    """Under audit, what ann told after reading is encoded when somebody reads it: in her own prompt and anew, so that
+    whether bob was the first reader does not affect her anchors."""
     kept = list[list[tuple[str, tuple[str, ...]]]]()
     for first in ((), ("bob",)):
         talk = Talk(Sets(False), AUDIT)

@@ -1,6 +1,6 @@
-"""Salts for prefix caches: what a reader can observe of a server's cache tells nothing that it may not read.
+"""Salts for prefix caches: the hits that a reader can observe on a server reveal nothing that it may not read.
 
-The cache is a model of its own: blocks of tokens, kept under a salt, of every request that any agent made.
+The cache is a model: blocks of tokens, kept under a salt, of every request by any agent.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ Salts = Callable[[Sequence[Metadata], str], Sequence[str]]
 
 
 class Request(NamedTuple):
-    """Who asks, and the places of its messages among all; the last one is generated."""
+    """The agent that asks, and the indices of its messages; the last one is generated."""
 
     reader: str
     messages: tuple[int, ...]
 
 
 class Server:
-    """A prefix cache with endless memory. Under `blockwise` each block is salted by the message in which it ends, else
-    all are by the last message. Messages have no framing: whatever can look alike does."""
+    """A prefix cache with unlimited memory. With `blockwise`, each block has the salt of the message in which it ends,
+    else all have that of the last message. Messages have no framing, so that different ones can look alike."""
 
     def __init__(self, block: int, blockwise: bool = False) -> None:
         self.block, self.blockwise = block, blockwise
         self.kept: set[tuple[Any, ...]] = set()
 
     def hits(self, words: Words, salts: Sequence[str]) -> int:
-        """Answer a request; returns how many leading blocks of its prompt were there."""
+        """Answer a request; returns the number of leading blocks of its prompt that were cached."""
         beginnings = list(self._beginnings(words, salts))
         prompt = sum(map(len, words[:-1])) // self.block
         found = [beginning in self.kept for beginning in beginnings[:prompt]]
@@ -78,7 +78,7 @@ def ours(messages: Sequence[Metadata], reader: str) -> Sequence[str]:
 
 
 class Runs(NamedTuple):
-    """Two runs that differ in words that `reader` may not read, and that stand in no request of it."""
+    """Two runs that differ only in words that `reader` may not read and that no request of it contains."""
 
     reader: str
     said: Audiences
@@ -104,7 +104,7 @@ def runs(draw: st.DrawFn) -> Runs:
     return Runs(reader, said, asked, one, other)
 
 
-#: A reply for all that was written behind a note for one: a salt of the reply alone would tell what the note says.
+#: A public reply after a note for ben alone: a salt of the reply alone would reveal what the note says.
 BEHIND_A_NOTE = Runs(
     reader="cat",
     said=[Audience(frozenset({"ben"})), EVERYONE, EVERYONE, EVERYONE],
@@ -124,7 +124,7 @@ def test_a_reader_observes_the_same_whatever_it_may_not_read(both: Runs, block: 
 
 
 def guess(mine: Audiences, theirs: Audiences, salts: Salts, reader: str, author: str) -> bool:
-    """Whether a reader's request tells it that it has guessed what another's last message says."""
+    """Whether a reader's request reveals that it has guessed another agent's last message."""
     said = [*theirs, *mine]
     asked = [
         Request(author, tuple(range(len(theirs)))),

@@ -1,4 +1,4 @@
-"""Which line asked for a message: the scenario's, or an agent's own where it acts by itself."""
+"""The line that asked for a message: the scenario's, or an agent's own if it acts by itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def next_line() -> str:
 
 
 class Talker(Agent):
-    """Notes the line on which it speaks."""
+    """Records the line on which it speaks."""
 
     role = "talker"
 
@@ -45,7 +45,7 @@ class Talker(Agent):
 
 @pytest.fixture(autouse=True)
 def root(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are told relative to the folder one works in."""
+    """File names are relative to the working directory."""
     monkeypatch.chdir(Path(__file__).parents[2])
 
 
@@ -63,7 +63,7 @@ def test_every_message_has_the_line_of_the_scenario_that_asked_for_it(backend: s
         lines.append(next_line())
         await alice.say(prompt="Well?")
         lines.append(next_line())
-        await alice.turn([])  # its own lines lie further in
+        await alice.turn([])  # the agent's own lines are deeper in the stack
 
     entries = {entry.message.id: entry.act.where for entry in play(script, backend=backend).entries}
     cast, announced, told, said, turn = lines
@@ -170,7 +170,7 @@ def test_moves_of_a_race_have_the_line_that_made_them() -> None:
 
 
 def test_where_nobody_asks_there_is_no_line() -> None:
-    """In a thread of its own, and in code that is all ours."""
+    """In a separate thread, and in code that is only the library's."""
     with ThreadPoolExecutor(1) as alone:
         assert alone.submit(call_site).result() is None
 

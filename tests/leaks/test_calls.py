@@ -1,8 +1,8 @@
-"""Random games with tools, held against the rules written again: a call runs if and only if all who learn of its
-arguments may know what these were made from, and no untrusted word behind them has an effect.
+"""Random games with tools, compared with an independent implementation of the rules: a call runs if and only if
+everyone who learns its arguments may know what these depend on, and no untrusted words behind them have an effect.
 
-What a call was made from is worked out here by `reach`, from who read what; who learned of what, and what is untrusted,
-by a walk that remembers nothing.
+What a call depends on is computed by `reach`, from the reads alone; who learned what, and what is untrusted, by a walk
+without caches.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Members = frozenset[str] | None
 
 
 class Oracle:
-    """What is true of a game, from the metadata of its messages and from nothing that the library concludes."""
+    """The facts of a game, from the metadata of its messages and not from anything that the library concludes."""
 
     def __init__(self, game: Game, leakage: Leakage) -> None:
         self._game, self._leakage, self.world = game, leakage, World()
@@ -45,7 +45,7 @@ class Oracle:
         self.copies: dict[str, str] = {}
 
     def look(self) -> list[str]:
-        """Take in what was said since the last time; returns its ids."""
+        """Record what was said since the last time; returns its ids."""
         drafts = self._game._messages.drafts
         fresh = [id for id in drafts if id not in self.world.said]
         for id in fresh:
@@ -54,22 +54,22 @@ class Oracle:
         return fresh
 
     def is_result(self, id: str) -> bool:
-        """Whether a tool gave it."""
+        """Whether it is the result of a tool."""
         return self._game._messages.drafts[id].metadata.role == "tool"
 
     def behind(self, call: str) -> set[str]:
-        """All that could have influenced a call."""
+        """Everything that could have influenced a call."""
         said = self.world.said[call]
         if self._leakage == "enforce":
             return set[str]().union(*(self.world.heard(said.author, read) for read in said.reads))
         return set[str]().union(*map(self.world.reach, said.reads))
 
     def secret(self, call: str, tool: Declared) -> set[str]:
-        """Those of them that not all who learn of its arguments may know."""
+        """Those of them that not everyone who learns the tool's arguments may know."""
         return {id for id in self.behind(call) if not self._may_know(tool.audience.members, id)}
 
     def dirty(self, call: str, tool: Declared) -> set[str]:
-        """Those of them in which untrusted words may stand, where it has an effect."""
+        """Those of them that may contain untrusted words, if the tool has an effect."""
         return {id for id in self.behind(call) if tool.effect and self._dirty(id)}
 
     def _may_know(self, who: Members, id: str) -> bool:
@@ -88,7 +88,7 @@ class Oracle:
 
 
 class Walk:
-    """One random game. `ran` are the calls that ran, with what the oracle says of each; `refused` the others."""
+    """One random game. `ran` are the calls that ran, with what the oracle says about each; `refused` the others."""
 
     def __init__(self, seed: int, leakage: Leakage) -> None:
         self._random, self._leakage = Random(seed), leakage
@@ -99,13 +99,13 @@ class Walk:
         self.named: list[tuple[str, ...]] = []
 
     def reply(self, call: Decode, prompt: str) -> str:
-        """Calls have no arguments; all else is made up."""
+        """Calls have no arguments; everything else is generated."""
         if call.forms:
             return json.dumps({"name": "tool", "arguments": {}})
         return comply(call, prompt) if call.is_whole else babble(call, prompt)
 
     async def play(self, game: Game) -> None:
-        """Some twenty acts."""
+        """Eighteen random acts."""
         self._game, self._oracle = game, Oracle(game, self._leakage)
         self._agents = {name: game.cast(Agent, name) for name in CAST}
         acts = (self._announce, self._say, self._say, self._choose, self._release, self._call, self._call, self._call)
@@ -113,7 +113,7 @@ class Walk:
             name = self._random.choice(CAST)
             try:
                 await self._random.choice(acts)(name, self._agents[name])
-            except LeakageError:  # deny refuses to let it be read at all
+            except LeakageError:  # deny refuses even to read it
                 assert self._leakage == "deny"
             self._oracle.look()
 
@@ -150,7 +150,7 @@ class Walk:
         self._note(declared, release, bool(ran), len(self.named) > before)
 
     def _note(self, declared: Declared, release: bool, ran: bool, raised: bool) -> None:
-        """Hold a call against the oracle."""
+        """Compare a call with the oracle."""
         oracle, fresh = self._oracle, self._oracle.look()
         calls = [id for id in fresh if oracle.world.said[id].author is not None]
         if not calls:  # deny refused its reads

@@ -1,4 +1,4 @@
-"""Who could tell that keys were there already: storage is shared within a class of readers and never across."""
+"""Who could tell that keys were already stored: storage is shared within a class of readers, never across classes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEEN = [None, frozenset({"alice"}), frozenset({"alice", "bob"}), frozenset({"bob
 
 
 def fed(bench: Bench, *calls: Prefill) -> int:
-    """Tokens that a list of prefills costs."""
+    """The number of tokens encoded for these prefills."""
     before = len(bench.steps)
     bench.run(*calls)
     return sum(result.encoded for result in bench.steps[before:])
@@ -38,7 +38,7 @@ def test_the_same_class_hits_and_another_does_not(bench: Bench) -> None:
 
 
 def test_a_class_goes_on_upwards(bench: Bench) -> None:
-    """What was made over one class's keys is not shared with what was made over another's, whatever its own class."""
+    """Encodings over keys of different classes are not shared, whatever their own class."""
     one, other = Prefill("words", salt="alice"), Prefill("words", salt="bob")
     above = [Prefill("more", (one,), salt="x"), Prefill("more", (other,), salt="x")]
     once = fed(bench, one, above[0])
@@ -48,7 +48,7 @@ def test_a_class_goes_on_upwards(bench: Bench) -> None:
 
 @pytest.mark.parametrize("where", [{"offsets": (7,)}, {"new_offset": 60}, {"role": "system"}])
 def test_what_differs_in_any_way_is_not_shared(bench: Bench, where: dict[str, object]) -> None:
-    """Same words, same class: another place, another role."""
+    """Same words, same class: another position, another role."""
     [parent] = bench.run(Prefill("before"))
     assert fed(bench, Prefill("words", (parent,))) > 0
     assert fed(bench, Prefill("words", (parent,), **where)) > 0  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ def test_what_differs_in_any_way_is_not_shared(bench: Bench, where: dict[str, ob
 
 
 def calls_of(leakage: Leakage, audience: frozenset[str] | None, deterministic: bool = False) -> tuple[str, ...]:
-    """Classes of what is made for: an own message, another's message of that audience, the answer and its shadow."""
+    """Classes of the encodings of an own message, another's message to that audience, the answer and its shadow."""
     resolver = Resolver(ReusePolicy(leakage=leakage, shadow="always", deterministic=deterministic))
     both = (("own", "bob", frozenset({"bob"})), ("other", "alice", audience), ("answer", "bob", None))
     for id, author, readers in both:
@@ -74,7 +74,7 @@ def test_a_class_is_who_all_the_keys_are_for(audience: frozenset[str] | None) ->
     assert set(calls_of("audit", audience)) == {""}
     own, other, answer = calls_of("deny", audience)
     assert own == answer == '["bob"]'
-    assert other == '["alice"]'  # made for its author, read by all who may
+    assert other == '["alice"]'  # made for its author, and read by everyone in the audience
     own, other, *_, answer, shadow = calls_of("enforce", audience)
     assert (own, answer, shadow) == ('["bob"]', '["bob"]', '"everyone"')
     assert (
@@ -95,7 +95,7 @@ class Talker(Agent):
 
 
 def cost(bench: Bench, leakage: Leakage, first: Names, second: Names) -> tuple[int, int]:
-    """Tokens fed for what bob says in one game, and then in another beside it, in which the same was told to others."""
+    """Tokens encoded for bob's turn in one game, and then in a second game with the second audience."""
     spent: list[int] = []
 
     async def work() -> None:
@@ -133,7 +133,7 @@ def test_a_second_game_finds_nothing_that_was_made_for_others(bench: Bench) -> N
 def test_an_open_system_prompt_is_of_one_class_and_private_ones_are_of_a_class_each(
     bench: Bench, leakage: Leakage, open_system: bool
 ) -> None:
-    """What alice and then bob cost, who each think a word over the same system prompt."""
+    """The tokens encoded for two agents that think one token each over the same system prompt."""
     spent: list[int] = []
 
     async def work() -> None:

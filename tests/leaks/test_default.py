@@ -1,4 +1,4 @@
-"""Leaks are enforced against unless another answer is asked for; what reproduces the paper asks for it."""
+"""Leakage is enforced unless something else is asked for; the reproduction of the paper asks for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is refused before anything is computed: found from the graph and the audiences, shortest way told."""
+"""Refusals before anything is computed: found from the graph and the audiences, with the shortest path."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Known(NamedTuple):
 
 
 def graph(**messages: tuple[str, str]) -> dict[str, Known]:
-    """`plan=("alice", "")`: who may read it ("*": all), and what its author had read, in order."""
+    """`plan=("alice", "")`: who may read it ("*": everyone), and what its author had read, in order."""
     said = {}
     for id, (readers, reads) in messages.items():
         audience = Audience(None if readers == "*" else frozenset(readers.split()))
@@ -48,7 +48,7 @@ SAID = graph(
 
 
 def asked(reads: str, reuse: ReusePolicy, caller: str | None = "bob") -> tuple[str, ...]:
-    """What is refused of these reads."""
+    """The path that is refused for these reads."""
     ids = reads.split()
     direct = tuple(id for id in ids if caller and not SAID[id].metadata.audience.includes(caller))
     return LeakPaths(reuse, SAID).leak_path(ReadSet(caller, tuple(Read(id) for id in ids), None, direct))
@@ -76,7 +76,7 @@ def test_only_deny_looks_further_than_what_is_named(mode: Mode, leakage: Leakage
 
 
 class Counted(dict[str, Known]):
-    """Messages that count how often one is looked up."""
+    """Messages that count lookups."""
 
     looked = 0
 
@@ -86,7 +86,7 @@ class Counted(dict[str, Known]):
 
 
 def chained(said: dict[str, Known], length: int) -> Iterator[ReadSet]:
-    """Messages each over the one before; the reads of each come before it is there."""
+    """Messages each over the one before; yields the reads of each before adding it."""
     for number in range(length):
         parents = (f"m{number - 1}",) if number else ()
         yield ReadSet("alice", tuple(map(Read, parents)), None, ())
@@ -130,7 +130,7 @@ def test_random_graphs_are_refused_where_something_behind_is_hidden(seed: int) -
 
 
 def nearest(said: dict[str, Known], parents: Sequence[str], caller: str) -> tuple[str, ...]:
-    """The first way to what is hidden, of all ways tried in the order of their lengths and then of the prompts."""
+    """The first path to a hidden message, trying all paths by length and then in the order of the prompts."""
     ways: list[tuple[str, ...]] = [(id,) for id in parents]
     while ways:
         for reuse in ways:
@@ -143,16 +143,16 @@ def nearest(said: dict[str, Known], parents: Sequence[str], caller: str) -> tupl
 def test_who_may_read_it_all_is_never_refused() -> None:
     for reuse in (ReusePolicy(mode, leakage) for mode in get_args(Mode) for leakage in get_args(Leakage)):
         assert asked(" ".join(id for id in SAID if id != "whisper"), reuse, "alice") == ()
-        assert asked(" ".join(SAID), reuse, None) == ()  # the scenario's own
+        assert asked(" ".join(SAID), reuse, None) == ()  # messages of the scenario
 
 
 class Careless(Agent):
-    """Reads everything, its own or not."""
+    """Reads everything, whoever may read it."""
 
     role = "careless"
 
     def view(self, readable: object) -> View:
-        """All that was said, whoever it is for."""
+        """All messages, whatever their audience."""
         assert isinstance(self._game, Game)
         return View.of(self._game.said)
 

@@ -1,4 +1,4 @@
-"""What a game gives up: encodings come and go, and nothing of them stays but what was written."""
+"""What a game releases: encodings come and go, and only the written records remain."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ each = pytest.mark.parametrize("reuse", WAYS, ids=str)
 
 
 def kept(played: Played) -> dict[str, int]:
-    """How many records and labels a journal leads to, and how many things are in its collections; its messages and
-    the list of their names left out."""
+    """The numbers of records and labels that a journal references, and the total size of its collections, without its
+    messages and their index."""
     waiting: list[object] = [played.journal]
     seen, found = {id(played.resolver.drafts)}, {"records": 0, "labels": 0, "things": 0}
     while waiting:
@@ -49,7 +49,7 @@ def kept(played: Played) -> dict[str, int]:
 
 
 def turn(played: Played, number: int) -> None:
-    """What is told, two replies at once, words over these, a reply that is given up; and what is old is forgotten."""
+    """A told message, two replies at once, words over these, a reply that is given up; old messages are forgotten."""
     told, said, also, more = names = [f"{what}.{number}" for what in ("told", "said", "also", "more")]
     before = [f"{what}.{number - 1}" for what in ("told", "said", "more") if number]
     played.put(told)

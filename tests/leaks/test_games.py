@@ -1,6 +1,6 @@
-"""Random scripts played by real games on the real choreographer, agents with views of their own, on an engine of sets:
-what each agent attends to is in its view, by reachability, and what is hidden from a reader makes no difference to it.
-"""
+"""Random scripts played by real games on the real choreographer, by agents with views of their own, on an engine of
+sets: what each agent attends to is in its view, by reachability, and what is hidden from a reader makes no difference
+to it."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ BACKENDS = ["asyncio", "trio"]
 
 
 class Reader(Agent):
-    """Looks at what its script says, and says that in its header; nothing else comes of its decodes."""
+    """Reads what its script says and generates only a header."""
 
     role = "reader"
     planned = View(())
 
     def view(self, readable: Sequence[Metadata]) -> View:
-        """What is planned, of what it may read."""
+        """The planned view; asserts that it is readable."""
         assert {read.id for read in self.planned.reads} <= {metadata.id for metadata in readable}
         return self.planned
 
     async def act(self, plan: Plan) -> str:
-        """One message; its id."""
+        """Say one message; returns its id."""
         self.planned = View(tuple(Read(id, at) for id, at in plan.reads), plan.at)
         to = Audience(plan.audience)
         if plan.generated:
@@ -47,7 +47,7 @@ class Reader(Agent):
 
 
 class Played(NamedTuple):
-    """`world` is what the script said, by the game's ids; `heard` what the reader's own were made over, by number."""
+    """`world` is what the script said, by the game's ids; `heard` what the reader's messages depend on, by number."""
 
     world: World
     entries: list[TranscriptEntry]
@@ -55,7 +55,7 @@ class Played(NamedTuple):
 
 
 def play(lines: dict[int, Line], leakage: Leakage, deterministic: bool = False, backend: str = "asyncio") -> Played:
-    """Play a script in a game of its own, on an engine that asks no guard."""
+    """Play a script in a game of its own, on an engine that ignores guards."""
     engine, events, ids = Sets(guarded=False), list[Event](), dict[int, str]()
     world, config = World(), RunConfig(model="sets", leakage=leakage, deterministic=deterministic)
 

@@ -1,4 +1,4 @@
-"""Small facts of enforcement that mutants need to be told: labels, cones, audiences, defaults. Without a model."""
+"""Small facts of enforcement that mutants break: labels, cones, audiences, defaults. Without a model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALICE = Audience(frozenset({"alice"}))
 
 
 class Talker(Agent):
-    """Says what the engine babbles."""
+    """Says whatever the engine generates."""
 
     role = "talker"
 
@@ -116,8 +116,8 @@ def test_an_open_system_prompt_is_nobodys_and_a_private_one_reaches_nobody_else(
 
 @pytest.mark.parametrize("shadow", ["auto", "always", "never"])
 def test_what_all_may_read_is_encoded_once_until_its_author_has_a_secret(shadow: Shadowing) -> None:
-    """One encoding is E(m) and X(m) where both would be made over the same. Where shadows are never made, whether a
-    reader's call makes X(m) would tell that its author has no secret."""
+    """One encoding serves as E(m) and X(m) if both would be made over the same. If shadows are never made, whether a
+    reader's call makes X(m) would reveal that its author has no secret."""
 
     async def script(game: Game) -> None:
         alice, bob = (game.cast(Talker, name, system="same", open_system=True) for name in ("alice", "bob"))
@@ -143,7 +143,7 @@ def test_what_all_may_read_is_encoded_once_until_its_author_has_a_secret(shadow:
 
 @pytest.mark.parametrize(("home", "recipe"), [("plain", "audience"), ("tuned", "author")])
 def test_beside_a_model_with_an_adapter_what_is_for_audiences_is_under_the_first_name(home: str, recipe: str) -> None:
-    """So an author's encoding there is another, under the name of its own model."""
+    """So the author's encoding is a separate one there, under the name of its own model."""
     engine = FakeEngine()
     spelling = ModelTokenization("plain", None, engine, home)
     resolver = Resolver(ReusePolicy("choreographed", "enforce"), engine.bos, spelling=spelling)
@@ -169,7 +169,7 @@ def test_others_read_a_message_where_its_author_did_not_put_it() -> None:
 def test_others_never_read_an_authors_encoding_clean_or_not() -> None:
     async def script(game: Game) -> None:
         alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
-        await alice.say("everyone")  # over nothing at all: as clean as can be
+        await alice.say("everyone")  # over nothing at all, so it is clean
         await bob.say("everyone")
 
     played = enforced(script)

@@ -1,5 +1,5 @@
-"""What words are guessed from is what their author may read and what is out: by the calls that games submit, against a
-slow oracle, and by corpora alone."""
+"""Words are guessed only from available messages that their author may read: checked on the calls that games submit,
+against a slow oracle, and on corpora alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Texts = set[tuple[int, ...]]
 
 
 class Notes(FakeEngine):
-    """Notes what each decode may be guessed from, when it is submitted; None: nothing is guessed."""
+    """Records the texts that each submitted decode may be guessed from; None: nothing is guessed."""
 
     def __init__(self) -> None:
         super().__init__(lambda call, prompt: f"word{len(self.noted)}")
@@ -43,7 +43,7 @@ class Notes(FakeEngine):
 
 
 class Talk(agentcho.Scenario):
-    """All speak at random, to whom chance will have it, alone or in rounds of moves."""
+    """Random agents speak to random audiences, alone or in rounds of moves."""
 
     name = "talk"
 
@@ -74,15 +74,15 @@ class Talk(agentcho.Scenario):
 
 
 class Played(NamedTuple):
-    """A game that is over: its messages in the order in which they ended, and the moves of its rounds."""
+    """A finished game: its messages in the order in which they ended, and the moves of its rounds."""
 
     engine: Notes
     said: list[TranscriptEntry]
     rounds: list[list[set[str]]]
 
     def out(self, own: str) -> list[Message]:
-        """What was out when this was said: what is of no move, all of earlier rounds, and of its own move what ended
-        before."""
+        """The messages available when this one was said: those outside of moves, all of earlier rounds, and those of
+        its own move that ended before."""
         earlier = set[str]()
         for moves in self.rounds:
             mine = next((move for move in moves if own in move), None)

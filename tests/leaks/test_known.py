@@ -1,4 +1,4 @@
-"""Messages of known words: there at once, refused to their authors alone, and never encoded on another's behalf."""
+"""Messages of known words: available at once, refused only to their authors, never encoded for somebody else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONTEXT = 120
 
 
 class Talker(Agent):
-    """Says what the engine babbles, to everyone."""
+    """Says to everyone whatever the engine generates."""
 
     role, audience = "talker", "everyone"
 
@@ -26,7 +26,7 @@ def played(script: Script, engine: FakeEngine | None = None) -> Rehearsal:
 
 
 def test_who_reads_a_message_has_nothing_encoded_over_what_its_author_had_read() -> None:
-    """How long that is would show in where it ends, and in whether it fits."""
+    """Otherwise the length of that would show in where the message ends, and in whether it fits."""
 
     async def script(game: Game) -> str:
         alice, bob = game.cast(Talker, "alice", system="a secret " * 20), game.cast(Talker, "bob")
@@ -96,7 +96,7 @@ WRONG = ((0,), (-1,), (1 << 70,), ("x",), (1.5,), 5, (True,))
 
 @pytest.mark.parametrize("ids", WRONG)
 def test_ids_that_no_message_can_have_are_refused_to_their_author(ids: Any) -> None:
-    """Whoever read them would fail for them."""
+    """Otherwise whoever reads them would fail."""
 
     async def script(game: Game) -> list[str]:
         alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")

@@ -1,4 +1,4 @@
-"""Where a text can spell what stands between two messages, one message can pass for two: nothing is claimed there."""
+"""If a text can contain the tokens between two messages, one message can pass for two: no guarantee is claimed then."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..engine.families import Family
 
 
 class Plain(FakeFraming):
-    """One in which an assistant's message can be written into a user's."""
+    """A framing in which an assistant's message can be written inside a user's."""
 
     plain = (("user", "assistant"),)
 

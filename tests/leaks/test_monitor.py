@@ -1,4 +1,4 @@
-"""The reference monitor: labels of what was gathered, asked for right before it is gathered again, on both engines."""
+"""The reference monitor: labels of encodings, checked right before these are gathered again, on both engines."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_what_has_no_label_is_refused_even_where_all_else_is_clean() -> None:
     with pytest.raises(LeakageError, match="encoding 7"):
         monitor.guard("answer", EVERYONE, BOB).admit(2, [1, 7])
     with pytest.raises(LeakageError):
-        monitor.guard("answer", EVERYONE, BOB).admit(3, [2])  # what was refused has no label either
+        monitor.guard("answer", EVERYONE, BOB).admit(3, [2])  # a refused encoding has no label
 
 
 def test_a_game_knows_no_labels_of_another() -> None:
@@ -59,7 +59,7 @@ def test_everyone_is_no_roster() -> None:
     with pytest.raises(LeakageError):
         monitor.guard("public", EVERYONE, EVERYONE).admit(3, [1])
     with pytest.raises(LeakageError):
-        monitor.guard("plan", BOB, BOTH).admit(4, [])  # its own message is part of what it carries
+        monitor.guard("plan", BOB, BOTH).admit(4, [])  # its own message is part of its cone
 
 
 def test_a_guard_is_asked_about_what_is_gathered(bench: Bench) -> None:
@@ -79,7 +79,7 @@ def test_a_guard_is_asked_about_what_is_gathered(bench: Bench) -> None:
 
 
 def test_storage_is_not_shared_without_asking(bench: Bench) -> None:
-    """An equal prefill feeds nothing, and is asked about and labelled all the same."""
+    """An equal prefill encodes nothing, but is checked and labelled nevertheless."""
     monitor = Monitor()
     [first] = bench.run(Prefill("same", guard=monitor.guard("m", EVERYONE, EVERYONE)))
     fed = bench.step().encoded
@@ -115,7 +115,7 @@ def test_a_refused_shadow_leaves_its_leader_alone_and_a_refused_leader_takes_it_
 
 
 def test_nothing_is_read_for_a_call_that_is_refused(small: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every read of the store is watched while a call over a secret is refused and another call runs."""
+    """Watches every read of the store while a call over a secret is refused and another call runs."""
     bench = Bench(small)
     hidden, public = bench.run(secret(), Prefill("Hello."))
     read: set[int] = set()
@@ -131,7 +131,7 @@ def test_nothing_is_read_for_a_call_that_is_refused(small: Engine, monkeypatch: 
     bench.run(*shut, Prefill("z", (public,)), speech(public, forced=bench.words("fine")))
     assert {id for id, block in blocks.items() if read & set(block.rows.tolist())} == {public}
     bench.run(Prefill("x", (hidden,)))
-    assert read >= set(blocks[hidden].rows.tolist())  # the watch would have seen it
+    assert read >= set(blocks[hidden].rows.tolist())  # the watch does notice reads
     bench.clear()
 
 
@@ -146,7 +146,7 @@ def test_the_fake_feeds_nothing_of_a_call_that_is_refused() -> None:
 @pytest.mark.parametrize("mode", ["choreographed", "baseline"])
 @pytest.mark.parametrize("leakage", ["enforce", "deny", "audit"])
 def test_every_call_of_a_game_has_a_guard_but_under_audit(mode: Mode, leakage: Leakage) -> None:
-    """In baseline too: what stands in the prompt of a caller is its own only as far as that is right."""
+    """In baseline mode too, because the caller's prompt is its own only if the resolver is right."""
     resolver = Resolver(ReusePolicy(mode, leakage))
     metadata = Metadata("alice.0", "decode", "assistant", "alice", EVERYONE, ())
     utterance = resolver.drafts["alice.0"] = Draft(metadata, "", "alice", ReadSet("alice", (), None, ()))

@@ -1,4 +1,4 @@
-"""What a call would be made over, from the graph alone, is what the rules written again say: `leaks.reach`."""
+"""The predicted cone of a call, from the graph alone, equals that of the independent rules in `leaks.reach`."""
 
 from __future__ import annotations
 

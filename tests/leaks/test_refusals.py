@@ -1,8 +1,8 @@
-"""What a call is refused for, and what that tells: nothing of what others read, heard or said in secret.
+"""Refusals of calls, and what they reveal: nothing that others read, heard or said in secret.
 
-What does not fit is refused to its author, at its own call; a limit of the whole game is no part of what a call is
-refused for. That nobody hears of a prefetch which fails is in `tests/choreography/test_prefetch.py`; that a shadow
-which is refused fails who reads it, and nobody else, in `tests/engine/test_postponed.py`.
+A call that does not fit is refused to its own author; limits of the whole game are no reason to refuse a call. That a
+failing prefetch goes unnoticed is tested in `tests/choreography/test_prefetch.py`; that a refused shadow fails only
+those who read it, in `tests/engine/test_postponed.py`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from .looks import Look
 
 CONTEXT = 120
 TOO_LONG = 30
-"""So many words fit the tight store once, and not twice."""
+"""That many words fit the tight store once, but not twice."""
 
 
 class Talker(Agent):
-    """Says so many words as it may, to everyone."""
+    """Says as many words as it may, to everyone."""
 
     role, audience = "talker", "everyone"
 
@@ -128,7 +128,7 @@ def test_what_is_read_in_place_and_does_not_fit_is_refused_to_its_author_with_no
 
 
 def test_what_its_readers_have_one_after_another_has_to_fit_wherever_its_author_placed_it() -> None:
-    """Over messages side by side it is short for its author; others read it over the same in a row."""
+    """Over overlapping messages it is short for its author; others read it over the same in a row."""
 
     async def script(game: Game) -> list[str]:
         alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
@@ -145,7 +145,7 @@ def test_what_its_readers_have_one_after_another_has_to_fit_wherever_its_author_
 
 
 def test_in_place_what_a_message_reaches_is_known_before_it_is_encoded() -> None:
-    """Over messages side by side, of others, and of its own: as far as its encodings are found to reach."""
+    """For overlapping messages, others' and its own: the predicted end is the one that its encodings have."""
 
     async def script(game: Game) -> dict[str, int]:
         alice, bob = game.cast(Talker, "alice", system="a secret " * 5), game.cast(Talker, "bob")
@@ -174,7 +174,7 @@ def test_in_place_what_a_message_reaches_is_known_before_it_is_encoded() -> None
 
 
 def told(secret: str) -> tuple[Act, ...]:
-    """Alice has read two secrets when she tells a word to all; bob speaks over it, and then she does."""
+    """Alice has read two secrets when she tells a word to everyone; bob speaks over it, and then she does."""
     return (
         Act(0, "join", "alice", ("alice",), ""),
         Act(1, "join", "bob", ("bob",), ""),

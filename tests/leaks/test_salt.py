@@ -1,5 +1,5 @@
-"""Games of one engine share stored keys only where their salts are the same; and a message of one's own can be read as
-others read it."""
+"""Games on one engine share stored keys only if their salts are equal; and authors can read their own messages as
+others read them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SALTS = ("", "one", "other", "one/", '"everyone"', "exact ", '["alice"]', "3/one
 
 
 def game(engine: FakeEngine, reuse: ReusePolicy, salt: str) -> Played:
-    """The same game, always."""
+    """A fixed game."""
     played = Played(engine, reuse, salt)
     played.put("told")
     played.put("brief", ALICE)
@@ -40,7 +40,7 @@ def game(engine: FakeEngine, reuse: ReusePolicy, salt: str) -> Played:
 
 
 def test_games_share_nothing_that_is_stored_where_their_salts_differ() -> None:
-    """However either of them reads."""
+    """Whatever their reuse policies."""
     engine, by_salt, games = FakeEngine(), dict[str, set[KVEntry]](), list[Played]()
     for salt in SALTS:
         games += (played := [game(engine, reuse, salt) for reuse in WAYS])
@@ -59,7 +59,7 @@ def test_games_of_one_salt_share_what_is_stored(reuse: ReusePolicy, salt: str) -
 
 
 def read_by_alice(reuse: ReusePolicy, public: bool) -> tuple[str, ...]:
-    """By which recipes alice reads her own message."""
+    """The recipes by which alice reads her own message."""
     played = game(FakeEngine(), reuse, "")
     attended = played.say("more", "alice", "told", Read("said", None, public))
     return tuple(played.journal._ledger[id].recipe for id in attended)

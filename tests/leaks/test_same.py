@@ -1,9 +1,9 @@
 """What is hidden from a reader makes no difference to it: not its words, not its length, not whether it was said.
 
 A random script is played twice, the second time with everything hidden from one reader changed. Whatever the reader
-attended to must be made of the same tokens at the same positions, in the same class, by the same recipe, over the same,
-all the way up. This holds by resolving alone: the engine here asks no guard. Under audit the same scripts must show
-differences, or the test would be blind.
+attended to must be made of the same tokens at the same positions, in the same class, by the same recipe, over the same
+context, transitively. This holds by resolving alone: the engine here ignores guards. Under audit the same scripts must
+show differences, or the test would be blind.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ SCRIPTS = pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 25
 
 
 def heard(lines: dict[int, Line], reuse: ReusePolicy) -> dict[int, object]:
-    """By message that the reader generated: what it was made of and over. (Which of the two encodings of a known text
-    was made first is not for the reader to see.)"""
+    """What each message that the reader generated was made of and over, by number. (Not of known texts: the reader
+    cannot see which of their two encodings was made first.)"""
     talk = Talk(Sets(guarded=False), reuse)
     ids = perform(talk, lines)
     said = [entry for entry in talk.entries if entry.message.author == READER and entry.message.kind == "decode"]
@@ -37,7 +37,7 @@ def heard(lines: dict[int, Line], reuse: ReusePolicy) -> dict[int, object]:
 
 
 def differ(seeds: range, change: Change, reuse: ReusePolicy) -> int:
-    """In how many scripts, of those in which something is hidden, the reader could tell."""
+    """The number of scripts, among those that hide something, in which the reader could tell."""
     told = 0
     for seed in seeds:
         lines = script(Random(seed))
@@ -78,7 +78,7 @@ def test_the_same_scripts_tell_the_reader_under_audit(change: Change) -> None:
 
 
 def test_a_reader_that_is_told_is_told() -> None:
-    """What is visible and changed shows: the comparison does not pass for want of something to compare."""
+    """A visible change is noticed, so that the comparison does not pass vacuously."""
     lines = script(Random(3))
     of_all = {n: line._replace(plan=line.plan._replace(text="other words")) for n, line in enumerate(lines)}
     reuse = ReusePolicy("choreographed", "enforce")

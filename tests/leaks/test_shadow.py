@@ -1,4 +1,4 @@
-"""Shadows, on both engines: the same tokens over another context, done with their leader, and gone with it."""
+"""Shadows, on both engines: the same tokens over another context, finished with their leader, and cancelled with it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def ending(bench: Bench, how: str) -> dict[str, Any]:
 
 
 def same(bench: Bench, leader: EncodingId, shadow: EncodingId) -> None:
-    """Word for word the same; on the real engine, the keys that encoding these words afresh would give."""
+    """Both have the same words; on the real engine, also the keys that a fresh encoding of these words would have."""
     assert bench.engine.message(leader) == bench.engine.message(shadow)
     if isinstance(bench.engine, FakeEngine):
         return
@@ -79,7 +79,7 @@ def test_a_shadow_never_changes_what_its_leader_says_nor_delays_it(bench: Bench)
 
 
 def test_stop_strings_and_stop_tokens_end_both_alike(bench: Bench) -> None:
-    """A stop string's tokens are kept and its text is cut; a sampled end becomes the closing, once."""
+    """The tokens of a stop string are kept and the text is cut; a sampled end becomes the closing, once."""
     [public] = bench.run(Prefill("Talk."))
     for stop in (("e", "o", "a"), ()):
         said = Decode("So: ", (public,), sampling=Sampling(max_tokens=30, temperature=1.0, seed=2, stop=stop))
@@ -90,7 +90,7 @@ def test_stop_strings_and_stop_tokens_end_both_alike(bench: Bench) -> None:
 
 @pytest.mark.parametrize("ending", ["stop", "early stop"])
 def test_an_end_that_the_model_chose_is_fed_once(small: Engine, monkeypatch: pytest.MonkeyPatch, ending: str) -> None:
-    """The stop token is the closing's first: neither leader nor shadow has it twice, or anything after it."""
+    """The stop token is the first of the closing: neither leader nor shadow has it twice, or anything after it."""
     bench, stop = Bench(small), small.framing.closing("assistant")[0]
     script = iter([*bench.words("we go"), stop] if ending == "stop" else [stop])
     monkeypatch.setattr("agentcho.runner.runner.sample_tokens", lambda *_: [next(script)])
@@ -104,7 +104,7 @@ def test_an_end_that_the_model_chose_is_fed_once(small: Engine, monkeypatch: pyt
 
 
 def test_a_shadow_follows_some_tokens_behind(small: Engine) -> None:
-    """It feeds what was accepted, never more, in strides; it misses its leader's first forward and no last one."""
+    """It feeds accepted tokens only, in strides; it skips its leader's first forward, and never the last one."""
     bench = Bench(small)
     said = speech(forced=bench.words("one two three " * 20))
     leader, shadow = bench.submit(said, Shadow(said))
@@ -126,7 +126,7 @@ def test_a_shadow_follows_some_tokens_behind(small: Engine) -> None:
 
 
 def test_no_shadow_goes_with_its_leaders_first_forward(small: Engine) -> None:
-    """Its coming must not wait for more than it takes itself, however much is known of the message by then."""
+    """Its arrival must not need more than its own tokens, however much of the message is already known."""
     bench = Bench(small)
     said = Decode("one two three " * 20, sampling=Sampling(max_tokens=3, temperature=0))
     leader, _ = bench.submit(said, Shadow(said))
@@ -152,8 +152,8 @@ def test_many_shadows_keep_up_and_never_go_all_at_once(small: Engine) -> None:
 
 
 def test_what_a_shadow_feeds_alone_depends_on_its_leader_only(small: Engine) -> None:
-    """It feeds the same tokens in the same forwards beside others, who came before it and would leave it no room for a
-    stride before its leader ends."""
+    """It feeds the same tokens in the same forwards beside other rows, which came before it and would leave it no room
+    for a stride before its leader ends."""
     bench = Bench(small)
     before = len(small.framing.opening("assistant", None)) + len(bench.words("So: "))
 
@@ -178,7 +178,7 @@ def test_what_a_shadow_feeds_alone_depends_on_its_leader_only(small: Engine) -> 
 def test_a_shadow_that_begins_late_catches_up(
     small: Engine, monkeypatch: pytest.MonkeyPatch, deterministic: bool
 ) -> None:
-    """With no room in a forward for more than its leader's token it begins when there is, alone; else when it is read.
+    """If a forward has room only for its leader's token, it starts alone when there is room; otherwise when it is read.
     Nothing is left out."""
     bench = Bench(small)
     [public] = bench.run(Prefill("Who goes home?"))
@@ -193,7 +193,7 @@ def test_a_shadow_that_begins_late_catches_up(
 @pytest.mark.parametrize("steps", [0, 1, 2, 3])
 @pytest.mark.parametrize("which", ["leader", "shadow", "both"])
 def test_cancelling(bench: Bench, steps: int, which: str) -> None:
-    """A leader takes its shadow along, a shadow goes alone; rows and pages are free at once."""
+    """Cancelling a leader cancels its shadow, a shadow can be cancelled alone; rows and pages are free at once."""
     [public] = bench.run(Prefill("Who goes home?"))
     before = bench.used
     said = speech(public, forced=bench.words("we all go home"))

@@ -1,4 +1,4 @@
-"""Everything that the code of a game can read of it is in one table, and what the table calls private is noticed."""
+"""Everything that a game's code can read is in one table, and reads of private names are noticed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Script = Callable[[Game, Agent, Agent], Awaitable[Any]]
 
 
 def public(cls: type) -> set[str]:
-    """The public names of a class: those that its body has, and those that its objects are given."""
+    """The public names of a class: those in its body, and the attributes that its instances get."""
     ours = [base for base in inspect.getmro(cls) if base.__module__.startswith("agentcho")]
     given = {name for base in ours for name in _given(base)}
     own = {name for name in dir(cls) if not name.startswith("_")} | set(getattr(cls, "__annotations__", ()))
@@ -75,11 +75,11 @@ def test_a_new_name_is_missed() -> None:
     assert public(Grown) - listed(History) == {"lengths"}
 
 
-# -- what is private is noticed --------------------------------------------------------------------------------
+# -- reads of private names ------------------------------------------------------------------------------------
 
 
 class Talker(Agent):
-    """Says what the fake babbles."""
+    """Says whatever the fake generates."""
 
     role = "talker"
 
@@ -89,8 +89,8 @@ class Answer(BaseModel):
 
 
 def tainted(script: Script, **config: Any) -> set[str]:
-    """What counts as looked at when the script is over and the scenario then speaks to all; alice has thought twice
-    before, of which nobody knows but she."""
+    """What counts as looked at when the script is over and the scenario then speaks to everyone; alice has had two
+    private thoughts before."""
 
     async def whole(game: Game) -> None:
         alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
@@ -191,9 +191,9 @@ READS: dict[str, tuple[Script, set[str]]] = {
     "Game.first": (race, {"alice.2"}),
     "Game.raced": (raced, HIDDEN),
 }
-"""A read of each name that the table calls private, and what it looks at."""
+"""A read of each name that the table calls private, and the messages it looks at."""
 SELF_EVIDENT = {"Pieces.message", "Pieces.error"}
-"""Read by others that are here: a message as any, an error as it is raised."""
+"""Covered by other reads: a message like any other, an error when it is raised."""
 
 
 @pytest.mark.parametrize("name", READS)
@@ -211,7 +211,7 @@ def test_each_private_name_has_a_read_here() -> None:
 
 def test_history_has_no_way_that_is_not_told_of() -> None:
     ways = {name for name, each in vars(History).items() if callable(each) or isinstance(each, property)}
-    assert ways - {"__init__", "__repr__"} <= vars(TrackedHistory).keys()  # to print it is to list it
+    assert ways - {"__init__", "__repr__"} <= vars(TrackedHistory).keys()  # printing it lists its items
 
 
 def test_an_id_that_is_not_there_counts_what_its_author_has_said() -> None:
@@ -254,7 +254,7 @@ def test_what_the_table_calls_public_is_not_noticed(script: Script) -> None:
 
 
 async def cancelled(move: Coroutine[Any, Any, Any]) -> None:
-    """Begin a move, and cancel it."""
+    """Start a move, and cancel it."""
     with anyio.CancelScope() as scope:
         async with anyio.create_task_group() as group:
 
@@ -290,7 +290,7 @@ def test_who_hears_of_a_limit_has_looked_at_all_that_it_counts(limits: dict[str,
         await bob.think(max_tokens=2)
         with pytest.raises(LimitReached):
             await alice.think()
-        with anyio.CancelScope(shield=True):  # the game is over, and its code is cancelled where it does not resist
+        with anyio.CancelScope(shield=True):  # the game is over and cancels code that is not shielded
             await game.announce("It has thought enough.")
 
     assert tainted(script, limits=Limits(**limits)) == looked_at

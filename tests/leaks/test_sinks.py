@@ -1,4 +1,4 @@
-"""Who learns of the arguments of tools, and whose words are behind them: the rules of `provenance.tool_sinks`, on small
+"""Who learns the arguments of tools, and whose words are behind them: the rules of `provenance.tool_sinks`, on small
 graphs."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Node:
 
 
 class Graph(dict[str, Node]):
-    """Messages by id. Who writes "x.1" is x; "tool.1" is of nobody."""
+    """Messages by id. The author of "x.1" is x; "tool.1" has none."""
 
     def say(self, id: str, to: Audience, *parents: str, **act: object) -> str:
         author = id.partition(".")[0]
@@ -131,7 +131,7 @@ def test_a_choice_repeats_nobodys_words(said: Graph) -> None:
     choice = said.say("x.1", EVERYONE, read, choices=("yes", "no"))
     call = said.say("y.0", Audience(frozenset({"y"})), choice)
     ToolSinks(said, "enforce").check(call, {choice, call}, WORLD._replace(audience=NOBODY))
-    with pytest.raises(LeakageError):  # whoever attends to how it was said attends to what was read
+    with pytest.raises(LeakageError):  # attending to how it was said is attending to what was read
         ToolSinks(said, "enforce").check(call, {choice, read, call}, WORLD._replace(audience=NOBODY))
 
 

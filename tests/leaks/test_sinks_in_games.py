@@ -1,4 +1,4 @@
-"""Calls of tools in games: what is behind their arguments is what their encodings attended to."""
+"""Tool calls in games: what is behind their arguments is what their encodings attended to."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Caller(Agent):
 
 
 class Open(Caller):
-    """Has one that is no secret."""
+    """Has an open system prompt."""
 
     open_system = True
 
 
 async def calls(game: Game, agent: Agent, view: View | None = None, release: bool = False) -> None:
-    """A call of a tool of whose arguments the world learns."""
+    """Calls a tool whose arguments become public."""
     call = await agent.think(view=view)
     game._messages.check_call(call.id, POST, release)
 
@@ -55,7 +55,7 @@ def test_a_system_prompt_is_in_the_worlds_way_unless_it_is_open(mode: Mode, leak
 
 @pytest.mark.parametrize("mode", ["choreographed", "baseline"])
 def test_what_was_read_long_ago_is_in_the_way_where_its_encodings_carry_it(mode: Mode) -> None:
-    """An open thought was made over a secret: to attend to it is to attend to that, but where a prompt is text."""
+    """A public message was made over a secret: attending to it is attending to the secret, unless prompts are text."""
     refusals: list[str] = []
 
     async def script(game: Game) -> None:

@@ -1,10 +1,10 @@
-"""Random workflows over the real resolver and books, on an engine that keeps sets: after each of them no reader has
-attended to anything outside its view, and every cone is exactly what reachability says.
+"""Random workflows with the real resolver and journal, on an engine that keeps sets: at all times no reader has
+attended to anything outside its view, and every cone is exactly what reachability gives.
 
-A machine plays one or two games at once on one engine: agents join, late ones too; plans, whispers and public
-messages, of known text and generated, each over any messages in any order and at any places; the same words again for
-others; rounds; a second game with the first one's words; encodings given up and made again; transcripts written and
-read. In some runs the engine obeys no guard, so that resolving alone has to be right.
+A state machine plays one or two concurrent games on one engine: agents join, some late; plans, whispers and public
+messages, of known text and generated, each over any messages in any order and at any positions; released words; rounds;
+a second game with the first one's words; encodings evicted and made again; transcripts written and read back. In some
+runs the engine ignores guards, so that resolving alone has to be right.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NAMES = ("ann", "bob", "cid", "dot", "eve")
 
 
 class Workflow(RuleBasedStateMachine):
-    """Two plays at most; `cast` are the agents that have joined so far."""
+    """At most two plays; `cast` are the agents that have joined so far."""
 
     @initialize(
         leakage=st.sampled_from(["audit", "enforce", "enforce", "deny"]),
@@ -67,7 +67,7 @@ class Workflow(RuleBasedStateMachine):
         self.talks.append(talk)
         self.checks.append(Check(talk))
 
-    # -- what may happen ---------------------------------------------------------------------------------
+    # -- acts --------------------------------------------------------------------------------------------
 
     @precondition(lambda self: len(self.cast) < len(NAMES))
     @rule()
@@ -76,7 +76,7 @@ class Workflow(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def announce(self, data: st.DataObject) -> None:
-        """The scenario says something to some or to all."""
+        """The scenario says something to some or to everyone."""
         talk = data.draw(st.sampled_from(self.talks))
         plan = Plan(None, self._audience(data, None), self._words(talk))
         self._put(talk, plan)
@@ -91,7 +91,7 @@ class Workflow(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def say(self, data: st.DataObject) -> None:
-        """One or several agents generate, each without hearing the others."""
+        """One or several agents generate without hearing each other."""
         talk = data.draw(st.sampled_from(self.talks))
         round = data.draw(st.lists(st.sampled_from(self.cast), min_size=1, max_size=3, unique=True))
         plans = [self._plan(data, talk, author) for author in round]
@@ -101,7 +101,7 @@ class Workflow(RuleBasedStateMachine):
     @precondition(lambda self: any(talk.out for talk in self.talks))
     @rule(data=st.data())
     def release(self, data: st.DataObject) -> None:
-        """Whoever may read a message puts its words before others, as a new message."""
+        """An agent repeats the words of a message to others, as a new message."""
         talk = data.draw(st.sampled_from([talk for talk in self.talks if talk.out]))
         said = talk.world.said[data.draw(st.sampled_from(talk.out))]
         author = data.draw(st.sampled_from(self.cast))
@@ -120,12 +120,12 @@ class Workflow(RuleBasedStateMachine):
     @precondition(lambda self: len(self.talks) == 1 and self.talks[0].out)
     @rule()
     def fork(self) -> None:
-        """A second game says all that the first has said, in the same words, and goes on by itself."""
+        """A second game says everything that the first has said, in the same words, and continues by itself."""
         self._begin(self.talks[0].again(1))
 
     @rule()
     def save_and_load(self) -> None:
-        """What is read back is what was written; cones made again from its receipts are the same."""
+        """The transcript round-trips; cones computed again from its receipts are the same."""
         for talk in self.talks:
             loaded, ledger = talk.loaded(), Ledger()
             assert loaded == talk.entries
@@ -133,7 +133,7 @@ class Workflow(RuleBasedStateMachine):
                 again = ledger.record(record.id, record.message, record.caller, record.recipe, record.receipt)
                 assert again == record == talk.records[record.id]
 
-    # -- what is always true -----------------------------------------------------------------------------
+    # -- invariants --------------------------------------------------------------------------------------
 
     @invariant()
     def all_is_as_reachability_says(self) -> None:
@@ -158,7 +158,7 @@ class Workflow(RuleBasedStateMachine):
         return frozenset(data.draw(st.sets(st.sampled_from(self.cast), max_size=3)) | own)
 
     def _plan(self, data: st.DataObject, talk: Talk, author: str) -> Plan:
-        """Mostly over what its author may read; now and then over anything."""
+        """Mostly over messages that its author may read; sometimes over any."""
         mine = [id for id in talk.out if not talk.world.direct(author, (id,))]
         pool = talk.out if data.draw(st.integers(0, 9)) == 7 else mine
         chosen = data.draw(st.permutations(pool))[: data.draw(st.integers(0, 5))]
@@ -179,7 +179,7 @@ class Workflow(RuleBasedStateMachine):
     # -- refusals ----------------------------------------------------------------------------------------
 
     def _free(self, talk: Talk, plan: Plan) -> bool:
-        """Whether the plan may go on; if not, that it is refused, and that nothing is changed by it."""
+        """Whether the plan is allowed; if not, asserts that it is refused and changes nothing."""
         assert plan.author is not None
         refused = {
             "audit": False,
@@ -198,7 +198,7 @@ class Workflow(RuleBasedStateMachine):
 
 
 def _explore(examples: int, steps: int, same: bool) -> None:
-    """Nothing is shrunk: a failure is told at once, and the acts that led to it are printed. `same`: always alike."""
+    """There is no shrinking: a failure is reported at once, with the acts that led to it. `same`: deterministic."""
     checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
     options = settings(
         max_examples=examples,
@@ -215,11 +215,11 @@ def _explore(examples: int, steps: int, same: bool) -> None:
 
 @pytest.mark.slow
 def test_random_workflows() -> None:
-    """Some dozens of them, of thirty acts each."""
+    """Fifty workflows of thirty acts each."""
     _explore(50, 30, same=True)
 
 
 @pytest.mark.slow
 def test_many_random_workflows() -> None:
-    """Thousands."""
+    """Two thousand workflows."""
     _explore(2000, 40, same=True)

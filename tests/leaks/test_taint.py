@@ -1,4 +1,4 @@
-"""What the playing code has looked at, and before whom it acts then: the facts of AC006."""
+"""What the game's code has looked at, and to whom it speaks afterwards: the facts behind AC006."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Acts = dict[str, tuple[str, ...]]
 
 
 class Talker(Agent):
-    """Says what the fake babbles."""
+    """Says whatever the fake generates."""
 
     role = "talker"
 
 
 def acts(script: Callable[[Game, Talker, Talker], Awaitable[Any]], backend: str = "asyncio") -> Acts:
-    """On what each message may depend that not all who hear it may read; those that depend on nothing left out."""
+    """By message, those it may depend on that not everyone who hears it may read; empty entries are left out."""
 
     async def whole(game: Game) -> None:
         await script(game, game.cast(Talker, "alice"), game.cast(Talker, "bob"))

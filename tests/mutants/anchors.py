@@ -1,7 +1,4 @@
-"""Mutants of repairs by anchors: whose anchors they are, what of them is in cones, keys and guards, and the numbers.
-
-Does not know: how they are applied and run.
-"""
+"""Mutants of repairs by anchors: who owns them, what they add to cones, keys and guards, and their arithmetic."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Mutants of games that an environment runs: who is told what, whose chance it is, what becomes of one that hangs.
-
-Does not know: how they are applied and run.
-"""
+"""Mutants of games that an environment runs: observations of players, turns, and games that hang."""
 
 from __future__ import annotations
 

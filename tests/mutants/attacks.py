@@ -1,7 +1,4 @@
-"""Mutants of the attacks on public sentences: what would make their figures lie.
-
-Does not know: how they are applied and run.
-"""
+"""Mutants of the attacks on public sentences that would make their figures wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutants of a run that workers play: each loses a game, plays one too often, or lets somebody play who may not."""
+"""Mutants of a run on workers: each loses a game, plays one too often, or admits a worker that must not play."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Mutants of the engine: each is a mistake that is easy to make where code is moved or made simpler.
+"""Mutants of the engine: each is a mistake that is easy to make when code is moved or simplified.
 
-By what goes wrong: the exact profile, where bits depend on a call alone; positions; what is shared and who has room; a
-forward that fails; shadows that are encoded later; repairs; how a message ends; kernels and devices. Does not know: how
-they are applied and run.
+Grouped by what goes wrong: the exact profile, where bits depend on a call alone; positions; sharing and capacity;
+failing forwards; postponed shadows; repairs; how a message ends; kernels and devices.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Mutants of the choreographer and of games: who waits for whom, what is read through what, what is counted for whom.
-
-Does not know: how they are applied and run.
-"""
+"""Mutants of the choreographer and of games: who waits for whom, which encodings are read, and how usage is counted."""
 
 from __future__ import annotations
 

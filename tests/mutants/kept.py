@@ -1,7 +1,5 @@
-"""Mutants of what outlives a run: what is kept that must not be, what is read that was not written so, whose it is.
-
-Does not know: how they are applied and run.
-"""
+"""Mutants of the encodings kept on disk after a run: what must not be stored, what must not be loaded, and who owns
+it."""
 
 from __future__ import annotations
 

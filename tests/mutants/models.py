@@ -1,7 +1,4 @@
-"""Mutants of runs with several models: whose ids and words are whose, and what gets to another engine.
-
-Does not know: how they are applied and run.
-"""
+"""Mutants of runs with several models: whose token ids and words are used, and what reaches another engine."""
 
 from __future__ import annotations
 

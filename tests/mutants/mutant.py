@@ -1,7 +1,4 @@
-"""What a mutant is: one plausible mistake, as an exact replacement in one source file.
-
-Does not know: which there are, how one is applied and run.
-"""
+"""The definition of a mutant: one plausible mistake, as an exact replacement in one source file."""
 
 from __future__ import annotations
 

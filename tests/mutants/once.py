@@ -1,4 +1,4 @@
-"""Mistakes in when one encoding is a message's E(m) and X(m). See `table`."""
+"""Mutants of the decision when one encoding serves as both E(m) and X(m) of a message. See `table`."""
 
 from __future__ import annotations
 

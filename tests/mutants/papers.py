@@ -1,5 +1,4 @@
-"""Mutants of what reproduces the paper: what is held out, what is counted, what is checked. Does not know: how they are
-run."""
+"""Mutants of the reproduction of the paper: held-out data, counts, and checks."""
 
 from __future__ import annotations
 

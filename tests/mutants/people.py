@@ -1,7 +1,4 @@
-"""Mutants of what people who play agents are shown, and of what becomes of their words.
-
-Does not know: how they are applied and run.
-"""
+"""Mutants of what people who play agents are shown, and of how their words are handled."""
 
 from __future__ import annotations
 

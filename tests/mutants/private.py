@@ -1,7 +1,5 @@
-"""Mutants of tasks with secrets: when words tell one, which channel is which, what encodings carry, which bits count.
-
-Does not know: how they are applied and run.
-"""
+"""Mutants of tasks with secrets: when words reveal one, which channel is which, what encodings carry, which bits
+count."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Mutants of the client of models of servers: what is believed, what is asked again, what reaches whom.
-
-Does not know: how they are applied and run.
-"""
+"""Mutants of the client for models on servers: what it trusts, when it retries, what it passes on."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Mutants of results in hand: what an agent may read, what a data frame owns, runs at once on one engine.
-
-Does not know: how they are applied and run.
-"""
+"""Mutants of results in memory: what an agent may read, what a data frame owns, concurrent runs on one engine."""
 
 from __future__ import annotations
 

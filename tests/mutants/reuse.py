@@ -1,7 +1,4 @@
-"""Mutants of ways of reuse: CacheBlend's filter, APE's weights, names, and what is on the front of a comparison.
-
-Does not know: how they are applied and run.
-"""
+"""Mutants of reuse methods: CacheBlend's filter, APE's weights, names, and the Pareto front of a comparison."""
 
 from __future__ import annotations
 

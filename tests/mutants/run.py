@@ -1,8 +1,7 @@
-"""Breaks copies of the package, a mutant in each at a time, and sees whether the tests that are named for it fail.
+"""Applies each mutant to a copy of the package and checks that the tests named for it fail.
 
-`python -m tests.mutants.run` prints a table, writes `docs/results/mutants.json`, and exits 1 where one survives; with
-names of mutants it runs these alone, and writes nothing.
-The copies alone are changed: there are as many as processors. Does not know: what a mutant means.
+`python -m tests.mutants.run` prints a table, writes `docs/results/mutants.json`, and exits 1 if a mutant survives;
+given names of mutants, it runs only these and writes nothing. Only copies are changed, one per processor.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ SECONDS = 900
 
 
 class Killer(NamedTuple):
-    """A test that failed, and the first line of why."""
+    """A test that failed, and the first line of its error."""
 
     test: str
     said: str
 
 
 class Fate(NamedTuple):
-    """What became of a mutant: the test that killed it (None: it lives), what that said, and the seconds it took."""
+    """The outcome of a mutant: the test that killed it (None: it survived), with its error, and the seconds it took."""
 
     mutant: Mutant
     killer: Killer | None
@@ -50,13 +49,13 @@ class Fate(NamedTuple):
 
 
 def once(mutant: Mutant, root: Path = ROOT) -> bool:
-    """Whether what it replaces is there exactly once."""
+    """Whether the code that a mutant replaces occurs exactly once."""
     return (root / mutant.file).read_text().count(mutant.old) == 1
 
 
 @contextmanager
 def copy() -> Iterator[Path]:
-    """A copy of what the tests need, thrown away at the end."""
+    """A temporary copy of what the tests need."""
     with TemporaryDirectory(prefix="mutants-") as folder:
         for name in COPIED:
             source, target = ROOT / name, Path(folder) / name
@@ -68,7 +67,7 @@ def copy() -> Iterator[Path]:
 
 
 def fate(mutant: Mutant, folder: Path) -> Fate:
-    """Apply a mutant to the copy, run its tests one after another until one fails, and take it back."""
+    """Apply a mutant to the copy, run its tests one after another until one fails, and restore the file."""
     file = folder / mutant.file
     sound = file.read_text()
     assert once(mutant, folder), mutant.name
@@ -83,9 +82,9 @@ def fate(mutant: Mutant, folder: Path) -> Fate:
 
 
 def failing(folder: Path, tests: Iterable[str], workers: int = 0) -> Killer | None:
-    """The first test that fails in the copy, in so many processes of pytest-xdist; None where all pass.
+    """Runs tests in the copy with `workers` processes of pytest-xdist and returns the first failure; None if all pass.
 
-    RuntimeError: they could not be run at all, or not to their end, which kills nothing.
+    RuntimeError: the tests could not be run, or not to their end, which kills nothing.
     """
     plain = {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "400"}
     env = os.environ | {"PYTHONPATH": str(folder)} | plain
@@ -102,7 +101,7 @@ def failing(folder: Path, tests: Iterable[str], workers: int = 0) -> Killer | No
 
 
 def run_all(names: Iterable[str] = ()) -> Iterator[Fate]:
-    """The fate of each mutant (or of those named); before, that the tests pass where nothing is broken."""
+    """First checks that the tests pass without a mutant, then yields the fate of each mutant (or of those named)."""
     wanted, jobs = [mutant for mutant in MUTANTS if not names or mutant.name in names], os.cpu_count() or 1
     with ExitStack() as copies, ThreadPoolExecutor(jobs) as pool:
         folders = Queue[Path]()
@@ -123,7 +122,7 @@ def run_all(names: Iterable[str] = ()) -> Iterator[Fate]:
 
 
 def report(fates: Iterable[Fate], where: dict[str, str]) -> dict[str, object]:
-    """The results as they are kept; `where` they were found is asked before, for it names the commit."""
+    """The results in the form that is committed; determine `where` before the run, because it names the commit."""
     rows, broken = [], set[str]()
     for fate in fates:
         broken.add(digest_unit(Path(fate.mutant.file)))
@@ -142,7 +141,7 @@ def report(fates: Iterable[Fate], where: dict[str, str]) -> dict[str, object]:
 
 
 def main(names: list[str]) -> int:
-    """Run those of these names, or all, print, and write the results of all."""
+    """Run the named mutants, or all of them, and print the results; write them if all were run."""
     if unknown := set(names) - {mutant.name for mutant in MUTANTS}:
         print(f"no mutant is called {', '.join(sorted(unknown))}; see tests/mutants/table.py", file=sys.stderr)
         return 2

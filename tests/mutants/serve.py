@@ -1,8 +1,5 @@
-"""Mutants of the server: what two callers share, what a quoted message is taken for, what is given up when, what a body
-may say.
-
-Does not know: how they are applied and run.
-"""
+"""Mutants of the server: what callers share, how quoted messages are matched, when state is released, and which request
+bodies are accepted."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Mutants of what tools are told and of what comes of their results: what is refused, and what an audit says.
-
-Does not know: how they are applied and run.
-"""
+"""Mutants of tool sinks: what tools learn, the handling of their results, what is refused, and the findings of
+audits."""
 
 from __future__ import annotations
 

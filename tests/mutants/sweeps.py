@@ -1,4 +1,4 @@
-"""Mutants of sweeps: what is played again, what is a pair, what is in memory. Does not know: how they are run."""
+"""Mutants of sweeps: what is played again, what is paired, and what is kept in memory."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
-"""The mutants: each breaks one rule on purpose, and names the tests that must notice. Here those of enforcement; beside
-them stand those of the engine and of what a game does.
-
-Does not know: how they are applied and run.
-"""
+"""The table of all mutants: each breaks one rule on purpose, and names the tests that must notice. The mutants of
+enforcement are defined here, all others in the modules beside this one."""
 
 from __future__ import annotations
 

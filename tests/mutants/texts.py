@@ -1,7 +1,4 @@
-"""Mutants of what is played through models behind APIs: what is sent, what is on record, what an audit says of it.
-
-Does not know: how they are applied and run.
-"""
+"""Mutants of games with models behind APIs: what is sent, what is recorded, and what an audit concludes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutants of what a model thinks before it speaks. Does not know: how they are run."""
+"""Mutants of the private thoughts of models."""
 
 from __future__ import annotations
 

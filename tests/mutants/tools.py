@@ -1,4 +1,4 @@
-"""Mutants of tools: calls that are made twice, unrecorded, unchecked, or told to others."""
+"""Mutants of tools: calls that are made twice, unrecorded, unchecked, or revealed to others."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Mutants of the viewer: what one agent is given, what a browser would run, who may look.
-
-Does not know: how they are applied and run.
-"""
+"""Mutants of the viewer: what one agent is shown, what a browser would execute, who has access."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Mutants of engine vllm: what its connector fills, what it refuses, what a request is given next.
-
-Does not know: how they are applied and run.
-"""
+"""Mutants of the vLLM engine: what its connector fills, what it refuses, how a request continues."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Mutants of the rule for words: what is in the way, what is charged to whom, and what an audit makes of it.
-
-Does not know: how they are applied and run.
-"""
+"""Mutants of the rule for words: what it refuses, what it charges to whom, and how an audit judges it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that computes nothing and has a clock of its own: what it shares is as the test says."""
+"""A simulated server that computes nothing and has its own clock; the test decides what it shares."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ MISS, HIT, NOISE = 0.1, 0.03, 0.01
 
 
 class Simulated:
-    """Hits come after `HIT` seconds, misses after `MISS`, both with noise.
+    """Hits take `HIT` seconds, misses `MISS`, both with noise.
 
-    - `kept`: whose prompt a request may hit: that of the same (key, salt), as these fields say.
+    - `kept`: the fields of the identity (key, salt) that must be equal for a request to hit another one's prompt.
     - `beyond`: user messages are reused behind any system prompt. `tells`: hits are counted; `hides`: they take as long
-      as misses. `wanders`: of greedy answers so many change by themselves; `moves`: a hit changes them.
-    - `slows`: four times as long for twice the words.
+      as misses. `wanders`: half of the greedy answers change by themselves; `moves`: a hit changes them.
+    - `slows`: twice the words take four times as long.
     """
 
     url, model = "http://127.0.0.1:1/v1", "m"

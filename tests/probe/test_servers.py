@@ -1,4 +1,4 @@
-"""Probes of servers in processes of their own, on a real model: by times and counts as they come."""
+"""Probes of servers in separate processes, on a real model: by the times and counts that they show."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from agentcho.serve.web.keys import add_key
 
 pytestmark = pytest.mark.server
 ONE_SALT = "from agentcho.serve.sharing.served import ServedModel; ServedModel._salt = lambda self, place: 'one'; "
-"""Makes a build of ours in which all tenants have the same salt: each has a tree of its own, which counts as if nothing
-were shared, but the engine finds what another one has encoded."""
+"""Turns our server into a build in which all tenants have the same salt: each has its own tree of prompts, so that the
+reported counts show no sharing, but the engine finds what another tenant has encoded."""
 PLAN = Plan(("keys", "salts", "beyond"), trials=16, prompts=4)
 
 
@@ -35,7 +35,7 @@ def probed(command: Sequence[str], port: int, keys: Sequence[str], model: str = 
 
 
 def probed_ours(where: Path, leak: str) -> ProbeReport:
-    """Ours, with two tenants and with this before it begins."""
+    """Probes our server with two tenants; `leak` is run before the server starts."""
     keys, port = [add_key(where / "keys", tenant=name) for name in ("ann", "bob")], free_port()
     python, flag, main, *words = ours("understudy", "float32", port)
     return probed([python, flag, leak + main, *words, "--keys", str(where / "keys")], port, keys)

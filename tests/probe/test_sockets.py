@@ -1,4 +1,4 @@
-"""Probes over real sockets: a server of ours, a leaky build of it, and one that answers in ways that real ones do."""
+"""Probes over real sockets: our server, a leaky build of it, and a stub that answers in ways that real servers do."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ ASKED = [{"role": "user", "content": "hello"}]
 
 
 class Leaky(ServedModel):
-    """A build in which all tenants, under all salts, have one tree of prompts."""
+    """A build in which all tenants, under all salts, share one tree of prompts."""
 
     def _plain(self, place: Place) -> StatelessPrompts:
         return super()._plain(("", "", ""))
 
 
 def probed(kind: type[ServedModel]) -> ProbeReport:
-    """A probe of it with the keys of two tenants. Its engine computes nothing, so that its counts alone can tell."""
+    """Probes it with the keys of two tenants. Its engine computes nothing, so that only the counts can tell."""
     hashes = [sha256(secret.encode()).hexdigest() for secret in SECRETS]
     keys = [ApiKey(sha256=each, tenant=name) for each, name in zip(hashes, ("ann", "bob"), strict=True)]
     found: list[ProbeReport] = []
@@ -82,7 +82,7 @@ def test_the_counts_of_a_leaky_build_tell_on_it_and_those_of_ours_do_not(kind: t
 
 
 def _check_formats(report: ProbeReport) -> None:
-    """JSON comes back as it was, SARIF is what the standard says, and no key is in either."""
+    """JSON round-trips, SARIF is valid against the standard, and neither contains a key."""
     assert ProbeReport.model_validate_json(report.model_dump_json()) == report
     text = sarif(report)
     log = json.loads(text)
@@ -96,7 +96,7 @@ def _check_formats(report: ProbeReport) -> None:
 
 
 class Stub(ThreadingHTTPServer):
-    """A chat server that answers as the test says: `status`, and the events of its streams."""
+    """A chat server that answers as the test says: `status`, and the body of its stream."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Stubbed)
@@ -140,12 +140,12 @@ class _Stubbed(BaseHTTPRequestHandler):
             self._answer(self.server.status, self.server.body)
 
     def _wait(self) -> None:
-        """Until the test is over, where the server is to say nothing more."""
+        """Blocks until the test is over if the server is to say nothing more."""
         if self.server.silent:
             self.server.over.wait(30)
 
     def _never_end(self, drop: bytes) -> None:
-        """Send this, and again, as long as somebody is there."""
+        """Sends the same bytes repeatedly until the client disconnects."""
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.end_headers()
@@ -163,7 +163,7 @@ class _Stubbed(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing is logged."""
+        """Logs nothing."""
 
 
 @pytest.fixture

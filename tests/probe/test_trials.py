@@ -1,4 +1,4 @@
-"""Probes of simulated servers: what they share is found, and what could not have been found is never called clean."""
+"""Probes of simulated servers: sharing is found, and what could not have been found is never called clean."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Ratchets: numbers of the package that may only go down, and are said in `ratchets.json` and `limits.json`.
+"""Ratchets: figures of the package that may only go down, committed in `ratchets.json` and `limits.json`.
 
-A number of `ratchets.json` is the exact one; one of `limits.json` is the most that may be, and is lowered now and then.
-`exceptions.json` lists what breaks a rule of the layout today. `python -m tests.ratchets` prints what is counted. Does
-not know: how anything is counted.
+A figure in `ratchets.json` is exact; one in `limits.json` is an upper bound, lowered now and then. `exceptions.json`
+lists the current violations of rules of the layout. `python -m tests.ratchets` prints all figures. Independent of how
+anything is counted.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ Counts = dict[str, int]
 
 
 def committed(file: Path = FILE) -> Counts:
-    """What may be counted at most, by what is counted."""
+    """The committed figures by name."""
     found: Counts = json.loads(file.read_bytes())
     return found
 
 
 def exceptions(kind: str) -> list[str]:
-    """What is known to break a rule of the layout. The list of a kind may only shrink."""
+    """Known violations of a rule of the layout. The list of a kind may only shrink."""
     found: dict[str, list[str]] = json.loads(EXCEPTIONS.read_bytes())
     return found[kind]
 
 
 def excepted(kind: str, found: Iterable[str]) -> str | None:
-    """What is to be done about what breaks a rule; None: nothing, it is just what is listed."""
+    """What to do about violations of a rule; None if they are exactly the listed ones."""
     there, known = {*found}, {*exceptions(kind)}
     where = "/".join(EXCEPTIONS.parts[-3:])
     if new := sorted(there - known):
@@ -41,7 +41,7 @@ def excepted(kind: str, found: Iterable[str]) -> str | None:
 
 
 def beyond(counted: Mapping[str, int], most: Mapping[str, int]) -> list[str]:
-    """What is to be done about numbers that are larger than they may be."""
+    """What to do about figures that exceed their limits."""
     return [
         f"{name}: {number}, and {most.get(name, 0)} is the most that may be (`python -m tests.ratchets --places`)"
         for name, number in counted.items()
@@ -50,7 +50,7 @@ def beyond(counted: Mapping[str, int], most: Mapping[str, int]) -> list[str]:
 
 
 def verdict(name: str, counted: int, most: int) -> str | None:
-    """What is to be done about a number; None: nothing, it is the committed one."""
+    """What to do about a figure; None if it is the committed one."""
     if counted > most:
         return (
             f"{name}: {counted}, and {most} is the most that may be. Do without what was added (`python -m "
@@ -65,18 +65,18 @@ def verdict(name: str, counted: int, most: int) -> str | None:
 
 
 def verdicts(counted: Mapping[str, int], most: Mapping[str, int]) -> list[str]:
-    """The same of all that was counted. A number that nobody committed may be nothing."""
+    """The verdicts on all figures. A figure that is not committed must be 0."""
     found = (verdict(name, number, most.get(name, 0)) for name, number in counted.items())
     return [each for each in found if each is not None]
 
 
 def lowered(counted: Mapping[str, int], most: Mapping[str, int]) -> Counts:
-    """What may be at most from now on: nothing is raised."""
+    """The committed figures, each lowered to the counted one if that is less."""
     return {name: min(number, counted.get(name, number)) for name, number in most.items()}
 
 
 def write(most: Mapping[str, int], file: Path = FILE) -> None:
-    """Commit them."""
+    """Write figures to a file to be committed."""
     file.write_text(json.dumps(most, indent=4) + "\n")
 
 

@@ -1,7 +1,8 @@
-"""`python -m tests.ratchets` prints the figures, and then every file and function that a step and a `say` go through.
+"""`python -m tests.ratchets` prints the figures, then every file and function that a decode step and a `say` run
+through.
 
-With `--figures` it prints the figures alone, of what is gone through those that are committed, which a test holds to be
-so; with `--lower` it commits those that have gone down. `--graph` draws the imports, `--places` lists what is counted.
+`--figures` prints only the figures, with the committed ones for these flows (a test keeps them current); `--lower`
+commits those that have gone down. `--graph` draws the imports, `--places` lists what is counted.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ AIMS: Mapping[str, int] = {
     "files that name a reuse method (KVCOMM)": 2,
     "files that name a run-wide option (kv_dtype)": 3,
 }
-"""What some of the numbers are to come down to."""
+"""The targets of some of the figures."""
 
 
 def main() -> None:
-    """Print it."""
+    """Parse the command line and print what it asks for."""
     parser = argparse.ArgumentParser(prog="python -m tests.ratchets", description="Numbers that may only go down.")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--figures", action="store_true", help="what is gone through as committed, without a look")
@@ -70,9 +71,8 @@ def main() -> None:
 
 
 def _drawn() -> int:
-    """Print the folders of the package and what each imports as a drawing for Graphviz; arrows that are only for types
-    are dashed, those that may not be are red. Circles and arrows that do not run down are named on standard error; 1:
-    there are some."""
+    """Print the packages and their imports as a Graphviz drawing; imports only for types are dashed, forbidden ones
+    red. Cycles and upward imports are listed on standard error; returns 1 if there are any."""
     arrows = graph.arrows(graph.modules(ROOT, "agentcho"))
     wrong = graph.upward(arrows, LAYERS)
     print("\n".join(graph.drawn(arrows, wrong, LAYERS)))

@@ -1,9 +1,9 @@
-"""Which files and functions of agentcho a steady decode step goes through, and a `say`.
+"""The files and functions of agentcho that a steady decode step and a `say` run through.
 
-A game is played on a tiny random model, with a record, and a profile hook sees each code object of the package that a
-frame begins in: functions, lambdas, and comprehensions (up to Python 3.11, where these have frames). What it sees is
-the same on every machine: the model is in float32 on the CPU, too small for packed weights, and says letters alone,
-whatever the last bits of its logits are. Does not know: how many there may be.
+A game is played on a tiny random model, with a record, and a profile hook notes each code object of the package that a
+frame starts in: functions, lambdas, and comprehensions (up to Python 3.11, where these have frames). The result is the
+same on every machine: the model is in float32 on the CPU, too small for packed weights, and generates only letters,
+whatever the last bits of its logits are.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from . import Counts
 
 PACKAGE = Path(agentcho.__file__).parent
 STEADY = range(8, 24)
-"""Steps of a message that are looked at: all that belongs to its beginning is over, nothing of its end has begun."""
+"""The observed steps of a message: its start-up is over, and its end has not begun."""
 WORDS = 48
-"""Tokens of the messages that are looked at: more than the shadow of one waits for."""
+"""Tokens of the observed messages: more than a shadow waits for."""
 INLINED = sys.version_info >= (3, 12)
-"""Comprehensions have no frames of their own, so that fewer functions are seen."""
+"""Comprehensions have no frames of their own, so fewer functions are seen."""
 
 
 class Function(NamedTuple):
-    """A code object: its file in the package, the line that it begins in, and what it is called."""
+    """A code object: its file in the package, its first line, and its qualified name."""
 
     file: str
     line: int
@@ -52,11 +52,11 @@ class Function(NamedTuple):
 
 
 Flow = list[Function]
-"""What was gone through, a file after another."""
+"""The code objects that were run, sorted by file."""
 
 
 class Recorder:
-    """A profile hook that notes the code objects under `folder` that frames begin in, for each window that is open."""
+    """A profile hook that notes the code objects under `folder` that frames start in, for each open window."""
 
     def __init__(self, folder: Path = PACKAGE) -> None:
         self._folder = folder
@@ -71,17 +71,17 @@ class Recorder:
                 self._seen[window][id(code)] = code
 
     def open(self, *windows: str) -> None:
-        """From now on, in every thread."""
+        """Start windows, in every thread."""
         for window in windows:
             self._seen[window] = {}
         self._open = (*self._open, *windows)
 
     def close(self, *windows: str) -> None:
-        """No more; what is not open stays as it is."""
+        """End windows; those that are not open are ignored."""
         self._open = tuple(window for window in self._open if window not in windows)
 
     def flow(self, window: str) -> Flow:
-        """What was seen."""
+        """The code objects seen in a window."""
         return sorted(
             Function(Path(code.co_filename).relative_to(self._folder).as_posix(), code.co_firstlineno, code.co_qualname)
             for code in self._seen[window].values()
@@ -89,8 +89,8 @@ class Recorder:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """It is the hook of this thread and of those that begin now. Nothing is collected meanwhile: generators that
-        others left unfinished would end in a window."""
+        """Install the hook in this thread and in those started meanwhile. Garbage collection is off: generators that
+        others left unfinished would be closed in a window."""
         before, collecting = (sys.getprofile(), threading.getprofile()), gc.isenabled()
         gc.disable()
         threading.setprofile(self)
@@ -105,14 +105,14 @@ class Recorder:
 
 
 class Talker(Agent):
-    """Says the likeliest letters, to everyone."""
+    """Says the likeliest letters to everyone."""
 
     role = "talker"
     audience = "everyone"
 
 
 class Talk(Scenario):
-    """One who has a secret and one who has none talk; of each, a message is looked at."""
+    """An agent with a secret and one without talk; one message of each is observed."""
 
     name = "talk"
 
@@ -129,13 +129,13 @@ class Talk(Scenario):
         await ann.say(prompt="Well?", top_k=1, max_tokens=WORDS)
         self.steps.recorder.close("say")
         self.steps.made = 0
-        await bob.think(top_k=1, max_tokens=WORDS)  # which has no shadow
+        await bob.think(top_k=1, max_tokens=WORDS)  # it has no shadow
         return self.Outcome()
 
 
 class Steps(Around):
-    """An engine that looks at `STEADY` of its steps, counted from when `made` is set, each for itself, and at all of
-    them with what is done between them."""
+    """An engine that observes each of its `STEADY` steps, counted from when `made` is set, and everything from the
+    first to the last of them."""
 
     def __init__(self, engine: Engine, recorder: Recorder) -> None:
         super().__init__(engine)
@@ -160,8 +160,8 @@ class Steps(Around):
 
 
 class Flows(NamedTuple):
-    """What was gone through: in each of the steady steps, in the engine alone; from the end of the first of them to the
-    end of the last, between them too; and by a `say`, to where its first token is heard and to its end."""
+    """The code that ran: in each steady step, in the engine alone; from the end of the first to the end of the last,
+    including everything between steps; and in a `say`, up to its first token and up to its end."""
 
     steps: list[Flow]
     round: Flow
@@ -169,7 +169,7 @@ class Flows(NamedTuple):
     say: Flow
 
     def named(self) -> dict[str, Flow]:
-        """Those that there is a ratchet for."""
+        """The flows that have a ratchet."""
         return {
             "decode step": self.steps[0],
             "decode step and all between two": self.round,
@@ -179,18 +179,18 @@ class Flows(NamedTuple):
 
 
 def counts(flows: Flows) -> Counts:
-    """How many files each goes through."""
+    """The number of files in each flow."""
     return {f"{name}: files": len({function.file for function in flow}) for name, flow in flows.named().items()}
 
 
 def measured(engine: Engine) -> Flows:
-    """The second of two games: in the first, what is kept for later is made."""
+    """Measure the second of two games: the first one fills the caches."""
     played(engine)
     return played(engine)
 
 
 def played(engine: Engine) -> Flows:
-    """What is seen in one game."""
+    """Play one game and return what it runs through."""
     recorder = Recorder()
 
     def heard(event: Event) -> None:
@@ -207,7 +207,7 @@ def played(engine: Engine) -> Flows:
 
 @contextmanager
 def tiny() -> Iterator[Engine]:
-    """An engine over a tiny random Llama that is all but certain to say letters."""
+    """An engine over a tiny random Llama that almost surely generates only letters."""
     family = llama_family()
     model: Any = family.build()
     words, head = tokenizer(family.style), model.get_output_embeddings()

@@ -1,6 +1,6 @@
-"""Who imports whom in the package: at the top of modules, inside of functions, and for types alone.
+"""The import graph of the package: imports at the top of modules, inside functions, and for types only.
 
-Does not know: which layers there are.
+Independent of the actual layers.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 When = Literal["loading", "calling", "typing"]
-"""When an import is made: while the module loads, while a function of it runs, or never, because it stands under
+"""When an import is made: while the module loads, while one of its functions runs, or never, because it is under
 `TYPE_CHECKING`."""
 Layers = Sequence[Sequence[str]]
-"""Rooms: modules and packages under the top package, by their dotted names in it, those first that import nothing of
-the others. A package may be a room, and packages in it rooms of their own."""
+"""Layers of rooms, lowest first. A room is a module or package under the top package, by its dotted name in it; it
+imports only from lower layers. Packages inside a room may be rooms of their own."""
 
 
 class Arrow(NamedTuple):
-    """One import, by the dotted names of both modules. `within`: no import of its module is on the same line."""
+    """One import, by the dotted names of both modules."""
 
     importer: str
     imported: str
@@ -31,14 +31,14 @@ class Arrow(NamedTuple):
 
 
 class Import(NamedTuple):
-    """What one statement imports, by a dotted name, which may be that of a module or of a name in one."""
+    """One imported dotted name, of a module or of a name in one."""
 
     name: str
     when: When
 
 
 def modules(root: Path, package: str) -> dict[str, Path]:
-    """The source files of a package by the dotted names of its modules."""
+    """The source files of a package by dotted module name."""
     found = {}
     for path in sorted((root / package).rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
@@ -47,7 +47,7 @@ def modules(root: Path, package: str) -> dict[str, Path]:
 
 
 def arrows(files: Mapping[str, Path]) -> list[Arrow]:
-    """All imports of modules of the package by others, each once for each time at which it is made."""
+    """All imports of modules of the package by others, once for each `When`."""
     found = dict[Arrow, None]()
     for module, path in files.items():
         parts = tuple(module.split("."))
@@ -59,7 +59,7 @@ def arrows(files: Mapping[str, Path]) -> list[Arrow]:
 
 
 def imports(source: str, package: Sequence[str] = ()) -> Iterator[Import]:
-    """What a source file in `package` imports, and when."""
+    """The imports of a source file in `package`, and when they are made."""
     yield from _imports(ast.parse(source), tuple(package), "loading")
 
 
@@ -81,7 +81,7 @@ def _imports(node: ast.AST, package: tuple[str, ...], when: When) -> Iterator[Im
 
 
 def reached(found: Sequence[Arrow], begin: Iterable[str]) -> set[str]:
-    """All modules that these import when they load or are called, at once or through others, themselves included."""
+    """All modules that these import directly or indirectly, when they load or run, including themselves."""
     graph = defaultdict[str, set[str]](set)
     for arrow in found:
         if arrow.when != "typing":
@@ -95,7 +95,7 @@ def reached(found: Sequence[Arrow], begin: Iterable[str]) -> set[str]:
 
 
 def circles(found: Iterable[Arrow]) -> list[list[str]]:
-    """Groups of modules each of which imports all others of its group, if not at once then through others."""
+    """Groups of modules that import each other, directly or indirectly."""
     graph = defaultdict[str, set[str]](set)
     for arrow in found:
         graph[arrow.importer].add(arrow.imported)
@@ -141,15 +141,15 @@ def levels(layers: Layers) -> dict[str, int]:
 
 
 def room(module: str, known: Mapping[str, int]) -> str:
-    """The room of a module: the innermost of these that it is in, else the module or package right under the top
-    package. Of the top package itself: nothing."""
+    """The room of a module: the innermost known room that contains it, else the module or package right under the top
+    package. The empty string for the top package itself."""
     parts = module.split(".")[1:]
     names = [".".join(parts[:end]) for end in range(len(parts), 0, -1)]
     return next((name for name in names if name in known), ".".join(parts[:1]))
 
 
 def upward(found: Iterable[Arrow], layers: Layers) -> list[Arrow]:
-    """Imports of what is not in a layer below that of the importer. The top package itself is above all."""
+    """Imports of anything that is not in a lower layer than the importer. The top package is above all layers."""
     known = levels(layers)
     result = []
     for arrow in found:
@@ -160,7 +160,7 @@ def upward(found: Iterable[Arrow], layers: Layers) -> list[Arrow]:
 
 
 def drawn(found: Iterable[Arrow], wrong: Iterable[Arrow], layers: Layers) -> Iterator[str]:
-    """The rooms, layer by layer, and their arrows, for Graphviz."""
+    """The rooms, layer by layer, and the imports between them, for Graphviz."""
     known = levels(layers)
     styles = dict[tuple[str, str], str]()
     for arrow in found:
@@ -182,7 +182,7 @@ def _quoted(name: str) -> str:
 
 
 def twice(files: Mapping[str, Path]) -> list[str]:
-    """Classes at the top of a module by whose name another module of the folder has one, too."""
+    """Top-level classes that have the same name as one in another module of the folder."""
     first, found = dict[tuple[Path, str], str](), list[str]()
     for module, path in files.items():
         for node in ast.parse(path.read_text()).body:

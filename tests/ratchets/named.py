@@ -1,7 +1,4 @@
-"""In which source files something is named: as an identifier or a module, or in a string that is not a docstring.
-
-Does not know: which files there are, what may be named where.
-"""
+"""Finds the source files that name something: as an identifier or a module, or in a string that is not a docstring."""
 
 from __future__ import annotations
 
@@ -14,18 +11,18 @@ WORD = re.compile(r"\w+(?:-\w+)*")
 
 
 def touched(sources: Mapping[str, str], names: Collection[str]) -> list[str]:
-    """The files in which one of these names is an identifier, a module that is imported, or a word of a string."""
+    """The files in which one of these names is an identifier, an imported module, or a word of a string."""
     return [file for file, source in sources.items() if not words(source).isdisjoint(names)]
 
 
 def declaring(sources: Mapping[str, str], name: str) -> list[str]:
-    """The files that declare an option: a field of a class or a parameter of a function has this name."""
+    """The files that declare an option: a field of a class or a parameter of a function with this name."""
     return [file for file, source in sources.items() if name in declared(source)]
 
 
 @cache
 def words(source: str) -> frozenset[str]:
-    """All identifiers of a source file, and all words of its strings, docstrings left out."""
+    """All identifiers of a source file, and all words of its strings except docstrings."""
     return frozenset(_words(ast.parse(source)))
 
 
@@ -36,7 +33,7 @@ def declared(source: str) -> frozenset[str]:
 
 
 def docstrings(tree: ast.AST) -> set[ast.Constant]:
-    """Strings that stand as statements: docstrings of modules, classes, functions and names."""
+    """Strings that are statements: docstrings of modules, classes, functions and names."""
     statements = (node.value for node in ast.walk(tree) if isinstance(node, ast.Expr))
     return {value for value in statements if isinstance(value, ast.Constant) and isinstance(value.value, str)}
 

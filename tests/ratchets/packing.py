@@ -1,7 +1,4 @@
-"""What hides its meaning by its place: values without names in calls, in assignments, and in what functions return.
-
-Does not know: how much of that there may be.
-"""
+"""Counts values whose meaning depends on their place: positional arguments, tuple assignments, and returned tuples."""
 
 from __future__ import annotations
 
@@ -12,11 +9,11 @@ from typing import NamedTuple
 from . import Counts
 
 MOST_VALUES, MOST_ASSIGNED, MOST_RETURNED = 4, 2, 3
-"""A call has at most so many values without a name, one line assigns at most so many, a function returns so many."""
+"""The most positional arguments of a call, values that one line assigns, and values that a function returns."""
 
 
 class Packed(NamedTuple):
-    """One place: its file and line, and what stands there."""
+    """One place: its file and line, and the code there."""
 
     file: str
     line: int
@@ -24,12 +21,12 @@ class Packed(NamedTuple):
 
 
 def counts(sources: Mapping[str, str]) -> Counts:
-    """How many places there are of each kind."""
+    """The number of places of each kind."""
     return {kind: len(found) for kind, found in places(sources).items()}
 
 
 def places(sources: Mapping[str, str]) -> dict[str, list[Packed]]:
-    """All places of each kind, a file after another."""
+    """All places of each kind, file by file."""
     trees = {file: ast.parse(source) for file, source in sources.items()}
     own = {name for tree in trees.values() for name in _defined(tree)}
     return {
@@ -47,14 +44,14 @@ def _each(trees: Mapping[str, ast.AST], kind: Callable[[ast.AST], str | None]) -
 
 
 def _defined(tree: ast.AST) -> Iterator[str]:
-    """The classes, functions and methods that are defined in a file."""
+    """The names of classes, functions and methods defined in a file."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name
 
 
 def _calls(node: ast.AST, own: set[str]) -> str | None:
-    """A call of what the package defines, with too many values without a name."""
+    """A call of something that the package defines, with too many positional arguments."""
     if not isinstance(node, ast.Call):
         return None
     name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", None)
@@ -65,7 +62,7 @@ def _calls(node: ast.AST, own: set[str]) -> str | None:
 
 
 def _assigned(node: ast.AST) -> str | None:
-    """Several values that are assigned by one tuple each to a name of its own."""
+    """A tuple of values assigned to a tuple of as many names."""
     if not isinstance(node, ast.Assign) or len(node.targets) != 1:
         return None
     names, values = node.targets[0], node.value
@@ -79,7 +76,7 @@ def _assigned(node: ast.AST) -> str | None:
 
 
 def _returned(node: ast.AST) -> str | None:
-    """A tuple that is written out where a function returns it."""
+    """A tuple display in a return statement."""
     if not isinstance(node, ast.Return) or not isinstance(node.value, ast.Tuple):
         return None
     return ast.unparse(node.value) if len(node.value.elts) > MOST_RETURNED else None

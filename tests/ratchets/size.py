@@ -1,4 +1,4 @@
-"""How large the package is, and how many files a change of a kind touches. Does not know: how large it may be."""
+"""The size of the package, and the number of files that typical changes touch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentcho.config import ModelConfig, RunConfig
 from . import Counts, graph, named, packing
 
 BESIDE = ("lab", "integrations")
-"""What is left out where the package is counted without measurements and without integrations of others."""
+"""Folders left out when the package is counted without measurements and third-party integrations."""
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "an attention backend (flex)": ("flex",),
     "a leakage rule (AC019)": ("AC019",),
@@ -23,16 +23,16 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "a reuse method (KVCOMM)": ("kvcomm", "Anchored", "KVComm", "KVCOMM"),
     "a run-wide option (kv_dtype)": ("kv_dtype",),
 }
-"""One example of each kind of change, and the names by which files know it."""
+"""One example of each kind of change, and the names that files use for it."""
 METHODS = ("in-place", "first-k", "top-k", "cacheblend", "kvcomm", "epic")
-"""Ways of reuse by words that mean nothing else."""
+"""Reuse methods with unambiguous names."""
 OPTIONS = sorted({name for name in (*RunConfig.model_fields, *ModelConfig.model_fields) if "_" in name})
-"""Options of a run by names that mean nothing else."""
+"""Options of a run with unambiguous names."""
 NOT_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 
 def limited(root: Path) -> Counts:
-    """What may only go down."""
+    """The figures that may only go down."""
     sources = read(root)
     found = {f"files that name {what}": len(touched(sources, names)) for what, names in EXAMPLES.items()}
     found["folders at the top"] = len({path.parent for path in package(root).glob("*/*.py")})
@@ -46,7 +46,7 @@ def limited(root: Path) -> Counts:
 
 
 def shown(root: Path) -> Counts:
-    """What is shown, and may be any number."""
+    """The figures that are shown and have no limit."""
     sources = read(root)
     core = [source for file, source in sources.items() if not file.startswith(tuple(f"{each}/" for each in BESIDE))]
     arrows = {arrow[:2] for arrow in graph.arrows(graph.modules(root, "agentcho"))}
@@ -62,8 +62,8 @@ def shown(root: Path) -> Counts:
 
 
 def of_the_command_line(files: Mapping[str, Path]) -> list[str]:
-    """Modules that public names need and that import what the command line is made with. What is called as a library
-    raises no error of the command line, so there should be none."""
+    """Modules that public names need and that import a command line library. Library calls must not raise errors of the
+    command line, so there should be none."""
     homes = [f"agentcho.{home}" for home in agentcho.HOMES]
     called = sorted(graph.reached(graph.arrows(files), homes) & files.keys())
     tops = {name: {each.name.split(".")[0] for each in graph.imports(files[name].read_text())} for name in called}
@@ -76,19 +76,19 @@ def package(root: Path) -> Path:
 
 
 def read(root: Path) -> dict[str, str]:
-    """The source files of the package by their paths in it."""
+    """The source files of the package by path."""
     files = sorted(package(root).rglob("*.py"))
     return {file.relative_to(package(root)).as_posix(): file.read_text() for file in files}
 
 
 def touched(sources: Mapping[str, str], names: tuple[str, ...]) -> list[str]:
-    """The files that name one of these, or are called so."""
+    """The files that contain one of these names, or whose path does."""
     called = [file for file in sources if not {*file.removesuffix(".py").split("/")}.isdisjoint(names)]
     return sorted({*called, *named.touched(sources, names)})
 
 
 def statements(source: str) -> int:
-    """The statements of a file by its syntax tree, docstrings left out."""
+    """The number of statements of a file, without docstrings."""
     tree = ast.parse(source)
     told = named.docstrings(tree)
     nodes = (node for node in ast.walk(tree) if isinstance(node, ast.stmt))
@@ -96,7 +96,7 @@ def statements(source: str) -> int:
 
 
 def code_lines(source: str) -> int:
-    """The lines of a file that hold code: neither blank, nor a comment, nor of a docstring."""
+    """The number of lines with code: not blank, no comment, no docstring."""
     found = set[int]()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type not in NOT_CODE:

@@ -1,6 +1,6 @@
-"""What is counted of source files: lines kept from the formatter, imports that do not run down.
+"""Counts in source files: lines exempt from the formatter, upward imports.
 
-Does not know: which layers there are, how many of anything there may be.
+Independent of the actual layers and limits.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tokenize import COMMENT
 from . import Counts, graph
 
 KEPT = re.compile(r"#\s*(fmt:\s*(skip|off)|yapf:\s*disable)\b")
-"""Every way to keep lines from `ruff format`."""
+"""Every way to exempt lines from `ruff format`."""
 Layers = Sequence[Sequence[str]]
-"""Modules and packages right under `agentcho`, those first that import nothing of the others."""
+"""Layers of modules and packages of `agentcho`, lowest first; each imports only from lower ones."""
 
 
 def counts(root: Path, layers: Layers) -> Counts:
-    """All that is counted of a checkout."""
+    """All figures of a checkout."""
     files = {path.relative_to(root).parts: path.read_text() for path in sorted((root / "agentcho").rglob("*.py"))}
     users = [path.read_text() for folder in ("agents", "scenarios") for path in sorted((root / folder).rglob("*.py"))]
     tests = [path.read_text() for path in sorted((root / "tests").rglob("*.py"))]
@@ -37,15 +37,15 @@ def counts(root: Path, layers: Layers) -> Counts:
 
 
 def kept_lines(source: str) -> int:
-    """Comments that keep lines from the formatter."""
+    """The number of comments that exempt lines from the formatter."""
     if KEPT.search(source) is None:
         return 0
     return sum(token.type == COMMENT and KEPT.search(token.string) is not None for token in _tokens(source))
 
 
 def upward(source: str, parts: tuple[str, ...], layers: Layers) -> list[str]:
-    """What a file imports of its top package that is not in a layer below its own; `parts` is its path. The top package
-    itself is above all, and may import all."""
+    """Imports of the file's own top package that are not in a lower layer; `parts` is the path of the file. The top
+    package itself is above all layers and may import all of them."""
     known = graph.levels((*layers, ["__init__"]))
     mine = graph.room(".".join(parts).removesuffix(".py").removesuffix(".__init__"), known)
     top = parts[0]
@@ -61,7 +61,7 @@ def upward(source: str, parts: tuple[str, ...], layers: Layers) -> list[str]:
 
 @cache
 def imports(source: str, package: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Dotted names that a file in `package` imports, inside of functions too, but not under TYPE_CHECKING."""
+    """Dotted names that a file in `package` imports, including inside functions, but not under TYPE_CHECKING."""
     return tuple(_imports(source, package))
 
 

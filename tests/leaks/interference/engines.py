@@ -1,7 +1,7 @@
-"""The engines that pairs are played on, by the room that there is: sets, the fake, a tiny model with random weights.
+"""The engines that pairs are played on: sets, the fake, or a tiny model with random weights; each in a room.
 
-short: few positions, so that calls overflow; tight: a store that holds little, so that much is evicted, comes back from
-disk, and is made again; adapted: through an adapter with random weights. Does not know: workflows.
+Rooms: short, few positions, so that calls overflow; tight, a small store, so that much is evicted, reloaded from disk,
+and made again; adapted, with a random adapter. Independent of workflows.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from .pairs import Room
 
 Make = Callable[[Room], Any]
 SHORT = 60
-"""Positions of the fake and of sets: some four messages."""
+"""The context length of the fake and of sets: about four messages."""
 LAYERS = 2
 
 
 def sets(room: Room) -> Sets:
-    """Nothing is asked of guards: resolving alone has to be right."""
+    """The engine of sets; it ignores guards, so that resolving alone has to be right."""
     return Sets(guarded=False, context=SHORT if room == "short" else 1 << 20)
 
 
 def fake(room: Room) -> FakeEngine:
-    """The fake."""
+    """The fake engine."""
     return FakeEngine(context=SHORT if room == "short" else 4096)
 
 
 class Models:
-    """One engine a room, of one network, made when first asked for."""
+    """One engine per room, on one network, made on demand."""
 
     ROOMS: tuple[Room, ...] = ("roomy", "short", "tight", "adapted")
 
@@ -49,7 +49,7 @@ class Models:
         self._family = replace(llama_family(), layers=(Layer(),) * LAYERS)
 
     def __call__(self, room: Room) -> Engine:
-        """Nothing that a play left may be in it."""
+        """The engine of a room; asserts that nothing is left in it."""
         if room not in self._engines:
             self._engines[room] = self._made(room)
         engine = self._engines[room]
@@ -65,7 +65,7 @@ class Models:
         return self._all(self._family, **options.get(room, {}))
 
     def _adapted(self) -> Engine:
-        """Its network is its own: the adapter stays on it."""
+        """It has a network of its own, because the adapter stays on it."""
         config = LoraConfig(r=4, target_modules=["q_proj", "k_proj", "v_proj", "o_proj"], init_lora_weights=False)
         torch.manual_seed(5)
         with TemporaryDirectory() as folder:

@@ -1,8 +1,9 @@
-"""Thousands of pairs, more than a change waits for: `python -m tests.leaks.interference.nightly` (`make nightly`).
+"""Plays thousands of pairs, more than a change can wait for: `python -m tests.leaks.interference.nightly` (`make
+nightly`).
 
 Workflows are played on the engine of sets and on the fake, and others on a tiny model, where they are compared bit by
-bit; each worker plays its share. What came of it goes to `docs/results/interference.json`, to be committed; it exits 1
-where a reader could tell, or fewer were compared than were asked for. Does not know: what a pair is.
+bit; each worker plays its share. Writes `docs/results/interference.json`, to be committed; exits with 1 if a reader
+could tell, or if fewer pairs were compared than asked for. Independent of what a pair is.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ RESULTS = Path(__file__).parents[3] / "docs" / "results" / "interference.json"
 WORKFLOWS, BITWISE = 10_000, 1_000
 ROOMS: tuple[Room, ...] = ("roomy", "short")
 STRIDE = 1_000_000_000
-"""Between the seeds of one worker and of the next."""
+"""The distance between the first seeds of consecutive workers."""
 
 
 class Share(NamedTuple):
-    """What one worker plays: on which engine, how many pairs, from which seed on."""
+    """The part of one worker: the engine, the number of pairs, the first seed."""
 
     engine: str
     pairs: int
@@ -43,7 +44,7 @@ class Share(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What came of a share, in seconds."""
+    """The result of a share, and its duration in seconds."""
 
     share: Share
     result: Result
@@ -51,7 +52,7 @@ class Done(NamedTuple):
 
 
 def done(share: Share) -> Done:
-    """Play a share, in a process of its own."""
+    """Play a share, in a separate process."""
     torch.set_num_threads(1)
     began, seeds = perf_counter(), count(share.seed)
     if share.engine == "model":
@@ -64,7 +65,7 @@ def done(share: Share) -> Done:
 
 
 def shares(workflows: int, bitwise: int, workers: int, seed: int) -> Iterator[Share]:
-    """The whole, in parts of like size, the longest first. The fake and sets have the same workflows."""
+    """All shares, of similar size, the longest first. The fake and sets play the same workflows."""
     for engine, pairs in (("model", bitwise), ("fake", workflows), ("sets", workflows)):
         for worker in range(workers):
             if part := pairs // workers + (worker < pairs % workers):
@@ -72,8 +73,8 @@ def shares(workflows: int, bitwise: int, workers: int, seed: int) -> Iterator[Sh
 
 
 def report(parts: list[Done], seed: int, seconds: float, where: dict[str, str]) -> dict[str, object]:
-    """What is kept: how many of each were compared, what they covered, and what was told apart; `where` is asked before
-    they are played, for it names the commit."""
+    """The committed result: how many pairs were compared, what they covered, and which were told apart. Determine
+    `where` before playing, because it names the commit."""
     engines = {}
     for engine in ("sets", "fake", "model"):
         mine = [part for part in parts if part.share.engine == engine]
@@ -99,7 +100,7 @@ def report(parts: list[Done], seed: int, seconds: float, where: dict[str, str]) 
 
 
 def played(workflows: int, bitwise: int, workers: int, seed: int) -> dict[str, object]:
-    """Everything, told of as it comes."""
+    """Play everything; prints each share when it is done."""
     began, parts, where = perf_counter(), list[Done](), machine_info()
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         waiting: list[Future[Done]] = [pool.submit(done, share) for share in shares(workflows, bitwise, workers, seed)]
@@ -117,14 +118,14 @@ def played(workflows: int, bitwise: int, workers: int, seed: int) -> dict[str, o
 
 
 def sound(found: dict[str, object]) -> bool:
-    """Whether as many were compared as were asked for, and none told apart."""
+    """Whether as many pairs were compared as asked for, and none was told apart."""
     engines = found["engines"]
     assert isinstance(engines, dict)
     return all(each["compared"] == each["asked"] and not each["told"] for each in engines.values())
 
 
 def main(words: list[str]) -> int:
-    """Play, print, write."""
+    """Play, print the result and write it."""
     parser = argparse.ArgumentParser(description="Pairs of workflows that differ in what one reader may not read.")
     parser.add_argument("--workflows", type=int, default=WORKFLOWS, help="each on sets and on the fake")
     parser.add_argument("--bitwise", type=int, default=BITWISE, help="on a tiny model")

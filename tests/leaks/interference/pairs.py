@@ -1,10 +1,10 @@
-"""Pairs of plays: a workflow, and the same with what is hidden from one reader changed. The reader's journals must be
-equal, entry by entry.
+"""Pairs of plays: a workflow, and the same with everything changed that is hidden from one reader. The reader's
+journals must be equal, entry by entry.
 
-A case is drawn whole from its seed: the workflow, who reads, the change, the way of playing, the room that there is.
-Two plays in which other messages came out, as where a longer secret fills its author's own context so that it says
-nothing in public, are not of one public schedule: the schedule told. They are counted as parted, and another case takes
-their place beside them. Where agents play side by side the schedule is their own: there every difference is told.
+A case is drawn entirely from its seed: the workflow, the reader, the change, the way of playing, the room. Pairs whose
+plays publish different messages (for example, because a longer secret fills its author's own context, so that it says
+nothing in public) do not share a public schedule: the schedule itself reveals something. They count as parted and are
+replaced by other cases. If agents play concurrently, the schedule is their own, and every difference counts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ENFORCED: tuple[tuple[Mode, Leakage, int], ...] = (
     ("baseline", "enforce", 1),
     ("baseline", "deny", 1),
 )
-"""How the calls of a case find what they read, and of how many. A baseline that is audited refuses no direct leak."""
+"""Modes and policies, with weights for drawing cases. An audited baseline is left out: it refuses no direct leak."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Case:
 
     @property
     def what(self) -> tuple[str, ...]:
-        """What is counted of it."""
+        """The properties that are counted for it."""
         config = self.config
         shadow = "deterministic" if config.deterministic else f"shadow {config.shadow}"
         kind = f"{config.mode} {config.leakage}"
@@ -61,7 +61,7 @@ class Case:
 
 
 class Verdict(NamedTuple):
-    """What came of one pair: None where it parted, else where the journals differ first (empty: nowhere)."""
+    """The result of one pair: None if it parted, else the first difference of the journals (empty: none)."""
 
     case: Case
     apart: str | None
@@ -71,11 +71,12 @@ class Verdict(NamedTuple):
 def drawn(
     seed: int, rooms: Iterable[Room], exact: bool, leakage: Leakage | None = None, schedule: Schedule = "written"
 ) -> Case:
-    """The case of a seed. `exact`: in the deterministic profile alone; `leakage`: that, in choreographed mode.
+    """The case of a seed. `exact`: only in the deterministic profile; `leakage`: this one, in choreographed mode.
 
-    What deny refuses goes by the graph of messages, so there nothing is absent. In a baseline that is not deterministic
-    a reader may read an author's last bits, so there is none. Side by side, how many messages were said is told, so
-    nothing is absent, no limit on messages ends a game, and there is more to say, and room for it."""
+    What deny refuses depends on the graph of messages, so nothing is absent under it. A baseline is always
+    deterministic: otherwise a reader may read an author's last bits. With concurrent agents the number of messages is
+    public, so nothing is absent, no limit on messages ends a game, and there are more acts, and room for them.
+    """
     random = Random(seed)
     reader = random.choice((*NAMES, "dave"))
     mode, way, _ = random.choices(ENFORCED, [weight for _, _, weight in ENFORCED])[0]
@@ -100,7 +101,7 @@ def drawn(
 
 
 async def judged(case: Case, engine: Callable[[Room], Any]) -> Verdict:
-    """Play a case twice, the second time with what is hidden changed, and, where it says so, another game beside it."""
+    """Play a case twice, the second time with hidden messages changed, and beside another game if the case says so."""
     first = await play(engine(case.room), case.acts, case.reader, case.config, (), case.schedule)
     other, beside = changed(case.acts, case.reader, case.change), case.acts if case.beside else ()
     second = await play(engine(case.room), other, case.reader, case.config, beside, case.schedule)
@@ -110,7 +111,7 @@ async def judged(case: Case, engine: Callable[[Room], Any]) -> Verdict:
 
 
 def differences(first: Seen, second: Seen) -> Iterator[str]:
-    """Where two journals are not the same, first of all."""
+    """The first difference between two journals, if any."""
     for number, (one, other) in enumerate(zip_longest(first.journal, second.journal)):
         if one != other:
             yield f"entry {number}: {one} and {other}"
@@ -118,8 +119,8 @@ def differences(first: Seen, second: Seen) -> Iterator[str]:
 
 
 class Result(NamedTuple):
-    """What many cases came to: how many were compared and how many parted, what they covered, what the reader could
-    tell apart."""
+    """The result of many cases: how many were compared and how many parted, what they covered, and what the reader
+    could tell apart."""
 
     compared: int
     parted: int
@@ -138,7 +139,7 @@ def compared(
     most: int = 20,
     schedule: Schedule = "written",
 ) -> Result:
-    """Play pairs until `count` were compared, or a reader has told `most` of them apart."""
+    """Play pairs until `count` were compared, or `most` of them were told apart."""
 
     async def work() -> Result:
         done = parted = entries = 0

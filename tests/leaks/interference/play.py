@@ -1,8 +1,8 @@
-"""Plays a workflow in a real game, and writes down all that the reader's own code can see.
+"""Plays a workflow in a real game, and records everything that the reader's own code can see.
 
-That is: what its view is shown, what its verbs return, piece by piece where it listens, the class and text of every
-error, in the order in which it happens; and what its words were chosen from. Messages are called by the number of their
-act, for ids count what is hidden too: that is schedule. Does not know: what was changed.
+That is: what its view is shown, what its verbs return, each streamed piece, the class and text of every error, in the
+order in which they happen; and what its words were chosen from. Messages are named by the number of their act, because
+ids also count hidden messages, which is part of the schedule. Independent of what was changed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Plan(BaseModel):
 
 
 Schedule = Literal["written", "lockstep", "free"]
-"""Acts in the order in which they are written; agents side by side, in lockstep or as each is done."""
+"""Acts in their written order; or concurrent agents, in lockstep or free."""
 
 
 class Torn(Exception):
@@ -50,14 +50,14 @@ class Torn(Exception):
 
 @dataclass(frozen=True)
 class Seen:
-    """One play: the journal of the reader, and what came out for it: acts, and results of calls, by their names."""
+    """One play: the journal of the reader, and the names of the acts and results that were published to it."""
 
     journal: Journal
     out: frozenset[str]
 
 
 class Player(Agent):
-    """Reads what it is told to read; the reader writes down what it is shown."""
+    """Reads what it is told to read; the reader records what it is shown."""
 
     role = "player"
     looks: View | None = View(())
@@ -65,24 +65,24 @@ class Player(Agent):
     plays: Callable[[], Awaitable[None]] | None = None
 
     def view(self, readable: Sequence[Metadata]) -> View:
-        """As told; all that is there, where nothing was told."""
+        """The given view, or the default one if there is none."""
         if self.stage is not None:
             self.stage.note("shown", tuple(self.stage.metadata(data) for data in readable))
         return super().view(readable) if self.looks is None else self.looks
 
     async def run(self) -> None:
-        """Its acts, where it plays by itself."""
+        """Its own acts, if agents play concurrently."""
         if self.plays is not None:
             await self.plays()
 
 
 class Stage(Scenario):
-    """Plays acts one after another; those of one round at once. `name` is what games of it are called in records."""
+    """Plays acts one after another; those of one round at once. `name` is the name of its games in records."""
 
     name = "acts"
 
     class Outcome(Scenario.Outcome):
-        """Nothing comes of it."""
+        """Empty."""
 
     def __init__(self, acts: Sequence[Act], reader: str, journal: Journal) -> None:
         super().__init__()
@@ -94,13 +94,13 @@ class Stage(Scenario):
 
     @property
     def out(self) -> frozenset[str]:
-        """What came out that the reader may read: acts, and results, which are for whom their act is for."""
+        """What was published that the reader may read: acts, and results, which have the audience of their act."""
         heard = {act.number for act in self._acts if act.heard_by(self._reader)}
         acts = {f"#{number}" for number in heard if number in self._ids}
         return frozenset(acts | self._ended & {f"#{number}{what}" for number in heard for what in ("", ".call.result")})
 
     def hear(self, event: Event) -> None:
-        """Generated messages are named as they begin: one may come out whose call was given up at its last token."""
+        """Names generated messages when they begin: one may be published whose call was cancelled at its last token."""
         if isinstance(event, Began):
             number = event.header.removesuffix(". ")
             self._names[event.id] = f"#{number}" if number else f"#{self._doing[event.author]}.call"
@@ -111,7 +111,7 @@ class Stage(Scenario):
             self._ended.add(self._names.get(event.entry.message.id, ""))
 
     async def play(self, game: Game) -> Scenario.Outcome:
-        """Act by act."""
+        """Play all acts."""
         rounds: dict[int, list[Act]] = {}
         for act in self._acts:
             rounds.setdefault(act.number if act.round is None else act.round, []).append(act)
@@ -123,9 +123,9 @@ class Stage(Scenario):
         return self.Outcome()
 
     async def _do(self, game: Game, act: Act) -> None:
-        """One act; what the reader's own code is told of it is noted."""
+        """Play one act, and record what the reader's own code learns from it."""
         mine = act.who == self._reader
-        self._doing[act.who] = act.number  # of those in a round each is another's
+        self._doing[act.who] = act.number  # concurrent acts of a round have different authors
         try:
             told = await self._act(game, act)
         except Exception as error:
@@ -156,7 +156,7 @@ class Stage(Scenario):
 
     async def _stream(self, game: Game, act: Act) -> str | None:
         to = "everyone" if act.to is None else act.to
-        with patch.object(streamed_messages, "LEAST", 1):  # else so few letters are encoded at the close alone
+        with patch.object(streamed_messages, "LEAST", 1):  # otherwise so few letters would be encoded only at the close
             async with game.streamed(to) as page:
                 await self._write(page, act.words)
         return page.id
@@ -199,7 +199,7 @@ class Stage(Scenario):
         return await agent.say(to, **asked)
 
     async def _fail(self, agent: Player, act: Act) -> Message | None:
-        """A call that comes to nothing, or to what it says where it ends before that."""
+        """A call that fails, or that returns its message if it ends before it could fail."""
         to, mine = "everyone" if act.to is None else act.to, agent.name == self._reader
         asked: dict[str, Any] = {"header": act.header}
         if act.trouble == "refused":
@@ -237,10 +237,10 @@ class Stage(Scenario):
             return Read(id, After(self._ids[look.after], look.plus))
         return Read(id, "rightmost" if look.rightmost else look.at)
 
-    # -- writing down ------------------------------------------------------------------------------------
+    # -- recording ---------------------------------------------------------------------------------------
 
     def note(self, *what: object) -> None:
-        """The reader's code sees this."""
+        """Record something that the reader's code sees."""
         self.journal.append(what)
 
     def metadata(self, data: Metadata) -> tuple[object, ...]:
@@ -255,20 +255,20 @@ class Stage(Scenario):
         )  # fmt: skip
 
     def _plain(self, text: str) -> str:
-        """A text with the names of acts in the place of ids."""
+        """A text with ids replaced by names of acts."""
         return ID.sub(lambda found: self._names.get(found[0], found[0]), text)
 
 
 class SideBySide(Stage):
-    """The scenario's acts first, and then those of each agent by its own `run`, one after another, over all that it may
-    read. `lockstep`: see `Game.lockstep`."""
+    """First the scenario's acts, then each agent plays its own in its `run`, concurrently with the others, reading
+    everything that it may read. `lockstep`: see `Game.lockstep`."""
 
     def __init__(self, acts: Sequence[Act], reader: str, journal: Journal, lockstep: bool) -> None:
         super().__init__(acts, reader, journal)
         self._lockstep = lockstep
 
     async def play(self, game: Game) -> Scenario.Outcome:
-        """First the scenario, then all agents."""
+        """Play the scenario's acts, then all agents."""
         first = [act for act in self._acts if act.kind in ("join", "announce", "streamed")]
         for act in first:
             await self._do(game, act)
@@ -284,7 +284,7 @@ class SideBySide(Stage):
 
 
 def _tool(act: Act) -> agentcho.Tool:
-    """One that says the words of an act to who hears the act."""
+    """A tool that returns the words of an act to the audience of the act."""
     results = "everyone" if act.to is None else act.to
 
     @agentcho.tool(name=TOOL, audience="nobody", results=results)
@@ -306,7 +306,7 @@ async def play(
     beside: tuple[Act, ...] = (),
     schedule: Schedule = "written",
 ) -> Seen:
-    """One game, and where `beside` is given another one at the same time, on the same engine; nothing is left there."""
+    """Play one game and, if `beside` is given, another one concurrently on the same engine."""
     journal, encode = Journal(), engine.framing.content.encode
     words = {act.header: tuple(encode(act.words)) for act in acts}
     faulty = frozenset(act.header for act in acts if act.trouble == "faulty")
@@ -327,6 +327,6 @@ async def play(
 
 
 async def _aside(choreographer: Choreographer, acts: tuple[Act, ...], config: RunConfig) -> None:
-    """Another game, whatever comes of it."""
+    """Play another game and ignore its errors."""
     with suppress(Exception):
         await Game(choreographer, 1, 7, config).play(Stage(acts, "nobody", Journal()))

@@ -1,7 +1,7 @@
-"""Stands between the choreographer and an engine: puts words into all mouths but the reader's, lets calls fail, and
-keeps what shows all that the reader's own words were chosen from.
+"""Sits between the choreographer and an engine: forces the words of everybody except the reader, makes calls fail, and
+records what the reader's own words were chosen from.
 
-Does not know: games, who may read what.
+Independent of games and audiences.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tests.leaks.sets import Sets
 Journal = list[tuple[object, ...]]
 Words = Mapping[str, tuple[int, ...]]
 TOOL = "look"
-"""What the tool is called that is called without arguments."""
+"""The name of the tool, which has no arguments."""
 
 
 class Port:
-    """An `EnginePort` around `engine`. Decodes of others say what `words` has for their header; those of `reader` in
-    the first game are free, and what they were made from goes to the `journal`. A decode whose header is in `faulty`
+    """An `EnginePort` around `engine`. Decodes of others generate what `words` has for their header; those of `reader`
+    in the first game are free, and what they were made from goes to the `journal`. A decode whose header is in `faulty`
     fails at its first token."""
 
     def __init__(self, engine: Any, reader: str, words: Words, faulty: frozenset[str], journal: Journal) -> None:
@@ -47,7 +47,7 @@ class Port:
         return getattr(self._engine, name)
 
     def submit(self, calls: Sequence[Call], turn: SchedulingPriority = DEFAULT_PRIORITY) -> tuple[EncodingId, ...]:
-        """The calls, those of others forced."""
+        """Submit the calls, with the decodes of others forced."""
         first = turn.workflow == "0"
         decodes = {id(call): self._changed(call, first) for call in calls if isinstance(call, Decode)}
         changed = [self._follow(call, decodes) for call in calls]
@@ -69,7 +69,7 @@ class Port:
 
     @property
     def _called(self) -> tuple[int, ...]:
-        """A call of the tool, as the engine's framing writes it."""
+        """A call of the tool in the format of the engine's framing."""
         _, ids = self._engine.framing.tools.called(TOOL, "{}")
         return tuple(ids)
 
@@ -79,7 +79,7 @@ class Port:
         return decodes[id(call)] if isinstance(call, Decode) else call
 
     def step(self, *how: Any) -> StepResult:
-        """A step of the engine; then some calls fail, and what the reader's were made from is kept."""
+        """Step the engine; then fail faulty calls, and record what the reader's words were made from."""
         result: StepResult = self._engine.step(*how)
         for id in result.finished:
             if id in self._own:
@@ -94,8 +94,8 @@ class Port:
 
 
 def proof(engine: Any, id: EncodingId) -> object:
-    """What names all that an encoding's words were chosen from: of numbers every bit of their logits, elsewhere the key
-    of all that was gathered."""
+    """A fingerprint of everything that an encoding's words were chosen from: all bits of their logits on a model,
+    otherwise the key of everything gathered."""
     if isinstance(engine, Sets):
         return engine.storage(id).key
     if isinstance(engine, FakeEngine):
@@ -105,5 +105,5 @@ def proof(engine: Any, id: EncodingId) -> object:
 
 
 def _obliging(call: Decode) -> str:
-    """What an engine that says nothing of itself says."""
+    """A valid reply for an engine that generates nothing itself."""
     return call.sampling.choices[0] if call.sampling.choices else "well"

@@ -1,6 +1,6 @@
 """What a reader may not read changes nothing that its own code can see, whatever is played and however.
 
-Here are some dozens of pairs on sets and the fake (hundreds in the slow suite), and eight on a tiny model, bit by
+These tests play dozens of pairs on sets and the fake (hundreds in the slow suite), and eight on a tiny model, bit by
 bit; `make nightly` plays thousands.
 """
 
@@ -34,7 +34,7 @@ ENGINES: dict[str, Callable[[Room], Sets | FakeEngine]] = {"sets": sets, "fake":
 
 @pytest.fixture(scope="module")
 def models(engines: Engines) -> Models:
-    """Engines of a tiny model, loaded as they are asked for."""
+    """Engines of a tiny model, loaded on demand."""
     return Models(engines)
 
 
@@ -67,7 +67,7 @@ def test_no_reader_can_tell_by_a_bit_in_eight(models: Models) -> None:
 
 @pytest.mark.slow
 def test_with_nothing_enforced_the_same_pairs_tell() -> None:
-    """Else the comparison would be blind."""
+    """Otherwise the comparison would be blind."""
     result = compared(40, count(3_000_000), sets, ("roomy",), leakage="audit", most=1000)
     assert all(sum(change in told for told in result.told) >= 5 for change in CHANGES)
 
@@ -76,7 +76,7 @@ def test_with_nothing_enforced_bits_tell(models: Models) -> None:
     assert compared(3, count(4_000_000), models, ("roomy",), exact=True, leakage="audit").told
 
 
-# -- agents side by side ---------------------------------------------------------------------------------------
+# -- concurrent agents -----------------------------------------------------------------------------------------
 
 
 @MANY
@@ -89,7 +89,7 @@ def test_side_by_side_in_lockstep_no_reader_can_tell(engine: Callable[[Room], An
 
 @MANY
 def test_side_by_side_as_each_is_done_some_readers_can(many: int) -> None:
-    """On sets a message takes one step, however long it is."""
+    """Uses the fake, because on sets a message takes one step, however long it is."""
     result = compared(many // 3, count(7_000_000), fake, ("roomy",), schedule="free", most=many)
     assert len(result.told) > many / 30
 
@@ -110,11 +110,11 @@ def test_what_is_drawn_covers_all_ways_of_playing() -> None:
     assert {*CHANGES, *shadows, "beside True", "calls True", "streamed True"} <= covered.keys()
 
 
-# -- single workflows that were told apart once ----------------------------------------------------------------
+# -- regressions -----------------------------------------------------------------------------------------------
 
 
 def pair(engine: Callable[[Room], Any], acts: tuple[Act, ...], change: Change, config: RunConfig) -> Verdict:
-    """Two plays of a workflow for bob."""
+    """Compare two plays of a workflow for bob."""
     case = Case(0, "bob", change, config, "roomy", acts, beside=False)
 
     async def work() -> Verdict:
@@ -124,7 +124,7 @@ def pair(engine: Callable[[Room], Any], acts: tuple[Act, ...], change: Change, c
 
 
 def told() -> tuple[Act, ...]:
-    """Alice speaks to all over a secret of hers; bob has nothing of his own, and speaks over her words."""
+    """Alice speaks to everyone over a secret of hers; bob has no secret, and speaks over her words."""
     return (
         Act(0, "join", "alice", ("alice",), "red oak"),
         Act(1, "join", "bob", ("bob",), ""),
@@ -154,7 +154,7 @@ def test_an_error_about_what_was_not_said_names_nothing_hidden(change: Change) -
 
 
 def calling() -> tuple[Act, ...]:
-    """Alice calls with a secret of hers in mind, for herself and before all; bob reads what is for all."""
+    """Alice calls a tool after reading a secret of hers, in private and in public; bob reads the public messages."""
     return (
         *told()[:2],
         Act(2, "streamed", "scenario", ("alice",), "red oak sun ice"),
@@ -173,7 +173,7 @@ def test_what_was_called_and_what_came_in_pieces(engine: Callable[[Room], Any], 
     assert pair(engine, calling(), change, RunConfig(leakage="audit", max_tokens=3)).apart
 
 
-# -- the pairs themselves --------------------------------------------------------------------------------------
+# -- the changes -----------------------------------------------------------------------------------------------
 
 
 def test_a_change_changes_what_is_hidden_and_nothing_else() -> None:

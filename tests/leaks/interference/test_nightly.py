@@ -1,4 +1,4 @@
-"""The nightly pairs are as many as it says, none twice, and what is kept of them says that no reader could tell."""
+"""The nightly shares are complete and disjoint, and the committed result says that no reader could tell."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_shares_come_to_the_whole_and_none_is_played_twice(workers: int) -> None
 
 
 def found(compared: int = 5, told: tuple[str, ...] = ()) -> dict[str, object]:
-    """What is kept of one share a piece."""
+    """The result of one share per engine."""
     parts = [
         Done(Share(engine, 5, 0), Result(compared, 1, 40, {"swapped": compared}, told), 1.0)
         for engine in ("sets", "fake", "model")

@@ -1,8 +1,9 @@
-"""Random workflows, written out before they are played, and the same with all that one reader may not read changed.
+"""Random workflows, written out before they are played, and the same with everything changed that one reader may not
+read.
 
-All that is public of a workflow is fixed here: who speaks when and to whom, what each reads, where it is placed, which
-calls fail or are cancelled, and the words that the reader may read of others. What somebody puts before the reader by
-releasing it is public too. Knows no encodings.
+Everything public is fixed here: who speaks when and to whom, what each message reads, where it is placed, which calls
+fail or are cancelled, and others' words that the reader may read. What somebody releases to the reader is public too.
+Independent of encodings.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ ODDS = Odds(read=0.7, gap=0.15, plus=3, constant=0.03, at=(20, 60), rightmost=0.
 
 @dataclass(frozen=True)
 class Act:
-    """One message to be. `to` None is everyone. `prompt` is a private question before it; acts of one `round` are
-    simultaneous; a release is `of` another act's words. With a `trouble` its call comes to nothing. One that `calls`
-    does so first: the result has its words and is for its audience. What is streamed comes in pieces."""
+    """A planned message. `to` None is everyone. `prompt` is a private question before it; acts of one `round` are
+    simultaneous; a release is `of` another act's words. With a `trouble` its call fails or is cancelled. If it `calls`,
+    it calls a tool first, whose result has its words and audience. Streamed messages arrive in pieces."""
 
     number: int
     kind: Kind
@@ -52,13 +53,13 @@ class Act:
 
     @property
     def header(self) -> str:
-        """What names a generated message to an engine."""
+        """Identifies a generated message to an engine."""
         return f"{self.number}. "
 
 
 @dataclass
 class Writer:
-    """Writes one workflow by its coins."""
+    """Writes one workflow at random."""
 
     random: Random
     reader: str
@@ -67,7 +68,7 @@ class Writer:
     out: list[Act] = field(default_factory=list)
 
     def write(self, steps: int) -> tuple[Act, ...]:
-        """All agents join, one of them late; then they talk; in the end the reader speaks over all it may read."""
+        """All agents join, one of them late; then they talk; at the end the reader speaks over all it may read."""
         for name in NAMES:
             self.join(name)
         for step in range(steps):
@@ -144,12 +145,12 @@ class Writer:
 
 
 def written(random: Random, reader: str, steps: int) -> tuple[Act, ...]:
-    """A workflow."""
+    """A random workflow."""
     return Writer(random, reader).write(steps)
 
 
 def hidden(acts: tuple[Act, ...], reader: str) -> frozenset[int]:
-    """Acts whose words the reader may not read, and is told by no release."""
+    """Acts whose words the reader may not read, and does not learn from a release."""
     told = set[int]()
     for act in reversed(acts):
         if act.of is not None and (act.heard_by(reader) or act.number in told):
@@ -158,8 +159,8 @@ def hidden(acts: tuple[Act, ...], reader: str) -> frozenset[int]:
 
 
 def changed(acts: tuple[Act, ...], reader: str, change: Change) -> tuple[Act, ...]:
-    """The workflow with all that is hidden from the reader changed. Who joins is public; that it has a system prompt,
-    or is asked anything, is not."""
+    """The workflow with everything changed that is hidden from the reader. Who joins is public; whether it has a system
+    prompt, or is asked anything, is not."""
     secret = hidden(acts, reader)
     if change != "absent":
         return tuple(_other_words(act, act.number in secret, reader, WAYS[change]) for act in acts)
@@ -168,7 +169,7 @@ def changed(acts: tuple[Act, ...], reader: str, change: Change) -> tuple[Act, ..
 
 
 def comparable(acts: tuple[Act, ...], change: Change) -> tuple[Act, ...]:
-    """Without calls that name what is hidden, where that is to be absent: they would be other calls."""
+    """Leaves out calls that name hidden messages if these are to be absent: they would be different calls."""
     return tuple(act for act in acts if change != "absent" or act.trouble != "forbidden")
 
 

@@ -1,4 +1,4 @@
-"""Tiny models of six layers, built once a session: plain, with sliding windows and soft caps, and with experts."""
+"""Tiny models of six layers, built once per session: plain, with sliding windows and soft caps, and with experts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .stage import deep
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Contexts of tiny models weigh little, and would be copied for each row: here they are shared as large ones."""
+    """Tiny models have small contexts, which would be copied for each row: shares them as large ones are shared."""
     monkeypatch.setattr(slots, "SAVED", 0)
 
 
@@ -25,18 +25,18 @@ DEEP = [pytest.param("llama"), *(pytest.param(name, marks=pytest.mark.slow) for 
 
 @pytest.fixture(scope="session", params=DEEP)
 def deep_family(request: pytest.FixtureRequest) -> Family:
-    """Six layers of each of three families."""
+    """Each of three families with six layers."""
     return deep(next(family for family in families() if family.name == request.param))
 
 
 @pytest.fixture
 def deep_engine(deep_family: Family, engines: Engines) -> Engine:
-    """Its engine."""
+    """The engine of that family."""
     return engines(deep_family)
 
 
 @pytest.fixture
 def llama_of(engines: Engines) -> Callable[[int], Engine]:
-    """The engine of a llama with that many layers."""
+    """Returns the engine of a llama with a given number of layers."""
     llama = families()[0]
     return lambda layers: engines(deep(llama, layers))

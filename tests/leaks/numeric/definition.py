@@ -1,8 +1,8 @@
-"""Encodings from their definition: a transcript's messages, encoded again from nothing by a stock model.
+"""Encodings by definition: a transcript's messages, encoded again from scratch by a stock model.
 
-E(m): over what its author read, the author's own messages through E, others' through X, where they were placed.
-X(m): over those of its parents that all its audience may read, each through X, one right after the other. Written
-from the design and from messages alone: audiences, parents, places, tokens. No engine, no resolver.
+E(m): over what its author read, the author's own messages through E, others' through X, where they were placed. X(m):
+over those of its parents that its whole audience may read, each through X, contiguously. Written from the design, and
+computed from messages alone: audiences, parents, places, tokens. Must not use the engine or the resolver.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Context = tuple[tuple[int, int], ...]
 
 
 class Definition:
-    """One game's messages, each encoded when it is asked for. `first` is where contexts begin."""
+    """The messages of one game, encoded on demand. `first` is the position at which contexts begin."""
 
     def __init__(self, oracle: Oracle, entries: Iterable[TranscriptEntry], first: int) -> None:
         self._oracle, self._first = oracle, first
@@ -27,7 +27,7 @@ class Definition:
         self._made: dict[tuple[str, str], int] = {}
 
     def chosen_from(self, id: str) -> Tensor:
-        """Log-probabilities `[tokens + 1, vocab]` that the sampled tokens of a decode were to be chosen from."""
+        """Log-probabilities `[tokens + 1, vocab]` from which the sampled tokens of a decode should have been chosen."""
         sampled = self._entries[id].message.sampled
         assert sampled is not None
         rows = self._oracle.logits(self._author(id))[sampled[0] - 1 : sampled[1]]
@@ -59,7 +59,7 @@ class Definition:
         return self._made["X", id]
 
     def _positions(self, parents: Sequence[str], places: Sequence[Place]) -> list[int]:
-        """Where each stands, and then the message itself."""
+        """The positions of the parents, and then of the message itself."""
         end, ends, found = self._first, dict[str, int](), list[int]()
         for id, place in zip((*parents, ""), places, strict=True):
             match place:

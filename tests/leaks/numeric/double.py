@@ -1,7 +1,7 @@
-"""A double around the real engine: forces what others say, poisons what a reader must not read, keeps what it reads.
+"""A double around the real engine: forces what others say, poisons what a reader must not read, records what it reads.
 
-It stands where the choreographer expects an engine. What it keeps of an encoding is taken in the step that made
-it. Does not know: games, agents' code.
+It takes the place of the engine for the choreographer, and records each encoding in the step that makes it. Independent
+of games and agents' code.
 """
 
 from __future__ import annotations
@@ -34,20 +34,19 @@ Forced = Mapping[str, tuple[int, ...]]
 
 
 class Key(NamedTuple):
-    """What names an encoding in two plays of one workflow: the class it is kept in, in whichever profile, and its known
-    words."""
+    """Identifies an encoding across two plays of one workflow: its class, without the profile, and its known words."""
 
     salt: str
     words: str
 
     def open_to(self, reader: str) -> bool:
-        """Whether the reader is in its class; without classes (audit), whether anyone is known to be kept out."""
+        """Whether the reader is in its class; without classes (audit), always True."""
         members = json.loads(self.salt) if self.salt else "everyone"
         return members == "everyone" or reader in members
 
 
 class Kept(NamedTuple):
-    """One encoding: its words, what it attended to as (key, offset, length), its place, and its numbers."""
+    """One encoding: its words, its context as (key, offset, length), its position, and its tensors."""
 
     words: Words
     context: tuple[tuple[Key, int, int], ...]
@@ -58,10 +57,10 @@ class Kept(NamedTuple):
 
 
 class Double(Around):
-    """An `EnginePort` around `engine`. Decodes say what `forced` has for their header, and others are sampled.
+    """An `EnginePort` around `engine`. Decodes generate what `forced` has for their header; others are sampled.
 
-    `poison` fills, after each step, whatever is of a class without `reader` with NaN. `kept` are all encodings
-    that are not poisoned, by key; where one is made again, `again` has the others. `own` are the reader's decodes.
+    `poison` overwrites, after each step, every encoding of a class without `reader` with NaN. `kept` has all that are
+    not poisoned, by key; if one is made again, `again` has the others. `own` are the reader's decodes.
     """
 
     def __init__(self, engine: Engine, reader: str, forced: Forced | None = None, poison: bool = False) -> None:
@@ -75,7 +74,7 @@ class Double(Around):
         self.encoded = 0
 
     def submit(self, calls: Sequence[Call], turn: SchedulingPriority = DEFAULT_PRIORITY) -> tuple[EncodingId, ...]:
-        """The calls, forced where there are words for them, those of the reader with their logits."""
+        """Submit the calls, forced if there are words for them, those of the reader with their logits."""
         decodes = {id(call): self._changed(call) for call in calls if isinstance(call, Decode)}
         changed = [self._follow(call, decodes) for call in calls]
         ids = self.engine.submit(changed, turn)
@@ -106,7 +105,7 @@ class Double(Around):
         return decodes[id(call)] if isinstance(call, Decode) else call
 
     def step(self, deterministic: bool = False) -> StepResult:
-        """A step of the engine; then keep, and poison."""
+        """Step the engine; then record and poison."""
         result = self.engine.step(deterministic)
         self.encoded += result.encoded
         for id in result.finished:
@@ -138,7 +137,7 @@ class Double(Around):
             self.engine.store.write(block, layer, torch.full_like(keys, torch.nan), torch.full_like(values, torch.nan))
 
     def read(self) -> Iterator[Key]:
-        """All that the reader's own decodes were computed from, and they themselves."""
+        """The keys of the reader's own decodes and of everything they were computed from."""
         left, seen = list(self.own), set[Key]()
         while left:
             key = left.pop()

@@ -1,8 +1,8 @@
-"""How much log-probabilities tell of a hidden message that is said in the same forwards: `python -m
+"""Measures how much log-probabilities reveal of a hidden message that is generated in the same forwards: `python -m
 tests.leaks.numeric.neighbours`, which writes `docs/results/neighbours.json`, to be committed.
 
-A client has the same words said beside hidden messages of all lengths, and looks for the first token whose numbers are
-not those beside a longer one: there the hidden message has ended. Does not know: servers, societies.
+A client has the same words generated beside hidden messages of various lengths, and looks for the first token whose
+numbers differ from those beside a longer message: there the hidden message has ended.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ...device import DEVICE
 RESULTS = Path(__file__).parents[3] / "docs" / "results" / "neighbours.json"
 LENGTHS = range(1, 26)
 NEAR = 1
-"""Tokens by which a length may be off that counts as told."""
+"""The error, in tokens, up to which a guessed length counts as right."""
 OWN = (
     "I am Bob and I sell boats by the river, red ones and blue ones, and each of them is as good as the other, so take "
     "your time and choose one."
@@ -36,20 +36,20 @@ HIDDEN = (
 
 
 class Told(NamedTuple):
-    """What came of one profile in one kind of numbers. `gap`: the largest difference of a log-probability. `lengths`:
-    the guess of each hidden length; None: no number differs."""
+    """The result for one profile and one dtype. `gap`: the largest difference of a log-probability. `lengths`: the
+    guess for each hidden length; None: no number differs."""
 
     gap: float
     lengths: dict[int, int | None]
 
     @property
     def right(self) -> int:
-        """How many lengths are told, to `NEAR` tokens."""
+        """The number of lengths guessed right, to within `NEAR` tokens."""
         return sum(guess is not None and abs(guess - length) <= NEAR for length, guess in self.lengths.items())
 
 
 def told(engine: Engine, deterministic: bool, lengths: Sequence[int] = LENGTHS) -> Told:
-    """What log-probabilities tell of hidden messages of these lengths."""
+    """What log-probabilities reveal of hidden messages of these lengths."""
     rules = engine.prefill("Your name is Bob. Answer in one sentence.", role="system")
     question = engine.prefill("Who are you, and what do you sell?", parents=[rules])
     record = engine.prefill("The record of the patient is private.", role="system")
@@ -83,7 +83,7 @@ def told(engine: Engine, deterministic: bool, lengths: Sequence[int] = LENGTHS) 
 
 
 def main() -> None:
-    """Measure all of it, on one thread."""
+    """Measure all profiles and dtypes, on one thread."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--json", type=Path, default=RESULTS)
     file, rows = arguments.parse_args().json, list[dict[str, object]]()

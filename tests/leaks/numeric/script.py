@@ -1,7 +1,7 @@
-"""Random workflows, written out before they are played: who says what to whom after reading what, and where placed.
+"""Random workflows, written out before they are played: who says what to whom after reading what, and at which places.
 
-Everything that is public about a workflow (order, audiences, views, places) is fixed here, so that the same
-workflow can be played again with other hidden words, or without them. Knows no encodings.
+Everything public about a workflow (order, audiences, views, places) is fixed here, so that the same workflow can be
+played again with other hidden words, or without them. Independent of encodings.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from ..looks import Look, Odds, looks
 Kind = Literal["join", "announce", "tell", "say"]
 SCENARIO = "scenario"
 WORDS = ("red", "oak", "sun", "ice", "fox", "sea")
-"""All of one length, in letters and in bytes."""
+"""All of the same length, in letters and in bytes."""
 ODDS = Odds(read=0.8, gap=0.2, plus=5, constant=0.05, at=(100, 200))
 
 
 class Swap(Protocol):
-    """Other words for the act of that number, or None: it is never said."""
+    """Returns other words for the act of that number, or None if it is never said."""
 
     def __call__(self, number: int, words: str) -> str | None: ...
 
 
 @dataclass(frozen=True)
 class Act:
-    """One message to be. `to` None is everyone. `prompt` is a private question put before what is said; acts of
-    one `round` are simultaneous. Who `judges` repairs what it reads."""
+    """A planned message. `to` None is everyone. `prompt` is a private question before it; acts of one `round` are
+    simultaneous. If its author `judges`, what it reads is repaired."""
 
     number: int
     kind: Kind
@@ -47,7 +47,7 @@ class Act:
 
 
 def secret_of(acts: Iterable[Act], reader: str, swap: Swap) -> tuple[Act, ...]:
-    """The workflow with all words swapped that `reader` is not in the audience of; what is public stays."""
+    """The workflow with all words swapped that `reader` may not read; everything public stays."""
     swapped = (_swapped(act, reader, swap) for act in acts)
     return tuple(act for act in swapped if act is not None)
 
@@ -57,29 +57,29 @@ def _swapped(act: Act, reader: str, swap: Swap) -> Act | None:
     if act.heard_by(reader):
         return replace(act, prompt=prompt)
     words = swap(act.number, act.words)
-    if words is None and act.kind == "join":  # who joins is public; that it has a system prompt is not
+    if words is None and act.kind == "join":  # who joins is public; whether it has a system prompt is not
         return replace(act, words="")
     return None if words is None else replace(act, words=words, prompt=prompt)
 
 
 def same_length(number: int, words: str) -> str:
-    """Other words, token for token as long."""
+    """Other words with the same number of tokens."""
     moved: Mapping[str, str] = dict(zip(WORDS, WORDS[1:] + WORDS[:1], strict=True))
     return " ".join(moved.get(word, word) for word in words.split(" "))
 
 
 def other_length(number: int, words: str) -> str:
-    """Longer words, each by another length."""
+    """Longer words, by amounts that depend on the number."""
     return words + " and" * (1 + number % 5) + " so on"
 
 
 def absent(number: int, words: str) -> None:
-    """Nothing at all."""
+    """None: the act is never said."""
 
 
 @dataclass
 class Writer:
-    """Writes one workflow by its coins."""
+    """Writes one workflow at random."""
 
     random: Random
     acts: list[Act] = field(default_factory=list)
@@ -96,7 +96,7 @@ class Writer:
         self._put("join", name, (name,), publish=True)
 
     def audience(self) -> tuple[str, ...] | None:
-        """Everyone, or some, or (of an agent) itself alone."""
+        """Everyone, or some agents, perhaps only the author."""
         if self.random.random() < 0.4:
             return None
         return tuple(sorted(self.random.sample(self.cast, self.random.randint(0, len(self.cast) - 1))))
@@ -115,7 +115,7 @@ class Writer:
                 self._round()
 
     def say(self, who: str, to: tuple[str, ...] | Literal["any"] | None = "any") -> None:
-        """A decode, now and then after a private question."""
+        """A decode, sometimes after a private question."""
         prompt = self.words() if self.random.random() < 0.3 else None
         self._put("say", who, self.audience() if to == "any" else to, self._view(who), prompt, publish=True)
 
@@ -147,7 +147,7 @@ class Writer:
 
 
 def workflow(seed: int, steps: int = 7) -> tuple[Act, ...]:
-    """Three agents that talk, a fourth that joins late; in the end each says what it makes of it."""
+    """Three agents that talk, and a fourth that joins late; at the end each speaks once more."""
     writer = Writer(Random(seed))
     for name in ("alice", "bob", "carol"):
         writer.join(name)
@@ -161,8 +161,8 @@ def workflow(seed: int, steps: int = 7) -> tuple[Act, ...]:
 
 
 def chain(hops: int) -> tuple[Act, ...]:
-    """Alice knows a secret and speaks to all; each after her reads the last one's public words alone; so does the
-    last, who is so many hops from the secret."""
+    """Alice knows a secret and speaks to everyone; each agent after her reads only the public words of the one before;
+    the last one is `hops` hops from the secret."""
     names = ("alice", "bob", "carol", "dave")[: hops + 1]
     joins = [Act(n, "join", name, (name,), "" if n else "red oak sun ice") for n, name in enumerate(names)]
     says = [Act(10 + n, "say", name, None, f"{n}. so", (Look(10 + n - 1 if n else 0),)) for n, name in enumerate(names)]

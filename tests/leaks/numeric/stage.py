@@ -1,6 +1,6 @@
-"""A stage for numeric non-interference: one workflow played on a tiny real model, and two plays compared for a reader.
+"""A stage for numeric non-interference: plays workflows on a tiny real model, and compares two plays for a reader.
 
-Six layers, random weights, float32 on the CPU. Does not know: which words are swapped, what must come out.
+Six layers, random weights, float32 on the CPU. Independent of which words are swapped and of the expected result.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .script import Act
 WORDS_A_TURN = 5
 BOTH_ENDS = Ends(1, 2)
 LONG = sequence.SHORT
-"""Tokens of a turn whose shadow begins while it is said; that of one so short as the others waits for a reader."""
+"""Tokens of a turn whose shadow begins while it is generated; the shadow of a shorter one waits for a reader."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Profile:
 
     @property
     def config(self) -> RunConfig:
-        """As a run is told."""
+        """The options of a run."""
         return RunConfig(
             leakage=self.leakage,
             deterministic=self.deterministic,
@@ -65,7 +65,7 @@ AUDIT = Profile(leakage="audit")
 
 @dataclass(frozen=True)
 class Played:
-    """One play: the double with all it kept, and the transcript."""
+    """One play: the double with everything it recorded, and the transcript."""
 
     double: Double
     entries: tuple[TranscriptEntry, ...]
@@ -81,7 +81,7 @@ def play(
     backend: str = "asyncio",
     script: type[Script] | None = None,
 ) -> Played:
-    """Play a workflow; nothing may be left in the engine."""
+    """Play a workflow; asserts that nothing is left in the engine."""
     double, events = Double(engine, reader, forced, poison), list[Event]()
     used, way = engine.fullness.used, profile.config.policy._replace(judge=profile.judge)
 
@@ -101,14 +101,14 @@ class Script(Scenario):
     name = "acts"
 
     class Outcome(Scenario.Outcome):
-        """Nothing comes of it."""
+        """Empty."""
 
     def __init__(self, acts: Sequence[Act]) -> None:
         super().__init__()
         self._acts, self._ids = acts, dict[int, str]()
 
     async def play(self, game: Game) -> Scenario.Outcome:
-        """Act by act."""
+        """Play all acts."""
         rounds: dict[int, list[Act]] = {}
         for act in self._acts:
             rounds.setdefault(act.number if act.round is None else act.round, []).append(act)
@@ -155,18 +155,18 @@ class Reader(Agent):
     looks = View(())
 
     def view(self, readable: Sequence[Any]) -> View:
-        """As told."""
+        """The given view."""
         return self.looks
 
 
 def others(played: Played, acts: Iterable[Act], reader: str) -> dict[str, tuple[int, ...]]:
-    """What all others said, to be said again."""
+    """What all others said, for forcing it in another play."""
     said = {act.words for act in acts if act.kind == "say" and act.who != reader}
     return {header: tokens for header, tokens in played.double.spoken.items() if header in said}
 
 
 def differences(one: Played, other: Played, tolerance: float | None = None) -> list[str]:
-    """What differs for the reader, in all that its decodes were computed from; `tolerance` None: bit by bit."""
+    """The differences for the reader in all that its decodes were computed from; `tolerance` None: bit by bit."""
     keys = list(one.double.read())
     if set(keys) != set(other.double.read()) or one.double.own != other.double.own:
         return ["it attended to other encodings"]
@@ -176,7 +176,7 @@ def differences(one: Played, other: Played, tolerance: float | None = None) -> l
 
 
 def apart_from_itself(played: Played, tolerance: float | None = None) -> list[str]:
-    """Where an encoding that the reader may read was made twice in one play and is not the same both times."""
+    """The encodings open to the reader that were made twice in one play with different results."""
     again = [(key, kept) for key, kept in played.double.again if key.open_to(played.double.reader)]
     pairs = [(key, kept, played.double.kept[key]) for key, kept in again]
     return [f"{key}: {what}" for key, one, other in pairs for what in _apart(one, other, tolerance, logits=False)]
@@ -198,7 +198,7 @@ def _apart(one: Kept, other: Kept, tolerance: float | None, logits: bool = True)
 
 
 def same(one: Iterable[Any], other: Iterable[Any], tolerance: float | None) -> bool:
-    """Whether tensors are equal, bit by bit or to a tolerance, and finite."""
+    """Whether tensors are finite and equal, bit by bit or within a tolerance."""
     pairs = list(zip(one, other, strict=True))
     if not all(a.shape == b.shape and bool(torch.isfinite(a).all()) for a, b in pairs):
         return False
@@ -208,7 +208,7 @@ def same(one: Iterable[Any], other: Iterable[Any], tolerance: float | None) -> b
 
 
 def movement(one: Played, other: Played) -> float:
-    """By how much the reader's logits moved, at most, over its first decode's first token and all tokens they share."""
+    """The largest change of the reader's logits at the first token of its decodes."""
     moved = 0.0
     for key in one.double.own:
         a, b = one.double.kept[key].logits, other.double.kept[key].logits
@@ -219,8 +219,8 @@ def movement(one: Played, other: Played) -> float:
 
 
 def gap(one: Played, other: Played) -> float:
-    """The largest difference between all numbers that the reader's words were chosen from, or computed from, in two
-    plays; it must have read the same messages, at the same places."""
+    """The largest difference, between two plays, of all numbers that the reader's words were chosen from or computed
+    from; it must have read the same messages at the same positions."""
     assert set(one.double.read()) == set(other.double.read())
     largest = 0.0
     for key in one.double.read():
@@ -234,7 +234,7 @@ def gap(one: Played, other: Played) -> float:
 
 
 def deep(family: Family, layers: int = 6) -> Family:
-    """The family with as many layers as that, of the same kinds."""
+    """The family with that many layers, of the same kinds."""
     kinds: tuple[Layer, ...] = tuple(family.layers[i % len(family.layers)] for i in range(layers))
     settings = dict(family.settings)
     for setting in ("layer_types", "no_rope_layers"):

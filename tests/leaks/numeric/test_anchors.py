@@ -1,4 +1,4 @@
-"""What is put together of anchors carries nothing that its reader may not read, bit for bit."""
+"""Encodings composed from anchors carry nothing that their reader may not read, bit for bit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SEEDS = [2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (5, 6, 7, 9
 
 
 def taken(played: Played, reader: str) -> int:
-    """How many encodings were put together of a reader's anchors."""
+    """The number of encodings that were composed from a reader's anchors."""
     made = (record for entry in played.entries for record in entry.made)
     return sum(bool(record.receipt.anchors) and record.caller == reader for record in made)
 

@@ -1,5 +1,5 @@
-"""Paired caches: stored keys are found again by readers of the same class, in the same game or another, and by no
-other class, whatever the words."""
+"""Paired caches: stored keys are found again by readers of the same class, in the same game or another, and by no other
+class, whatever the words."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ class Parts(Scenario):
     name = "parts"
 
     class Outcome(Scenario.Outcome):
-        """Nothing comes of it."""
+        """Empty."""
 
     def __init__(self, part: Callable[[Game], Awaitable[None]]) -> None:
         super().__init__()
         self._part = part
 
     async def play(self, game: Game) -> Scenario.Outcome:
-        """Once."""
+        """Call the function once."""
         await self._part(game)
         return self.Outcome()
 
 
 def fed(engine: Engine, first: tuple[str, str], second: tuple[str, str], two_games: bool = False) -> tuple[int, int]:
-    """Tokens fed for two listenings, one after another: each (listener, audience of the announcement, or "same" for
-    the first one's). The second is in another game that is played while the first still holds its encodings."""
+    """Encoded tokens of two turns, one after another, each given as (listener, audience of the announcement, or "same"
+    for the first one's). With `two_games`, the second is in another game while the first still holds its encodings."""
     double, counts = Double(engine, "nobody"), list[int]()
     config = RunConfig(leakage="enforce", max_tokens=1, default_prompt="drop")
 
@@ -82,7 +82,7 @@ async def _cast_and(hear: Callable[[Game, str, str], Awaitable[None]], game: Gam
 
 
 def length(engine: Engine) -> int:
-    """Tokens of the announcement."""
+    """The number of tokens of the announcement."""
     framing = engine.framing
     return len(framing.opening("user", None)) + len(framing.content.encode(TEXT)) + len(framing.closing("user"))
 

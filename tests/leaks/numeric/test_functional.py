@@ -1,6 +1,6 @@
-"""An enforced call says what a stock model says that encodes everything from nothing under the same view.
+"""An enforced call gives the same result as a stock model that encodes everything from scratch under the same view.
 
-So denying everything cannot pass for enforcing, and shadows, lazy encodings and those made again are one thing.
+So refusing everything cannot pass for enforcement, and shadows, lazy encodings and those made again are equal.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def test_a_reader_attends_to_all_of_its_view_and_to_its_own_words_as_it_spoke_th
 
 def test_what_a_reader_may_read_does_move_it(llama_of: Callable[[int], Engine]) -> None:
     acts = chain(3)
-    for hidden in ("alice", "bob"):  # alice's secret moves alice; alice's words move bob
+    for hidden in ("alice", "bob"):  # alice's secret affects alice; alice's words affect bob
         changed = tuple(_other_words(act, "alice") for act in acts)
         engine = llama_of(6)
         first = play(engine, acts, hidden)
@@ -102,7 +102,7 @@ def test_shadow_lazy_and_deterministic_make_the_same_encodings(deep_engine: Engi
 
 
 class Forgetful(Script):
-    """Before each act all encodings are given up but the speaker's and bob's own: who reads one has it made again."""
+    """Before each act all encodings but the speaker's and bob's own are released: who reads one has it made again."""
 
     async def _do(self, game: Game, act: Act) -> None:
         books = game._journal
@@ -134,7 +134,7 @@ def test_encodings_that_are_made_again_are_those_made_first(
 
 
 def audible(acts: tuple[Act, ...]) -> tuple[Act, ...]:
-    """Without rounds: in one, what two forget is made again by each."""
+    """Without rounds: in a round, two readers of one forgotten message would each make it again."""
     return tuple(replace(act, round=None) for act in acts)
 
 

@@ -1,7 +1,7 @@
 """What a reader may not read changes nothing for it, bit for bit: words, length, presence, and the tensors themselves.
 
 Others' public words are forced to be the same in both plays (the claim is conditional on what is released); the
-reader's own words are drawn, with its coins.
+reader's own words are sampled with its seeds.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ SLOW: tuple[dict[str, Any], ...] = ({"turn": LONG}, {"shadow": "never"})
 
 
 def swapped(engine: Engine, acts: tuple[Act, ...], reader: str, swap: Swap, first: Played, profile: Profile) -> Played:
-    """The workflow again with all other words where the reader may not read."""
+    """The workflow again, with other words for everything that the reader may not read."""
     return play(engine, secret_of(acts, reader, swap), reader, others(first, acts, reader), profile)
 
 
 def forced(engine: Engine, acts: tuple[Act, ...], reader: str, profile: Profile) -> Played:
-    """The workflow with others' words said once freely, and then again as they will be in the second play: where the
-    author's encodings are read, a token that is forced is fed apart from the closing, and rounds otherwise."""
+    """The workflow with others' words generated freely first, and then forced as in the second play, because where the
+    author's encodings are read, a forced token is fed separately from the closing, and is rounded differently."""
     return play(engine, acts, reader, others(play(engine, acts, reader, profile=profile), acts, reader), profile)
 
 
@@ -81,7 +81,7 @@ def test_repair_changes_nothing_about_it(deep_engine: Engine, repair: str) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("repair", [None, "top-k:0.4"])
 def test_judging_changes_nothing_about_it(deep_engine: Engine, repair: str | None) -> None:
-    """Every second act, the reader's last among them, is said over a view that judges."""
+    """Every second act, including the reader's last, has a view that judges."""
     profile = replace(BITWISE, repair=repair)
     plain, reader = workflow(1), READERS[1]
     acts = tuple(replace(act, judges=act.number % 2 == 0) for act in plain)
@@ -98,7 +98,7 @@ def test_judging_changes_nothing_about_it(deep_engine: Engine, repair: str | Non
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.nightly)])
 def test_weighing_changes_nothing_about_it(deep_engine: Engine, seed: int) -> None:
-    """Which messages stand beside each other goes by what their reader may read of what they were encoded over."""
+    """Which messages are placed side by side depends on what their reader may read of their contexts, nothing else."""
     profile = replace(BITWISE, reuse="ape:0.6,0.8")
     acts, reader = workflow(seed), READERS[seed % 4]
     first = forced(deep_engine, acts, reader, profile)

@@ -1,8 +1,8 @@
-"""Both profiles in float32 and bfloat16, on a model wide enough for kernels to compute one row and several in
-different ways: in the deterministic profile what is hidden changes no bit for a reader; in the fast one it does, within
-a bound.
+"""Both profiles in float32 and bfloat16, on a model wide enough for kernels to compute one row and several rows
+differently: in the deterministic profile, hidden messages change no bit for a reader; in the fast one they do, within a
+bound.
 
-All words are forced, the reader's own too, so that numbers of the same words are compared to the end.
+All words are forced, including the reader's own, so that numbers of the same words are compared to the end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .stage import AUDIT, BITWISE, FAST, Played, Profile, deep, gap, movement, p
 from .test_noninterference import READERS, SWAPS
 
 ROUNDING = {"float32": 1e-4, "bfloat16": 0.25}
-"""By how much any number may differ in the fast profile. Logits are of scale 1, keys and values of at most 10."""
+"""The largest difference of any number in the fast profile. Logits are of scale 1, keys and values at most 10."""
 WIDER = Family(
     "llama",
     "Llama",
@@ -35,8 +35,8 @@ BESIDE = 20
 
 
 class Case(NamedTuple):
-    """A network, its numbers, and a workflow with one of its readers. `beside`: hidden words of other lengths stand in
-    forwards with what the reader reads or says."""
+    """A network, its dtype, and a workflow with one of its readers. `beside`: hidden words of other lengths are in the
+    same forwards as what the reader reads or says."""
 
     family: Family
     dtype: str
@@ -46,7 +46,7 @@ class Case(NamedTuple):
 
 
 def case(family: Family, dtype: str, seed: int, quick: bool = False) -> object:
-    """One cell; the slow suite alone has it where it is not quick."""
+    """One case; marked slow unless `quick`."""
     shape = f"{family.settings['hidden_size']}x{len(family.layers)}"
     found = Case(family, dtype, seed, READERS[(seed + 1) % 4], beside=seed == BESIDE)
     return pytest.param(found, id=f"{shape}-{dtype}-{seed}", marks=() if quick else pytest.mark.slow)
@@ -63,7 +63,7 @@ SPOKEN = dict[str, Forced]()
 
 
 def spoken(engine: Engine, case: Case) -> Forced:
-    """What is said in the workflow, to be said again in every play of it."""
+    """What is said in the workflow, for forcing it in every play."""
     if (key := repr(case)) not in SPOKEN:
         SPOKEN[key] = play(engine, workflow(case.seed), case.reader, profile=FAST).double.spoken
     return SPOKEN[key]
@@ -107,7 +107,7 @@ def test_a_leak_moves_more_than_rounding_does(engines: Engines, case: Case) -> N
 def test_log_probabilities_tell_how_long_a_hidden_message_is_in_the_fast_profile_alone(
     engines: Engines, dtype: str
 ) -> None:
-    """Where the products of bfloat16 have the same bits for one row and for two, nothing shows: see docs/leakage.md."""
+    """If bfloat16 products have the same bits for one row and for two, nothing shows: see docs/leakage.md."""
     engine, lengths = engines(middle_sized(), dtype), (1, 9)
     fast, exact = told(engine, False, lengths), told(engine, True, lengths)
     assert (exact.gap, exact.right) == (0.0, 0)

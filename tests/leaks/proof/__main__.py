@@ -1,9 +1,9 @@
-"""What is proved of a model of the resolver, whether the model is the code's in random workflows, and the code itself
-in every workflow of small scopes: `python -m tests.leaks.proof` (`make nightly`).
+"""Proves theorems about a model of the resolver, compares the model with the code in random workflows, and checks the
+code in every workflow of small scopes: `python -m tests.leaks.proof` (`make nightly`).
 
-What came of it goes to `docs/results/proof.json`, to be committed; it exits 1 where something is wrong. `--kept FILE`
-takes shares that are done, a line each, so that it can be ended and goes on where it was, on the same commit; with
-`--seconds` no share is begun after that time, and it exits 3 where some are left. Does not know: what is proved.
+The result is written to `docs/results/proof.json`, to be committed; exits with 1 if something is wrong. `--kept FILE`
+stores finished shares, one per line, so that an interrupted run can be resumed on the same commit; after `--seconds` no
+share is started, and it exits with 3 if some are left. Independent of what is proved.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RESULTS = Path(__file__).parents[3] / "docs" / "results" / "proof.json"
 
 
 class Kept:
-    """Shares that are done, of one commit and seed, in a file if there is one; `seconds` is how long it took."""
+    """Finished shares of one commit and seed, kept in a file if there is one; `seconds` is the time spent on them."""
 
     def __init__(self, file: Path | None, commit: str, seed: int) -> None:
         self._file, self._whose = file, {"commit": commit, "seed": seed}
@@ -46,12 +46,12 @@ class Kept:
             self.parts[part.share.name] = part
 
     def add(self, part: Done) -> None:
-        """One more."""
+        """Add a finished share."""
         self.parts[part.share.name] = part
         self._write(part._asdict())
 
     def ran(self, seconds: float) -> None:
-        """So long again."""
+        """Add to the time spent."""
         self.seconds += seconds
         self._write({"ran": seconds})
 
@@ -62,7 +62,7 @@ class Kept:
 
 
 def played(left: list[Share], seed: int, workers: int, seconds: float) -> Iterator[Done]:
-    """These shares, as they are done; none is begun after so many seconds."""
+    """Yields these shares as they finish; none is started after `seconds`."""
     began, waiting = perf_counter(), set[Future[Done]]()
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         while waiting or (left and perf_counter() - began < seconds):
@@ -73,13 +73,13 @@ def played(left: list[Share], seed: int, workers: int, seconds: float) -> Iterat
 
 
 def told(part: Done) -> str:
-    """What came of a share, in lines."""
+    """The result of a share, as text."""
     counts = ", ".join(f"{count:,} {name}" for name, count in part.counts.items())
     return "\n  ".join((f"{part.share.name}: {counts} in {part.seconds:.0f} s", *part.told))
 
 
 def main(words: list[str]) -> int:
-    """Prove, play, print, write."""
+    """Prove, play, print the result and write it."""
     parser = argparse.ArgumentParser(description="What is proved of the resolver, and what is checked exhaustively.")
     parser.add_argument("--workers", type=int, default=2, help="processes")
     parser.add_argument("--seed", type=int, default=0, help="of the random workflows")

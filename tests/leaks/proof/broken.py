@@ -1,6 +1,5 @@
-"""The model with one rule left out or bent, each with the theorem that must then be refuted: a proof that would go
-through without a rule would not be about it. Does not know: solvers.
-"""
+"""Variants of the model with one rule left out or changed, each with the theorem that must then be refuted: a proof
+that holds without a rule would not be about that rule. Independent of solvers."""
 
 from __future__ import annotations
 
@@ -203,7 +202,7 @@ class SaltedAsReaders(Salting):
 
 
 class Broken(NamedTuple):
-    """Rules that are not the code's, and the theorem that does not hold of them."""
+    """Rules that differ from the code's, and the theorem that does not hold for them."""
 
     refuted: str
     rules: type[Rules] = Rules
@@ -211,7 +210,7 @@ class Broken(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What is broken."""
+        """The docstring of the broken rules, as it is printed in the result."""
         kind = self.rules if self.rules is not Rules else self.salting
         return (kind.__doc__ or "").removesuffix(".")
 

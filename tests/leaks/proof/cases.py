@@ -1,6 +1,5 @@
-"""Workflows of which nothing is known but what is taken to be so, with their encodings: one, and two of which a reader
-can see the same. Does not know: what is proved of them, and how.
-"""
+"""Arbitrary workflows with their encodings, restricted only by the premises of the theorems: one, and two that look the
+same to a reader. Independent of the theorems and their proofs."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from .terms import Sort, Symbolic, Thing, Truth
 
 
 class Case:
-    """A workflow of which nothing is known, its encodings and their cones."""
+    """An arbitrary workflow, its encodings and their cones."""
 
     def __init__(self, rules: type[Rules], name: str = "") -> None:
         self.terms = Symbolic(name)
@@ -25,34 +24,34 @@ class Case:
         self._labels = {kind: self.terms.function(f"label-{kind}", "message", "audience") for kind in KINDS}
 
     def cone(self, kind: Kind, message: Thing, other: Thing) -> Truth:
-        """The cone of an encoding that is there."""
+        """Whether a message is in the cone of an existing encoding."""
         return self._cones[kind](message, other)
 
     def made(self, kind: Kind, message: Thing) -> Truth:
-        """Whether an encoding is there."""
+        """Whether an encoding exists."""
         return self._made[kind](message)
 
     def marked(self, kind: Kind, message: Thing, audience: Thing) -> Truth:
-        """The labels of an encoding that is there."""
+        """Whether an audience is a label of an existing encoding."""
         return self._labels[kind](message, audience)
 
     def all(self, claim: Callable[..., Truth], *sorts: Sort) -> Truth:
-        """Of all things of these sorts."""
+        """The claim for all things of these sorts."""
         if not sorts:
             return claim()
         first, *others = sorts
         return self.terms.every(first, lambda thing: self.all(lambda *rest: claim(thing, *rest), *others))
 
     def each(self, claim: Callable[[Kind], Truth]) -> Truth:
-        """Of both kinds of encodings."""
+        """The claim for both kinds of encodings."""
         return z3.And(*(claim(kind) for kind in KINDS))
 
     def fit(self, kind: Kind, message: Thing, other: Thing) -> Truth:
-        """Whether all for whom an encoding is made may read another message, those who join later too."""
+        """Whether everyone that an encoding is made for, including later agents, may read another message."""
         return self.spec.covers(self.spec.audience(other), self.rules.clearance(kind, message))
 
     def store_is_fit(self) -> Truth:
-        """The invariant: all that is in the cone of an encoding is for all for whom that is made."""
+        """The invariant: everyone that an encoding is made for may read everything in its cone."""
 
         def claim(kind: Kind, message: Thing, other: Thing) -> Truth:
             here = z3.And(self.made(kind, message), self.cone(kind, message, other))
@@ -61,12 +60,12 @@ class Case:
         return self.each(lambda kind: self.all(lambda m, c: claim(kind, m, c), "message", "message"))
 
     def heard_by_authors(self) -> Truth:
-        """`Messages.audience`: who says something may read it."""
+        """`Messages.audience`: authors may read their own messages."""
         wrote, may_read = self.terms.relation, self.spec.may_read
         return self.all(lambda a, m: z3.Implies(wrote("wrote", a, m), may_read(a, m)), "agent", "message")
 
     def over_what_is_made(self, message: Thing) -> Truth:
-        """An encoding of a message is made over such as are there."""
+        """An encoding of a message is made over existing encodings only."""
 
         def claim(kind: Kind, below: Kind, read: Thing) -> Truth:
             return z3.Implies(self.rules.over(kind, message, below, read), self.made(below, read))
@@ -74,7 +73,7 @@ class Case:
         return self.each(lambda kind: self.each(lambda b: self.all(lambda r: claim(kind, b, r), "message")))
 
     def known(self, message: Thing) -> list[Truth]:
-        """All that is taken to be so when an encoding of a message is made."""
+        """The premises when an encoding of a message is made."""
         allowed = z3.Not(self.rules.refused(message))
         return [
             *self.terms.axioms(),
@@ -86,20 +85,20 @@ class Case:
 
 
 class Pair:
-    """Two workflows of which one reader can see the same: who said what before whom, in which words, having read which
-    of what all readers of it may read; and of its own calls all. What it may not read is another in each of them, or
-    not there."""
+    """Two workflows that look the same to one reader: the same order, authors, audiences and words of the messages that
+    it may read, and the same reads of these that all their readers may read; for its own messages, all reads. What it
+    may not read can differ between them or be missing."""
 
     def __init__(self, rules: type[Rules]) -> None:
         self.cases = (Case(rules, "1"), Case(rules, "2"))
         self.reader = self.cases[0].terms.constant("agent", "reader")
 
     def alike(self, what: Callable[[Case], Any]) -> Truth:
-        """Whether it is the same in both."""
+        """Whether something is the same in both."""
         return what(self.cases[0]) == what(self.cases[1])
 
     def visible(self) -> list[Truth]:
-        """That the reader sees the same."""
+        """The premises that the reader sees the same."""
         first = self.cases[0]
         return [
             first.all(lambda m: self.alike(lambda case: case.spec.may_read(self.reader, m)), "message"),
@@ -110,7 +109,7 @@ class Pair:
         return self.alike(lambda case: case.terms.attribute(name, message))
 
     def _message(self, message: Thing) -> Truth:
-        """Of one message that the reader may read."""
+        """The reader sees the same of one message that it may read."""
         first = self.cases[0]
         data = [self._attribute(name, message) for name in ("audience", "own", "words")]
         author = first.all(lambda a: self.alike(lambda case: case.terms.relation("wrote", a, message)), "agent")
@@ -122,7 +121,7 @@ class Pair:
         return self.alike(lambda case: case.terms.relation("asked", message))
 
     def _public(self, message: Thing) -> Callable[[Case, Thing], Truth]:
-        """What the reader may know that another has read: by the rule of the claim, whatever the code's rules are."""
+        """The reads that the reader may know about: by the rule of the claim, whatever the code's rules are."""
 
         def stands(case: Case, read: Thing) -> Truth:
             wide = case.spec.covers(case.spec.audience(read), case.spec.audience(message))
@@ -142,7 +141,7 @@ class Pair:
         return z3.And(same, first.all(ordered, "message", "message"))
 
     def _call(self, message: Thing) -> Truth:
-        """The same ways of reading, at the same places."""
+        """The same ways of reading, at the same positions."""
         first = self.cases[0]
 
         def read(one: Thing) -> Truth:
@@ -153,5 +152,5 @@ class Pair:
 
 
 def _reads(message: Thing) -> Callable[[Case, Thing], Truth]:
-    """All that a message read."""
+    """All reads of a message."""
     return lambda case, read: case.terms.relation("reads", message, read)

@@ -1,9 +1,9 @@
-"""Goes through all workflows of a scope, and looks at what reached whom.
+"""Enumerates all workflows of a scope, and checks what reached whom.
 
-Every call is checked where it is the last of a workflow: what its reader attends to, and every encoding that is made
-for it, are made of what bits of sets say they may be made of; and where something was hidden from its author, the same
-call in a play in which that is swapped, and in one in which it was never said, is made of exactly the same. What came
-before it was checked in a shorter workflow, and does not depend on what is said later. Does not know: processes, files.
+Every call is checked when it is the last of a workflow: what its reader attends to, and every encoding that is made for
+it, must depend exactly on what the rules, computed over bit sets, allow; and if something was hidden from its author,
+the same call in a play with that swapped, and in one without it, must depend on exactly the same. Earlier calls were
+checked in a shorter workflow, and do not depend on later ones. Independent of processes and files.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ WAYS = {
     "repair first-k:2": ReusePolicy("choreographed", "enforce", repair=FirstK(2)),
     "repair full": ReusePolicy("choreographed", "enforce", repair="full"),
 }
-"""How the calls of a scope find what they read."""
+"""The reuse policies of a scope's calls."""
 
 
 class Found(NamedTuple):
-    """`workflows` of full length, up to the names of agents, and `named` with all names; of these and shorter ones, the
-    `calls` of agents that were checked, the `encodings`, and the calls that were compared with `swapped` and with
-    `absent` secrets. `violations` is how often something was wrong, and `told` says what, the first few."""
+    """The number of `workflows` of full length, up to renaming agents, and `named` with all names; for these and
+    shorter ones, the numbers of checked `calls` of agents and `encodings`, and of calls compared with `swapped` and
+    with `absent` secrets. `violations` counts errors, and `told` describes the first few."""
 
     workflows: int = 0
     named: int = 0
@@ -44,24 +44,24 @@ class Found(NamedTuple):
     told: tuple[str, ...] = ()
 
     def and_of(self, other: Found) -> Found:
-        """The two together."""
+        """The sum of both."""
         counts = Counter(self.counts)
         counts.update(other.counts)
         return Found(**counts, told=(*self.told, *other.told)[:MOST])
 
     @property
     def counts(self) -> dict[str, int]:
-        """All but what is told."""
+        """All numbers."""
         return {name: count for name, count in self._asdict().items() if name != "told"}
 
 
 MOST, KEPT = 20, 10_000
-"""Violations that are told, and that are looked at."""
+"""How many violations are reported, and how many are stored."""
 
 
 class Explorer:
-    """One scope, in one way. `problems` says what was wrong. The plays of readers come after the plain one, when
-    something is hidden from them."""
+    """Explores one scope with one policy. `problems` describes the violations. The readers' own plays are used only
+    when something is hidden from them."""
 
     def __init__(self, scope: Scope, way: str = "auto") -> None:
         self.scope, self._way = scope, way
@@ -74,7 +74,7 @@ class Explorer:
         self._shadowed = policy.shadow != "never" and not policy.deterministic and policy.repair is None
 
     def explore(self, said: tuple[Said, ...], fixing: Perms) -> Found:
-        """All workflows that begin so, that is: all that are longer. What was said is taken to be checked."""
+        """Explore all longer workflows that begin with `said`, which counts as checked."""
         self._counts, self.problems = Counter(), []
         self._public, self._own, self._once = [], [], []
         for number, one in enumerate(said):
@@ -101,8 +101,8 @@ class Explorer:
             self._once.pop()
 
     def _reach(self, said: tuple[Said, ...], one: Said) -> None:
-        """What may reach all readers of a message, and its author: the rules of the design, over bits. And whether one
-        encoding is for both."""
+        """What may reach all readers of a message, and its author: the rules of the design over bit sets. Also whether
+        one encoding serves both."""
         own = public = 1 << len(said)
         author = one.who.author
         once = self._shadowed and author is not None and (one.who.everyone or one.who.readers != 1 << author)
@@ -121,7 +121,7 @@ class Explorer:
     # -- one call ----------------------------------------------------------------------------------------
 
     def _check(self, said: tuple[Said, ...], one: Said, fresh: bool) -> None:
-        """`fresh`: no call of this author over these messages was compared yet; before whom it speaks is not read."""
+        """`fresh`: no call of this author over these messages was compared yet; the comparison ignores its audience."""
         if one.who.author is None:
             return
         self._counts["calls"] += 1
@@ -136,7 +136,7 @@ class Explorer:
             self.problems += (f"{shown(whole)}: {problem}" for problem in problems)
 
     def _said(self, play: Play, said: tuple[Said, ...], one: Said, problems: list[str]) -> Heard | None:
-        """Say one more in a play, and take it back; None: it was refused."""
+        """Say one message in a play, and take it back; None if it was refused."""
         try:
             play.follow(said)
             heard = play.say(one)
@@ -148,8 +148,8 @@ class Explorer:
         return heard
 
     def _read(self, whole: tuple[Said, ...], heard: Heard) -> Iterator[str]:
-        """What the caller attends to is for it, and is the whole of what may reach it, through the encoding that the
-        rules say."""
+        """What the caller attends to is for it, is exactly what it asked for, and is read through the encoding that the
+        rules give."""
         reader = whole[-1].who.author
         assert reader is not None
         for record, reached in heard.context:
@@ -164,7 +164,7 @@ class Explorer:
             yield "other messages are read than were asked for"
 
     def _made(self, whole: tuple[Said, ...], heard: Heard) -> Iterator[str]:
-        """Each encoding is fit for all for whom it is made, its cone is what went into it, and that is what may."""
+        """Each encoding is fit for all it is made for, and its cone is what went into it, which is exactly what may."""
         self._counts["encodings"] += len(heard.made)
         for made in heard.made:
             number, recipe = int(made.record.message), made.record.recipe
@@ -190,7 +190,7 @@ class Explorer:
                 yield f"message {each} is in {made.record.recipe} of {made.record.message}"
 
     def _compared(self, said: tuple[Said, ...], one: Said, heard: Heard) -> Iterator[str]:
-        """The same call where all that its author may not read is swapped, or was never said."""
+        """Compares the call with the same call when everything hidden from its author is swapped, or absent."""
         reader = one.who.author
         assert reader is not None
         for kind, plays in (("swapped", self._swapped), ("absent", self._absent)):

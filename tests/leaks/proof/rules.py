@@ -1,10 +1,10 @@
-"""The rules by which calls read messages under enforcement, written once more: who may read what, what is refused,
-through which encoding a message is read, what an encoding is made over and where that stands, for whom it is fit, and
-what a guard lets pass; and the rule of `deny`, and that of cache salts.
+"""The rules by which calls read messages under enforcement, written independently: who may read what, what is refused,
+through which encoding a message is read, what an encoding is made over and where that is placed, for whom it is fit,
+and what a guard admits; also the rule of `deny`, and that of cache salts.
 
-They are a model of `agentcho/provenance`: each rule names what it is a model of. That the two agree is tested
-(`test_tie`), and not proved. Does not know: words, engines, repair's choice of tokens, several models of a run, rules
-for words, taint.
+They model `agentcho/provenance`: each rule names the code that it models. That the two agree is tested (`test_tie`),
+not proved. Not covered: words, engines, the choice of tokens to repair, several models in a run, rules for words,
+taint.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Marked = Callable[[Kind, Thing, Thing], Truth]
 
 
 class Rules:
-    """Those of one workflow."""
+    """The rules of one workflow."""
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
@@ -32,7 +32,7 @@ class Rules:
     # -- who may read what -------------------------------------------------------------------------------
 
     def audience(self, message: Thing) -> Thing:
-        """Whom a message is for."""
+        """The audience of a message."""
         return self.terms.attribute("audience", message)
 
     def includes(self, audience: Thing, agent: Thing) -> Truth:
@@ -41,7 +41,7 @@ class Rules:
         return t.either(t.relation("everyone", audience), t.relation("member", agent, audience))
 
     def covers(self, wide: Thing, narrow: Thing) -> Truth:
-        """`Audience.covers`: everyone is more than all names, for agents may join."""
+        """`Audience.covers`: everyone is wider than any list of names, because agents may join."""
         t = self.terms
 
         def inside(agent: Thing) -> Truth:
@@ -55,7 +55,7 @@ class Rules:
         return self.includes(self.audience(message), agent)
 
     def refused(self, call: Thing) -> Truth:
-        """`LeakPaths.leak_path` under enforce: the call's author reads what is not for it."""
+        """`LeakPaths.leak_path` under enforce: the call's author reads a message that is not for it."""
         t = self.terms
 
         def leaks(agent: Thing, read: Thing) -> Truth:
@@ -73,14 +73,14 @@ class Rules:
         return t.both(both, t.no(t.relation("aside", call, read)))
 
     def serves(self, kind: Kind, call: Thing, read: Thing) -> Truth:
-        """`Resolver._recipe`: whether a call reads a message through its encoding of that kind. Of one that was said
-        `once` there is the audience's alone."""
+        """`Resolver._recipe`: whether a call reads a message through its encoding of that kind. A message with `once`
+        has only the audience encoding."""
         t = self.terms
         own = t.both(self.own(call, read), t.no(t.relation("once", read)))
         return own if kind == "author" else t.no(own)
 
     def once(self, message: Thing) -> Truth:
-        """`Resolver._made_once`: whether E(m) would be made as X(m) is, so that one encoding is both."""
+        """`Resolver._made_once`: whether E(m) and X(m) would be made alike, so that one encoding serves as both."""
         t = self.terms
         said = t.some("agent", lambda agent: t.relation("wrote", agent, message))
         heard = t.no(t.same(self.audience(message), t.attribute("own", message)))
@@ -92,7 +92,7 @@ class Rules:
         return t.both(said, heard, t.no(t.relation("asked", message)), t.every("message", same))
 
     def public(self, message: Thing, read: Thing) -> Truth:
-        """`Resolver._public_parents`: one that is read by a message, and that all of the message's readers may read."""
+        """`Resolver._public_parents`: a read of a message that all of the message's readers may read."""
         t = self.terms
         return t.both(t.relation("reads", message, read), self.covers(self.audience(read), self.audience(message)))
 
@@ -104,25 +104,25 @@ class Rules:
         return self.public(message, read) if below == "audience" else t.either()
 
     def place(self, kind: Kind, message: Thing, read: Thing) -> Thing:
-        """`Resolver._author_call`, `_audience_call`: where that stands, asked for by the author or by nobody."""
+        """`Resolver._author_call`, `_audience_call`: its position, as the author asked or the default."""
         return self.terms.attribute("placed", message, read) if kind == "author" else self.terms.attribute("default")
 
     def clearance(self, kind: Kind, message: Thing) -> Thing:
-        """For whom an encoding is made: its class and what its guard is asked for (`Resolver._salt`, `_guard`)."""
+        """For whom an encoding is made: its class and the audience its guard checks (`Resolver._salt`, `_guard`)."""
         return self.terms.attribute("own", message) if kind == "author" else self.audience(message)
 
     def repaired(self, read: Thing) -> Truth:
-        """`Resolver._context_of_others`: whether a message that stands first in a prompt is repaired there."""
+        """`Resolver._context_of_others`: whether a message that comes first in a prompt is repaired there."""
         return self.terms.some("message", lambda parent: self.public(read, parent))
 
     def base(self, kind: Kind) -> bool:
         """`Resolver._repair`: whether another's message is repaired from its encoding of that kind."""
         return kind == "audience"
 
-    # -- what comes of it --------------------------------------------------------------------------------
+    # -- consequences ------------------------------------------------------------------------------------
 
     def in_cone(self, kind: Kind, message: Thing, other: Thing, cone: Cone) -> Truth:
-        """`Ledger.record`: whether another message could have influenced an encoding, from the cones below it."""
+        """`Ledger.record`: whether another message could have influenced an encoding, from the cones of its context."""
         t = self.terms
 
         def through(read: Thing) -> Truth:
@@ -131,7 +131,8 @@ class Rules:
         return t.either(t.same(other, message), t.some("message", through))
 
     def labelled(self, kind: Kind, message: Thing, audience: Thing, marked: Marked) -> Truth:
-        """`Guard.admit`: the audiences of all that could have influenced an encoding, from the labels below it."""
+        """`Guard.admit`: the audiences of all that could have influenced an encoding, from the labels of its
+        context."""
         t = self.terms
 
         def through(read: Thing) -> Truth:
@@ -140,7 +141,7 @@ class Rules:
         return t.either(t.same(audience, self.audience(message)), t.some("message", through))
 
     def denied(self, call: Thing, hears: Callable[[Thing, Thing], Truth]) -> Truth:
-        """`LeakPaths.leak_path` under deny: the author reads what is not for it, or what such a message is behind."""
+        """`LeakPaths.leak_path` under deny: the author reads what is not for it, or a message with that behind it."""
         t = self.terms
 
         def leaks(agent: Thing, read: Thing) -> Truth:
@@ -150,14 +151,14 @@ class Rules:
         return t.some("agent", lambda agent: t.some("message", lambda read: leaks(agent, read)))
 
     def hears(self, agent: Thing, message: Thing, hears: Callable[[Thing, Thing], Truth]) -> Truth:
-        """`LeakPaths._readers_of`: whether a message, and all that is behind it, is for an agent."""
+        """`LeakPaths._readers_of`: whether a message, and everything behind it, is for an agent."""
         t = self.terms
         behind = t.every("message", lambda read: t.implies(t.relation("reads", message, read), hears(agent, read)))
         return t.both(self.may_read(agent, message), behind)
 
 
 class Salting:
-    """`provenance.prefix_cache_salts.cache_salts`: requests, each of an agent who `asked` and over messages that it
+    """`provenance.prefix_cache_salts.cache_salts`: requests, each by an agent that `asked`, over messages that it
     `holds`."""
 
     def __init__(
@@ -171,21 +172,21 @@ class Salting:
         self.asked, self.holds, self.last = asked, holds, last
 
     def for_all(self, request: Thing) -> Truth:
-        """Whether all that a request is over is for everyone."""
+        """Whether everything in a request is for everyone."""
         t = self.terms
         return t.every("message", lambda m: t.implies(self.counted(request, m), self._everyone(m)))
 
     def clears(self, request: Thing, agent: Thing) -> Truth:
-        """Whether an agent may read all that a request is over."""
+        """Whether an agent may read everything in a request."""
         t, may_read = self.terms, self.rules.may_read
         return t.every("message", lambda m: t.implies(self.counted(request, m), may_read(agent, m)))
 
     def counted(self, request: Thing, message: Thing) -> Truth:
-        """Which messages of a request its salt goes by: all of them."""
+        """Whether a message counts for the salt of its request: all do."""
         return self.holds(request, message)
 
     def alone(self, request: Thing) -> Truth:
-        """Whether a salt is of who asks, too: it may not read all of its own request."""
+        """Whether a salt includes who asks, because it may not read all of its own request."""
         t = self.terms
         return t.some("agent", lambda a: t.both(self.asked(request, a), t.no(self.clears(request, a))))
 

@@ -1,8 +1,8 @@
-"""All workflows of some agents and some messages, each once up to the names of the agents.
+"""Enumerates all workflows of some agents and messages, each once up to renaming the agents.
 
-A message is said by an agent or by the scenario, before everyone or before some, and an agent's is said having read any
-of the messages before it that are for that agent, in any order (or in that in which they were said). Agents are
-numbers; an audience is a number whose bits they are. Does not know: resolvers, engines.
+A message is said by an agent or by the scenario, to everyone or to some, and an agent's is said after reading any
+earlier messages that it may read, in any order (or in their own order). Agents are numbers; an audience is a bit set of
+them. Independent of resolvers and engines.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 
 class Who(NamedTuple):
-    """Who says a message (None: the scenario), and who may read it: agents as bits, or `everyone`, later ones too."""
+    """The author of a message (None: the scenario), and its readers, as bits; or `everyone`, including later agents."""
 
     author: int | None
     readers: int
@@ -26,12 +26,12 @@ class Who(NamedTuple):
         return bool(self.readers >> agent & 1)
 
     def covers(self, other: Who) -> bool:
-        """Whether all who may read `other`, now or later, may read this."""
+        """Whether everyone who may read `other`, now or later, may read this."""
         return self.everyone or (not other.everyone and not other.readers & ~self.readers)
 
 
 class Said(NamedTuple):
-    """A message: the number of its `Who` in the scope, that, and the numbers of the messages that it read, in order."""
+    """A message: the index of its `Who` in the scope, the `Who`, and the indices of its reads, in order."""
 
     kind: int
     who: Who
@@ -39,13 +39,13 @@ class Said(NamedTuple):
 
 
 Perms = tuple[tuple[int, ...], ...]
-"""Renamings of agents, as what each makes of the numbers of `Who`."""
+"""Renamings of agents, each as a mapping of the indices of `Who`."""
 
 
 class Scope:
-    """`audiences` "any": everyone, or any agents, its author among them; "three kinds": everyone, its author alone, its
-    author and one other (of the scenario: everyone, or one agent). `ordered`: reads in every order. `scenario`: it says
-    something too."""
+    """`audiences` "any": everyone, or any agents including the author; "three kinds": everyone, only the author, or the
+    author and one other (for the scenario: everyone, or one agent). `ordered`: reads in every order. `scenario`: it
+    says something too."""
 
     def __init__(
         self,
@@ -75,8 +75,8 @@ class Scope:
         return self.audiences == "any" or who.readers.bit_count() <= (1 if who.author is None else 2)
 
     def after(self, said: tuple[Said, ...], fixing: Perms) -> Iterator[tuple[Said, Perms]]:
-        """Every message that can be said next, once up to the names that what was said leaves open (`fixing`: the
-        renamings that leave it as it is); with each, what is left of these."""
+        """Every message that can be said next, once up to the renamings that leave `said` as it is (`fixing`); each
+        with the renamings that leave it unchanged too."""
         for kind, who in enumerate(self.kinds):
             if any(to[kind] < kind for to in fixing):
                 continue
@@ -93,14 +93,14 @@ class Scope:
             yield from (permutations if self.ordered else combinations)(mine, count)
 
     def beginnings(self, length: int) -> Iterator[tuple[tuple[Said, ...], Perms]]:
-        """All workflows of so many messages."""
+        """All workflows of that many messages."""
         whole: list[tuple[tuple[Said, ...], Perms]] = [((), self.renamings)]
         for _ in range(length):
             whole = [((*said, one), left) for said, fixing in whole for one, left in self.after(said, fixing)]
         yield from whole
 
     def size(self) -> int:
-        """How many workflows there are under all names, by how many messages each agent may read at the time."""
+        """The number of workflows with all names, computed from the numbers of messages that each agent may read."""
         counts = Counter({(0,) * self.agents: 1})
         for _ in range(self.messages):
             longer = Counter[tuple[int, ...]]()
@@ -112,11 +112,11 @@ class Scope:
         return counts.total()
 
     def _orders(self, messages: int) -> int:
-        """In how many ways some of so many messages can be read."""
+        """The number of ways to read some of that many messages."""
         return sum((perm if self.ordered else comb)(messages, count) for count in range(messages + 1))
 
 
 def renamed(who: Who, to: tuple[int, ...]) -> Who:
-    """The same under other names."""
+    """The same with other names."""
     readers = sum(1 << to[agent] for agent in range(len(to)) if who.includes(agent))
     return Who(None if who.author is None else to[who.author], readers, who.everyone)

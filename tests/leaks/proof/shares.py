@@ -1,6 +1,6 @@
-"""What the nightly proof is made of, in shares that any process can do by itself, and what came of them.
+"""The parts of the nightly proof, in shares that any process can do on its own, and their results.
 
-Does not know: processes, the page that tells of it.
+Independent of processes and of the page that reports the results.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ SCOPES = {
     "4 messages": Scope(3, 4),
     "5 messages": Scope(3, 5, "three kinds", ordered=False, scenario=False),
 }
-"""Of three agents each."""
+"""The scopes, of three agents each."""
 WHOLE: dict[str, tuple[str, ...]] = {
     "4 messages": ("auto", "never", "deterministic", "repair first-k:2", "repair full"),
     "5 messages": ("auto",),
 }
-"""The ways in which the workflows of a scope are played."""
+"""The policies with which the workflows of a scope are played."""
 PARTS = {"4 messages": 8, "5 messages": 40}
 BEGINNING = 2
-"""Messages of the beginnings that are shared out."""
+"""The length of the beginnings by which workflows are distributed."""
 TIED, TIES = 3000, 10
 
 
 class Share(NamedTuple):
-    """Random workflows by code and model, where `scope` is "tie"; else those of a scope, played in one `way`, whose
-    beginnings have a number that leaves `part` when it is divided by `parts`. `part` None: those that are no longer
-    than these beginnings."""
+    """Random workflows by code and model, if `scope` is "tie"; else the workflows of a scope, played in one `way`,
+    whose beginnings have an index that is `part` modulo `parts`. `part` None: those that are no longer than these
+    beginnings."""
 
     scope: str
     way: str
@@ -45,12 +45,12 @@ class Share(NamedTuple):
 
     @property
     def name(self) -> str:
-        """In words, none twice."""
+        """A unique name in words."""
         return f"{self.scope}, {self.way}, {'shorter ones' if self.part is None else f'{self.part + 1}/{self.parts}'}"
 
 
 class Done(NamedTuple):
-    """What came of a share: counts, what is wrong, and its seconds."""
+    """The result of a share: counts, violations, and its duration in seconds."""
 
     share: Share
     counts: dict[str, int]
@@ -59,7 +59,7 @@ class Done(NamedTuple):
 
 
 def shares() -> Iterator[Share]:
-    """All of it, what takes longest first."""
+    """All shares, the slowest first."""
     for scope in reversed(SCOPES):
         for way in WHOLE[scope]:
             yield from (Share(scope, way, part, PARTS[scope]) for part in range(PARTS[scope]))
@@ -68,7 +68,7 @@ def shares() -> Iterator[Share]:
 
 
 def done(share: Share, seed: int, tie: int = TIED) -> Done:
-    """Do one."""
+    """Compute one share."""
     began = perf_counter()
     counts, told = _tied(share, seed, tie) if share.scope == "tie" else _explored(share)
     return Done(share, counts, told, perf_counter() - began)
@@ -97,7 +97,7 @@ def _explored(share: Share) -> tuple[dict[str, int], tuple[str, ...]]:
 
 
 def steps() -> dict[str, list[dict[str, Any]]]:
-    """Every step that is proved, and every one that is refuted without one of its rules."""
+    """Every proved step, and every step that is refuted without one of its rules."""
     known = {theorem.name: theorem for theorem in theorems()}
     proved = [(theorem, prove(theorem)) for theorem in known.values()]
     refuted = [(broken, prove(known[broken.refuted], broken.rules, broken.salting)) for broken in BROKEN]
@@ -111,7 +111,7 @@ def steps() -> dict[str, list[dict[str, Any]]]:
 
 
 def report(parts: Iterable[Done]) -> dict[str, Any]:
-    """What is kept of all shares."""
+    """The committed result of all shares."""
     together: dict[tuple[str, str], list[Done]] = {}
     for part in parts:
         together.setdefault((part.share.scope, part.share.way), []).append(part)
@@ -146,8 +146,8 @@ def _of(scope: Scope) -> dict[str, Any]:
 
 
 def sound(found: dict[str, Any]) -> bool:
-    """Whether all is proved, and nothing without its rules; code and model never differ; every scope is whole, by a
-    count that goes through none, and nothing in it is wrong."""
+    """Whether everything is proved, and refuted without its rules; code and model never differ; every scope is
+    complete, by an independent count, and has no violations."""
     ways = [(row["scope"], row["way"]) for row in found["scopes"]]
     whole = sorted(ways) == sorted((scope, way) for scope in SCOPES for way in WHOLE[scope])
     proved = all(step["answer"] == "proved" for step in found["steps"])

@@ -1,7 +1,7 @@
-"""One play of a small workflow: the real resolver, monitor and ledger over an engine of sets, message by message, and
-back again. In a reader's own play all that it may not read has other and longer words, or is not there at all.
+"""One play of a small workflow, message by message and back again: the real resolver, monitor and ledger on an engine
+of sets. In a reader's own play, what it may not read has other and longer words, or is absent.
 
-Does not know: which workflows there are, what must be so of them.
+Independent of how workflows are enumerated and of what must hold for them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .scope import Said
 
 NAMES = ("ann", "bob", "cid", "dot")
 MOST = 20_000
-"""Calls that one engine is asked for."""
+"""The number of calls after which a new engine is used."""
 Secrets = Literal["as said", "others", "absent"]
 
 
 class Made(NamedTuple):
-    """One encoding that was made in a step: its key, its record, and the messages that went into it, as bits."""
+    """One encoding made in a step: its key, its record, and the messages that went into it, as bits."""
 
     key: Key
     record: EncodingRecord
@@ -37,8 +37,8 @@ class Made(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """What came of one message: the encodings that were made for it, of others and of its own; those that its own call
-    attended to, each with what went into it; and what the engine's own key says all of it was made of."""
+    """The results of one message: the encodings made for it, of others and of its own; those that its own call attended
+    to, each with what went into it; and the engine's own key of everything it was made of."""
 
     made: tuple[Made, ...]
     context: tuple[tuple[EncodingRecord, int], ...]
@@ -46,7 +46,7 @@ class Heard(NamedTuple):
 
 
 class Play:
-    """`reader` None: all is said as it is. It goes to any workflow from where it is, by what the two have in common."""
+    """`reader` None: everything is said as it is. It moves from one workflow to another via their common beginning."""
 
     def __init__(
         self, way: ReusePolicy, guarded: bool, reader: int | None = None, secrets: Secrets = "as said"
@@ -60,7 +60,7 @@ class Play:
         self._number: dict[EncodingId, int] = {}
 
     def follow(self, said: Sequence[Said]) -> None:
-        """Come to where exactly this was said."""
+        """Move to the state in which exactly this was said."""
         if len(self._number) > MOST:
             self._begin()
         common = 0
@@ -72,7 +72,7 @@ class Play:
             self.say(one)
 
     def say(self, one: Said) -> Heard:
-        """One more message. AssertionError: a guard or the engine refuses it."""
+        """Say one more message. AssertionError: a guard or the engine refuses it."""
         number = len(self._said)
         self._said.append(one)
         if self._absent(one):
@@ -85,7 +85,7 @@ class Play:
         return heard
 
     def take_back(self) -> None:
-        """The last message was not said, and nothing made for it."""
+        """Undo the last message, and everything made for it."""
         number, gone = len(self._said) - 1, self._steps.pop()
         for made in reversed(gone):
             assert self.resolver._there(made.key).pop(made.key) == made.record.id

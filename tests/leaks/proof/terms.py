@@ -1,8 +1,8 @@
-"""The words in which the rules of the model are written: relations between agents, audiences and messages, and the
-connectives of logic, either for the solver (`Symbolic`) or over what was said in one play (`Finite`).
+"""The vocabulary in which the rules of the model are written: relations between agents, audiences and messages, and
+logical connectives, either for the solver (`Symbolic`) or over the messages of one play (`Finite`).
 
-A rule that is written in them once can be proved of all workflows and computed in any single one. Does not know: which
-rules there are, the code that they are a model of.
+So a rule that is written once can be proved for all workflows and computed in any single one. Must not depend on the
+rules or on the code that they model.
 """
 
 from __future__ import annotations
@@ -21,42 +21,42 @@ Sort = Literal["agent", "audience", "message", "place", "words", "value", "reque
 
 
 class Terms(ABC):
-    """One workflow. A message may be read by a call once at most; the scenario's messages are written by no agent."""
+    """One workflow. A call reads a message at most once; the scenario's messages have no author."""
 
     @abstractmethod
     def every(self, sort: Sort, claim: Callable[[Thing], Truth]) -> Truth:
-        """Whether it is so of each."""
+        """Whether the claim holds for all things of a sort."""
 
     @abstractmethod
     def some(self, sort: Sort, claim: Callable[[Thing], Truth]) -> Truth:
-        """Whether it is so of one at least."""
+        """Whether the claim holds for at least one thing of a sort."""
 
     @abstractmethod
     def both(self, *parts: Truth) -> Truth:
-        """Whether all are so; of none, it is so."""
+        """Whether all hold; true if there are none."""
 
     @abstractmethod
     def either(self, *parts: Truth) -> Truth:
-        """Whether one is so; of none, it is not."""
+        """Whether at least one holds; false if there are none."""
 
     @abstractmethod
     def no(self, part: Truth) -> Truth:
-        """Whether it is not so."""
+        """Whether it does not hold."""
 
     @abstractmethod
     def same(self, one: Thing, other: Thing) -> Truth:
-        """Whether the two are one thing, or both so or both not so."""
+        """Whether two things are equal, or two truths equivalent."""
 
     def implies(self, premise: Truth, then: Truth) -> Truth:
-        """Whether it is so wherever the premise is."""
+        """Whether `then` holds whenever the premise does."""
         return self.either(self.no(premise), then)
 
     @abstractmethod
     def relation(self, name: str, *things: Thing) -> Truth:
-        """Whether these stand in a relation: "member" (agent, audience), "everyone" (audience), "there" (agent: it has
+        """Whether these are in a relation: "member" (agent, audience), "everyone" (audience), "there" (agent: it has
         joined), "wrote" (agent, message), "reads" (call's message, message), "aside" (the same: read as others than its
-        author do), "before" (call's message, one that it reads, another that stands further back), "asked" (message:
-        its author asked for places), "once" (message that was said: see `Rules.once`)."""
+        author do), "before" (call's message, one of its reads, another one later in the prompt), "asked" (message: its
+        author asked for positions), "once" (message that was said: see `Rules.once`)."""
 
     @abstractmethod
     def attribute(self, name: str, *things: Thing) -> Thing:
@@ -83,19 +83,19 @@ ATTRIBUTES: Mapping[str, tuple[Sort, ...]] = {
     "default": ("place",),
 }
 SHARED = ("member", "everyone", "there", "default")
-"""What a name means in every workflow: audiences are sets of agents, wherever they stand."""
+"""Names that mean the same in every workflow: audiences are sets of agents everywhere."""
 SORTS: Mapping[Sort, Any] = {sort: z3.DeclareSort(sort) for sort in get_args(Sort)}
 
 
 class Symbolic(Terms):
-    """Any workflow at all: its sorts have as many things as you like, infinitely many too. Workflows of different names
-    have the same agents, and share nothing else."""
+    """Any workflow: its sorts may have any number of things, even infinitely many. Workflows with different names share
+    the agents and audiences, and nothing else."""
 
     def __init__(self, name: str = "") -> None:
         self._name = name
 
     def constant(self, sort: Sort, name: str) -> Thing:
-        """Some thing, of which nothing is known."""
+        """An arbitrary thing."""
         return z3.Const(name, SORTS[sort])
 
     def every(self, sort: Sort, claim: Callable[[Thing], Truth]) -> Truth:
@@ -134,13 +134,13 @@ class Symbolic(Terms):
         return self.function(name, *sorts, result=result)(*things)
 
     def function(self, name: str, *sorts: Sort, result: Sort | None = None) -> Any:
-        """One that may be anything; a relation where there is no result."""
+        """An arbitrary function; a relation if it has no result."""
         whole = name if name in SHARED else f"{name}{self._name}"
         return z3.Function(whole, *(SORTS[sort] for sort in sorts), SORTS[result] if result else z3.BoolSort())
 
     def axioms(self) -> list[Truth]:
-        """What is so of every workflow: a message has one author at most, and `own` is its author alone; where no place
-        was asked for, each is the default."""
+        """What holds for every workflow: a message has at most one author, and `own` is its author alone; if no
+        position was asked for, each is the default."""
         wrote = self.function("wrote", *ARGUMENTS["wrote"])
 
         def alone(message: Thing) -> Truth:
@@ -166,8 +166,8 @@ class Symbolic(Terms):
 
 
 class Told(NamedTuple):
-    """One message of a play. `readers` None: everyone; `reads` in the order of the prompt, with the place asked for.
-    `asked`: its author asked for any. `once`: see `Rules.once`."""
+    """One message of a play. `readers` None: everyone; `reads` in the order of the prompt, with the positions asked
+    for. `asked`: its author asked for any. `once`: see `Rules.once`."""
 
     author: str | None
     readers: frozenset[str] | None
@@ -178,7 +178,7 @@ class Told(NamedTuple):
 
 
 class Finite(Terms):
-    """What was said in one play, by id. Truths are bools."""
+    """The messages of one play, by id. Truths are bools."""
 
     def __init__(self, said: Mapping[str, Told], agents: frozenset[str]) -> None:
         self.said, self._things = said, {"agent": sorted(agents), "message": list(said)}
@@ -232,7 +232,7 @@ class Finite(Terms):
         raise KeyError(name)
 
     def attribute(self, name: str, *things: Thing) -> Thing:
-        """See `Terms`. Words are nothing that a rule looks into: a message's are its id."""
+        """See `Terms`. No rule inspects words, so a message's id stands for them."""
         match name, things:
             case "audience", (message,):
                 return self.said[message].readers

@@ -1,4 +1,4 @@
-"""The nightly proof is the whole that it says, goes on where it was, and what is kept of it says that all is well."""
+"""The nightly proof is complete, can be resumed, and its committed result says that everything holds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .shares import Done, Share, done, report, shares, sound, steps
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scope that takes no time, in two ways."""
+    """A tiny scope, with two policies."""
     monkeypatch.setattr(whole, "SCOPES", {"4 messages": Scope(2, 3)})
     monkeypatch.setattr(whole, "WHOLE", {"4 messages": ("auto", "never")})
     monkeypatch.setattr(whole, "PARTS", {"4 messages": 3})
@@ -25,7 +25,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def found() -> dict[str, Any]:
-    """What is kept of all of it."""
+    """The result of all shares."""
     return {**steps(), **report(done(share, 0, tie=6) for share in shares())}
 
 

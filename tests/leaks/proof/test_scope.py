@@ -1,4 +1,4 @@
-"""Small scopes are whole, each workflow is in them once, and nothing leaks in any; a broken resolver is found out."""
+"""Scopes are complete, with each workflow once, and nothing leaks in any; broken resolvers are detected."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from .explore import WAYS, Explorer, Found
 from .scope import Scope, renamed
 
 Plain = tuple[tuple[int | None, frozenset[int] | None, tuple[int, ...]], ...]
-"""A workflow: who says it, before whom (None: everyone), having read what."""
+"""A workflow: the author, the audience (None: everyone), and the reads of each message."""
 
 
 def subsets(agents: int) -> list[frozenset[int]]:
-    """All sets of agents but the empty one."""
+    """All nonempty sets of agents."""
     every = [frozenset(a for a in range(agents) if bits >> a & 1) for bits in range(1, 1 << agents)]
     assert len(set(every)) == 2**agents - 1
     return every
 
 
 def workflows(agents: int, messages: int) -> Iterator[Plain]:
-    """All of them, under all names, found in the plainest way."""
+    """All workflows, with all names, enumerated naively."""
     heads = [
         (a, to) for a in (None, *range(agents)) for to in (None, *subsets(agents)) if a is None or to is None or a in to
     ]
@@ -44,7 +44,7 @@ def workflows(agents: int, messages: int) -> Iterator[Plain]:
 
 
 def under(workflow: Plain, to: tuple[int, ...]) -> Plain:
-    """The same under other names."""
+    """The same with other names."""
     return tuple(
         (None if author is None else to[author], None if whom is None else frozenset(to[a] for a in whom), reads)
         for author, whom, reads in workflow
@@ -52,7 +52,7 @@ def under(workflow: Plain, to: tuple[int, ...]) -> Plain:
 
 
 def one_of(workflow: Plain, agents: int) -> str:
-    """The same for all names."""
+    """A normal form that is the same for all names."""
     return min(
         repr([(author, whom and sorted(whom), reads) for author, whom, reads in under(workflow, to)])
         for to in permutations(range(agents))
@@ -87,7 +87,7 @@ def test_beginnings_come_to_the_whole() -> None:
 
 
 def explored(scope: Scope, way: str = "auto") -> Found:
-    """All of it."""
+    """Explore the whole scope."""
     return Explorer(scope, way).explore((), scope.renamings)
 
 
@@ -108,7 +108,7 @@ def test_nothing_leaks_in_three_agents_three_messages(way: str) -> None:
 
 
 def told(patch: pytest.MonkeyPatch, name: str, broken: Callable[..., Any], way: str = "auto") -> str:
-    """What is wrong where a method of the resolver is another."""
+    """The problems that are found with a method of the resolver replaced."""
     patch.setattr(Resolver, name, broken)
     explorer = Explorer(Scope(2, 3), way)
     explorer.explore((), explorer.scope.renamings)
@@ -127,7 +127,7 @@ def test_an_authors_encoding_for_others_is_found(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_choice_by_what_is_hidden_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever reads it may read all of it; that it is there at all tells that its author had read nothing in secret."""
+    """Its readers may read all of it; but that it exists at all reveals that its author had read nothing in secret."""
 
     def where_clean(self: Resolver, reader: str | None, read: Read) -> Recipe:
         parents = self.drafts[read.id].reads.reads
@@ -141,7 +141,7 @@ def test_a_choice_by_what_is_hidden_is_found(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_place_by_what_is_hidden_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """X(m) stands where its author's own encoding does, which is further back where that had read more."""
+    """X(m) is placed where its author's own encoding is, which is further back if its author had read more."""
     real = Resolver._audience_call
 
     def placed(self: Resolver, draft: Draft, missing: Any) -> Any:
@@ -153,7 +153,7 @@ def test_a_place_by_what_is_hidden_is_found(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_guard_that_refuses_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a resolver does wrong is refused in plays that ask guards."""
+    """What the resolver does wrong is refused in plays that ask guards."""
 
     def all_parents(self: Resolver, draft: Draft) -> list[str]:
         return [read.id for read in draft.reads.reads]

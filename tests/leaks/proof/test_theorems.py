@@ -1,4 +1,4 @@
-"""Every step is proved, of workflows of any size; without one of its rules it is refuted."""
+"""Every step is proved, for workflows of any size, and refuted without one of its rules."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_step_is_proved(theorem: Theorem) -> None:
 
 @pytest.mark.parametrize("theorem", ALL.values(), ids=ALL)
 def test_there_are_workflows_that_it_speaks_of(theorem: Theorem) -> None:
-    """A step whose premises no workflow has would say nothing."""
+    """A step whose premises hold for no workflow would say nothing."""
     step, solver = theorem.step(Rules, Salting), z3.Solver()
     solver.add(*step.premises, step.goal)
     assert solver.check() == z3.sat

@@ -1,5 +1,5 @@
-"""The model says what the code does; a model that does not is noticed; and what a rule is when it is computed is what
-it is to the solver."""
+"""The model agrees with the code; a model that does not is detected; and a rule means the same to the solver as when it
+is computed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_model_of_other_rules_is_told_from_the_code(rules: type[Rules]) -> Non
 
 
 class Ground:
-    """A play as the solver sees it: as many things as there are, each another, and what is so of them."""
+    """A play as the solver sees it: as many distinct things as it has, and everything that holds for them."""
 
     def __init__(self, said: dict[str, Told], agents: list[str]) -> None:
         self.terms, self._said = Symbolic(), said
@@ -87,7 +87,7 @@ class Ground:
 
 
 def _asked(rules: Rules, one: object, other: object) -> list[Truth]:
-    """What every rule of two messages says."""
+    """The results of every rule about two messages."""
     over = [rules.over(kind, one, below, other) for kind in KINDS for below in KINDS]
     serves = [rules.serves(kind, one, other) for kind in KINDS]
     cone = rules.in_cone("author", one, other, lambda kind, read, far: rules.over(kind, read, "audience", far))

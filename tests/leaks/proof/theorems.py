@@ -1,10 +1,10 @@
-"""What is proved of the model by a solver (z3), for workflows of any size: steps of inductions. Each says what is taken
-to be so before one more encoding is made, or one more call reads, and what is so after it.
+"""Theorems about the model, proved by a solver (z3) for workflows of any size: induction steps. Each states what holds
+before one more encoding is made, or one more call reads, and what holds after it.
 
-Messages, agents, audiences are things of which there may be as many as you like, so nothing is bounded. A step is
-proved where its negation has no model. That a thing that every step keeps is so in the end is the induction, which is
-not the solver's: encodings are made one after another, and each over such as are there (`Resolver._encoding`). Does not
-know: the code that the rules are a model of.
+There may be any number of messages, agents and audiences, so nothing is bounded. A step is proved if its negation has
+no model. That an invariant of all steps holds in the end is the induction, which is not the solver's part: encodings
+are made one after another, and each over existing ones (`Resolver._encoding`). Must not depend on the code that the
+rules model.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from .rules import KINDS, Kind, Rules, Salting
 from .terms import Symbolic, Thing, Truth
 
 MILLISECONDS = 60_000
-"""After which the solver gives up."""
+"""The timeout of the solver."""
 
 
 Answer = Literal["proved", "refuted", "unknown"]
 
 
 class Step(NamedTuple):
-    """What is taken to be so, and what then must be."""
+    """The premises of a step, and its goal."""
 
     premises: list[Truth]
     goal: Truth
 
 
 class Theorem(NamedTuple):
-    """`says` in plain words what `step` says of rules."""
+    """`says` states in words what `step` states in rules."""
 
     name: str
     says: str
@@ -42,7 +42,7 @@ class Theorem(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What the solver says: proved, refuted by a workflow (`shown`), or that it does not know."""
+    """The solver's answer: proved, refuted by a workflow (`shown`), or unknown."""
 
     name: str
     answer: Answer
@@ -63,7 +63,7 @@ def prove(theorem: Theorem, rules: type[Rules] = Rules, salting: type[Salting] =
 
 
 def made_fit(rules: type[Rules], _: type[Salting]) -> Step:
-    """One more encoding."""
+    """One more encoding is made."""
     case = Case(rules)
     new, other = case.terms.constant("message", "new"), case.terms.constant("message", "other")
 
@@ -74,7 +74,7 @@ def made_fit(rules: type[Rules], _: type[Salting]) -> Step:
 
 
 def served_fit(rules: type[Rules], _: type[Salting]) -> Step:
-    """One more call, and one message that it reads."""
+    """One more call reads one message."""
     case = Case(rules)
     call, read, other = (case.terms.constant("message", name) for name in ("call", "read", "other"))
     reader, t = case.terms.constant("agent", "reader"), case.terms
@@ -88,7 +88,7 @@ def served_fit(rules: type[Rules], _: type[Salting]) -> Step:
 
 
 def repaired_fit(rules: type[Rules], _: type[Salting]) -> Step:
-    """One more encoding in a caller's own prompt: over what stands before it there, some tokens kept from a base."""
+    """One more repair in a caller's own prompt: over what precedes it there, with some tokens kept from a base."""
     case = Case(rules)
     call, read, other = (case.terms.constant("message", name) for name in ("call", "read", "other"))
     reader, t = case.terms.constant("agent", "reader"), case.terms
@@ -106,7 +106,7 @@ def repaired_fit(rules: type[Rules], _: type[Salting]) -> Step:
 
 
 def guarded(rules: type[Rules], _: type[Salting]) -> Step:
-    """One more encoding is labelled, and its guard asked: for any `clearance`, as if it were the call's own."""
+    """One more encoding is labelled, and its guard is asked for an arbitrary `clearance`."""
     case, new = Case(rules), Symbolic().constant("message", "new")
     wanted, audience = case.terms.constant("audience", "clearance"), case.terms.constant("audience", "some audience")
 
@@ -135,7 +135,7 @@ def guarded(rules: type[Rules], _: type[Salting]) -> Step:
 
 
 def denied_fit(rules: type[Rules], _: type[Salting]) -> Step:
-    """One more call under deny, where each message is read through what its author made of it."""
+    """One more call under deny, where each message is read through its author's encoding."""
     case = Case(rules)
     call, other = case.terms.constant("message", "call"), case.terms.constant("message", "other")
     reader, t = case.terms.constant("agent", "reader"), case.terms
@@ -156,7 +156,7 @@ def denied_fit(rules: type[Rules], _: type[Salting]) -> Step:
 
 
 def salted(rules: type[Rules], salting: type[Salting]) -> Step:
-    """Two requests of one salt, and who asks one of them."""
+    """Two requests with one salt, and the agent that asks one of them."""
     case = Case(rules)
     t = case.terms
     asked, holds = t.function("asked", "request", "agent"), t.function("holds", "request", "message")
@@ -176,8 +176,8 @@ def salted(rules: type[Rules], salting: type[Salting]) -> Step:
 
 def served_alike(rules: type[Rules], _: type[Salting]) -> Step:
     """One more encoding that the reader may be served, in two workflows that look the same to it: X of what it may
-    read, E of its own. It has the same words and class, over the same encodings, in the same order, at the same places;
-    so a function of these is the same."""
+    read, E of its own. It has the same words and class, over the same encodings, in the same order, at the same
+    positions; so any function of these is the same."""
     pair = Pair(rules)
     first, reader = pair.cases[0], pair.reader
     new, read, after = (first.terms.constant("message", name) for name in ("new", "read", "after"))
@@ -216,7 +216,7 @@ def served_alike(rules: type[Rules], _: type[Salting]) -> Step:
 
 
 def once_alike(rules: type[Rules], _: type[Salting]) -> Step:
-    """One more message of the reader's own, in two workflows that look the same to it."""
+    """One more message by the reader, in two workflows that look the same to it."""
     pair = Pair(rules)
     first, reader = pair.cases[0], pair.reader
     new = first.terms.constant("message", "new")
@@ -232,7 +232,7 @@ def once_alike(rules: type[Rules], _: type[Salting]) -> Step:
 
 
 def made_once(rules: type[Rules], _: type[Salting]) -> Step:
-    """One more message of which one encoding is made: what E and X of it are made over, and where."""
+    """One more message that has a single encoding: what E and X of it are made over, and where."""
     case = Case(rules)
     new, read = (case.terms.constant("message", name) for name in ("new", "read"))
     over = [
@@ -248,7 +248,7 @@ def _said_once(message: Thing) -> Callable[[Case], Truth]:
 
 
 def repaired_alike(rules: type[Rules], _: type[Salting]) -> Step:
-    """Whether what stands first in the reader's prompt is repaired there."""
+    """Whether the first message of the reader's prompt is repaired there."""
     pair = Pair(rules)
     read = pair.cases[0].terms.constant("message", "read")
     axioms = [axiom for case in pair.cases for axiom in case.terms.axioms()]
@@ -297,6 +297,6 @@ SAID: dict[str, tuple[str, Callable[[type[Rules], type[Salting]], Step]]] = {
 
 
 def theorems() -> Iterator[Theorem]:
-    """All of them."""
+    """All theorems."""
     for name, (says, step) in SAID.items():
         yield Theorem(name, says, step)

@@ -1,8 +1,8 @@
-"""Whether the rules of the model are those of the code: random workflows are played by the real resolver, books and
-guards on an engine of sets, and each rule, computed over what was said, must say what the code did.
+"""Compares the rules of the model with the code: random workflows are played by the real resolver, journal and guards
+on an engine of sets, and each rule, computed over what was said, must agree with what the code did.
 
-That is: what is refused, through which encodings each message is read and in which order, where they stand, what is in
-cones, for whom each encoding is made and labelled, and which cache salts are one. Does not know: solvers.
+Compared are: refusals, the encodings through which each message is read and their order, positions, cones, for whom
+each encoding is made and labelled, and which cache salts are equal. Independent of solvers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WAYS = (
     ReusePolicy("choreographed", "enforce", "auto", True),
 )
 CALL = "call"
-"""The id of a call that nobody has made."""
+"""The id of a hypothetical call."""
 KEY = b"a key of sixteen bytes or more"
 
 
@@ -54,7 +54,7 @@ class Noted(Sets):
 
 
 class Tied(NamedTuple):
-    """How many of what were compared, and where code and model differ."""
+    """The number of comparisons of each kind, and where code and model differ."""
 
     compared: Counter[str]
     differ: list[str]
@@ -71,7 +71,7 @@ def aside(random: Random, lines: Sequence[Line]) -> list[Line]:
 
 
 def played(random: Random, length: int, way: ReusePolicy) -> Talk:
-    """A random workflow, played; what nobody read is encoded at its end."""
+    """Plays a random workflow; what nobody read is encoded at the end."""
     talk, lines, ids = Talk(Noted(), way), aside(random, script(random, length)), dict[int, str]()
     for _, group in groupby(enumerate(lines), key=lambda pair: pair[1].round):
         numbers, plans = [], []
@@ -86,8 +86,8 @@ def played(random: Random, length: int, way: ReusePolicy) -> Talk:
 
 
 def told(talk: Talk, rules: type[Rules] = Rules) -> dict[str, Told]:
-    """What was said in a play, as the model has it. A place that is found from another is the code's to compute. Where
-    shadows are made, what was said `once` has none."""
+    """What was said in a play, for the model. Positions relative to another message are left to the code. If shadows
+    are made, messages with `once` have none."""
     said = dict[str, Told]()
     shadowed = talk.reuse.shadow != "never" and not talk.reuse.deterministic
     for id, one in talk.world.said.items():
@@ -119,7 +119,8 @@ class Model:
         return bool(self.rules.labelled(kind, message, audience, self.below(kind, message, self.marked)))
 
     def below(self, kind: Kind, message: Thing, asked: Callable[..., bool]) -> Callable[[Kind, Thing, Thing], bool]:
-        """The answer for what an encoding is made over; of others nobody asks, and with them it would not end."""
+        """The answer for an encoding's context; False for anything else, which no rule needs, so that the recursion
+        ends."""
 
         def answer(below: Kind, read: Thing, thing: Thing) -> bool:
             return bool(self.rules.over(kind, message, below, read)) and asked(below, read, thing)
@@ -131,21 +132,21 @@ class Model:
         return bool(self.rules.hears(agent, message, lambda a, m: m in reads and self.hears(a, m)))
 
     def context(self, kind: Kind, message: str) -> list[tuple[Kind, str]]:
-        """What an encoding is made over, in order."""
+        """The context of an encoding, in order."""
         reads = [read for read, _ in self.terms.said[message].reads]
         return [(below, read) for read in reads for below in KINDS if self.rules.over(kind, message, below, read)]
 
     def cone(self, kind: Kind, message: str) -> set[str]:
-        """All that could have influenced an encoding."""
+        """Everything that could have influenced an encoding."""
         return {other for other in self.terms.said if self.in_cone(kind, message, other)}
 
     def labels(self, kind: Kind, message: str) -> set[frozenset[str] | None]:
-        """The audiences of these."""
+        """The audiences of these messages."""
         return {audience for audience in self.audiences if self.marked(kind, message, audience)}
 
 
 def tied(seed: int, length: int = 8, rules: type[Rules] = Rules) -> Tied:
-    """One random workflow, by the code and by the model."""
+    """Compares code and model on one random workflow."""
     random = Random(seed)
     talk = played(random, length, WAYS[seed % len(WAYS)])
     counts, differ = Counter[str](workflows=1), list[str]()
@@ -182,8 +183,8 @@ def _encodings(talk: Talk, model: Model) -> Iterator[Check]:
 
 
 def _places(record: EncodingRecord, kind: Kind, model: Model) -> Iterator[Check]:
-    """Where the model has no place, an audience's encodings stand right after each other. Where an author asked for
-    none, or for one that is found from another, that is for the code to work out."""
+    """If the model has no position, an audience encoding has a contiguous context. If an author asked for no position,
+    or for one relative to another message, the code determines it."""
     end = 1
     for entry, (_, read) in zip(record.receipt.context, model.context(kind, record.message), strict=False):
         place = model.rules.place(kind, record.message, read)
@@ -202,7 +203,7 @@ def _may_read(agent: str, message: Metadata) -> bool:
 
 
 def _refusals(random: Random, talk: Talk, rules: type[Rules]) -> Iterator[Check]:
-    """Calls that anyone might make, over anything."""
+    """Random calls by any agent over any messages."""
     drafts, said = talk.resolver.drafts, told(talk)
     history = History(MessageLog(draft.metadata for draft in drafts.values()))
     for _ in range(4):
@@ -219,7 +220,7 @@ def _refusals(random: Random, talk: Talk, rules: type[Rules]) -> Iterator[Check]
 
 
 def _salts(random: Random, talk: Talk, rules: type[Rules]) -> Iterator[Check]:
-    """Requests that anyone might send, each pair of them."""
+    """Random requests by any agent, compared in pairs."""
     drafts, model = talk.resolver.drafts, Model(told(talk), rules)
     requests = []
     for _ in range(4):

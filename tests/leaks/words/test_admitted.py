@@ -1,4 +1,5 @@
-"""How many values a schema admits, against every value of a small world, tried one by one by a validator of others."""
+"""Counts of the values that a schema admits, compared with trying all values of a small world with another
+validator."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ WORLD: list[Any] = [
     *({"a": one, "b": other} for one in FEW for other in FEW),
     {},
 ]
-"""Every value that one of the schemas below can have, and many that none has; no two of them are the same."""
+"""Every value that one of the schemas below can have, and many that none has; all are distinct."""
 
 
 def brute(schema: dict[str, Any]) -> set[str]:
@@ -39,7 +40,7 @@ def brute(schema: dict[str, Any]) -> set[str]:
 
 
 def atom(rng: random.Random, values: list[Any]) -> dict[str, Any]:
-    """A schema of single values, all of whose values are among `values`."""
+    """A schema of single values, all of which are among `values`."""
     texts = [value for value in values if isinstance(value, str)]
     low, high = sorted(rng.choices([value for value in values if type(value) is int], k=2))
     return rng.choice(
@@ -56,7 +57,7 @@ def atom(rng: random.Random, values: list[Any]) -> dict[str, Any]:
 
 
 def schema(rng: random.Random, depth: int = 2) -> dict[str, Any]:
-    """A schema of arrays and objects of single values, and of alternatives of these."""
+    """A schema of arrays and objects of single values, or of alternatives of these."""
     if depth == 2 and rng.random() < 0.5:
         way = rng.choice(["anyOf", "anyOf", "allOf", "oneOf"])
         return {way: [schema(rng, 1) for _ in range(rng.randint(2, 3))]}
@@ -82,7 +83,7 @@ def test_a_schema_has_as_many_values_as_one_finds_by_trying_all() -> None:
         given = schema(rng)
         try:
             number = count(values := admitted_values(given))
-        except Uncountable:  # oneOf of what has values in common, and tuples of different items
+        except Uncountable:  # oneOf with common values, and tuples with different items
             overlapping += 1
             continue
         found = brute(given)
@@ -230,7 +231,7 @@ def test_a_value_is_spelled_in_one_way() -> None:
 
 
 def said_at_random(given: dict[str, Any], rng: random.Random) -> str:
-    """A text that the grammar of sampling lets through, byte by byte."""
+    """A random text that the grammar of sampling admits, byte by byte."""
     letters = LLTokenizer("byte")
     matcher = LLMatcher(letters, LLMatcher.grammar_from_json_schema(given, overrides={"whitespace_flexible": False}))
     assert not matcher.is_error(), matcher.get_error()

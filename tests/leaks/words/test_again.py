@@ -1,4 +1,4 @@
-"""A run with a rule for words that is broken off, played by workers, compared or said again: the same is charged."""
+"""A run with a rule for words charges the same if it is interrupted, played by workers, compared or replayed."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def auction() -> Scenario:
 
 
 def told(run: Path | None) -> Any:
-    """What a run says, and its ledger of words."""
+    """The transcript of a run, and its ledger of words."""
     saved = SavedRun(run or Path())
     return canonical_transcript(saved), audit_run(saved).words
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The run that nothing happens to."""
+    """An uninterrupted run."""
     out = tmp_path_factory.mktemp("whole")
     found = told(play(RunRequest(auction(), CONFIG, out=out, named=AUCTION)).record)
     assert found[1] is not None

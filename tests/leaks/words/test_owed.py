@@ -1,4 +1,4 @@
-"""Whose secrets words may tell whom, in random games: against sets that are worked out from the receipts one by one."""
+"""To whom words may reveal whose secrets, in random games: compared with sets computed from the receipts one by one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AUDIENCES: list[Any] = [
 
 
 def game_of(seed: int, leakage: str) -> Rehearsal:
-    """A game in which agents read some of what they may, their own words now and then as others do, and speak."""
+    """A game in which agents read some of what they may read, sometimes their own words as others do, and speak."""
     random = Random(seed)
 
     def look(game: Game, name: str) -> View:
@@ -64,7 +64,7 @@ def may(reader: str, audience: Audience) -> bool:
 
 
 def repeated(entries: dict[str, TranscriptEntry], id: str) -> set[str]:
-    """What the words of a message may repeat, by its receipt."""
+    """The messages whose words a message may repeat, by its receipt."""
     entry = entries[id]
     if entry.message.kind == "decode":
         assert entry.own is not None
@@ -112,7 +112,7 @@ def test_what_is_owed_is_what_the_receipts_say(leakage: str) -> None:
             expected = owed(entries, id, NAMES)
             told = {} if charge is None else {each: set(readers) for each, readers in charge.owed}
             for readers in (*expected.values(), *told.values()):
-                readers.discard("dora")  # who reads no more than everyone does is not always there yet
+                readers.discard("dora")  # who reads no more than everyone does is not always present yet
             expected = {each: readers for each, readers in expected.items() if readers}
             assert {each: readers for each, readers in told.items() if readers} == expected, (seed, id)
             some, none = some + bool(expected), none + (not expected)

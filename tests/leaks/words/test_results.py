@@ -1,4 +1,4 @@
-"""A tool may say again what it was given: what of its results others read is words that could be anything."""
+"""A tool may repeat its arguments: results that others read are words that could be anything."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def search(words: str) -> str:
 
 
 def talk(words: Any, tool: Any = echo, open_to: bool = False, **how: Any) -> Rehearsal:
-    """Alice, who was told a word in private, calls a tool whose results everyone reads."""
+    """Alice, who was told a word in private, calls a tool whose results are public."""
     given.clear()
 
     async def script(game: Game) -> None:

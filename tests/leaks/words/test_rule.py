@@ -1,4 +1,4 @@
-"""What agents say after reading what not all who hear it may read: listed, refused, or charged before it is said."""
+"""Words after reading what not everyone who hears them may read: listed, refused, or charged before they are said."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def test_who_comes_late_has_heard_what_everyone_has() -> None:
 
 
 def test_what_a_refusal_says_depends_on_no_words() -> None:
-    """It does tell how much others have told, and nothing else: it is the same whatever that was."""
+    """It does reveal how much others have revealed, and nothing else: it is the same whatever their words were."""
 
     def heard(secret: str) -> Any:
         async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> list[str]:
@@ -315,7 +315,7 @@ def test_the_rule_holds_however_messages_are_read(run: dict[str, Any]) -> None:
         with pytest.raises(LeakageError):
             await alice.say("everyone")
         await alice.answer(Vote, to="everyone")
-        if run.get("leakage") != "deny":  # nobody may read then what has the word behind it
+        if run.get("leakage") != "deny":  # under deny nobody may read a message with the word behind it
             await bob.think()
 
     played = rehearse(script, run=run)
