@@ -35,11 +35,11 @@ class Auction(agentcho.Scenario):
         outcome = self.Outcome(bids={}, refused=[])
         for bidder in bidders:
             try:
-                await bidder.say(max_tokens=12)  # after reading what it is worth to it
+                await bidder.say(max_tokens=12)  # after reading its own value
             except LeakageError:
                 outcome.refused.append(bidder.name)
-                # After reading what everyone may read, and nothing else:
+                # Reads only what everyone may read:
                 await bidder.say(view=lambda there: agentcho.View.open_to(there, "everyone"), max_tokens=12)
-            bid = await bidder.answer(Bid, to="everyone")  # 5 bits of its worth, and no more
+            bid = await bidder.answer(Bid, to="everyone")  # reveals at most 5 bits of its value
             outcome.bids[bidder.name] = bid.amount
         return outcome

@@ -21,7 +21,7 @@ COMPILER = "You write an office's reply to a user, from what was found for it, a
 
 
 class Told(BaseModel):
-    """What the words of one channel tell: canaries, forbidden fields, and all fields that are not allowed."""
+    """What the messages of one channel reveal: canaries, forbidden fields, and all fields that are not allowed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -31,7 +31,7 @@ class Told(BaseModel):
 
     @classmethod
     def of(cls, vault: agentcho.Vault, said: Sequence[agentcho.Message]) -> Told:
-        """What these messages tell, each for itself."""
+        """What these messages reveal, each taken by itself."""
         texts = [message.text for message in said]
         rules = (vault.canaries_in, vault.forbidden_in, vault.disclosed_in)
         found = [tuple(sorted(set[str]().union(*map(rule, texts)))) for rule in rules]

@@ -19,7 +19,7 @@ LAST = "Call {task.action} now, and nothing else{to}."
 
 
 class Told(BaseModel):
-    """The sensitive sentences that words have word for word, and those of whose words they have most."""
+    """Sensitive sentences that messages repeat word for word, and those of which they contain most words."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -28,7 +28,7 @@ class Told(BaseModel):
 
     @classmethod
     def of(cls, task: agentcho.Vignette, said: Sequence[agentcho.Message]) -> Told:
-        """What these messages tell, each for itself."""
+        """What these messages reveal, each taken by itself."""
         texts = [message.text for message in said]
         found = [tuple(sorted(set[str]().union(*map(rule, texts)))) for rule in (task.stated_in, task.named_in)]
         return cls(stated=found[0], named=found[1])

@@ -1,4 +1,4 @@
-"""What reached whom, from the records of a game alone: nothing of the audit is used, which is held against it."""
+"""Which messages influenced which agent, computed from a game's records alone, to check the audit independently."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from agentcho.records.transcript import TranscriptEntry
 
 
 def reached(entries: Iterable[TranscriptEntry]) -> dict[str, set[str]]:
-    """For each agent, the messages that stand behind all that it attended to as it spoke, its own encodings included:
-    receipts followed from one encoding to the next."""
+    """For each agent, the messages behind everything that it attended to as it spoke, including its own encodings:
+    receipts are followed from one encoding to the next."""
     entries = list(entries)
     records = {record.id: record for entry in entries for record in entry.made}
     own = {entry.encoding: entry.message.author for entry in entries if entry.encoding is not None}

@@ -1,4 +1,4 @@
-"""TextArena, from an environment of its own: what stands here already is what is imported of all that both have."""
+"""Imports TextArena from its own environment; packages that both environments have come from this one."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["agentcho", "here", "textarena"]
 
 
 def site_packages() -> Path:
-    """Where `make clients` installs TextArena."""
+    """The folder in which `make clients` installs TextArena."""
     here = f"python{sys.version_info.major}.{sys.version_info.minor}"
     return python_of("textarena").parents[1] / "lib" / here / "site-packages"
 
 
 @pytest.fixture(scope="session")
 def textarena() -> Path:
-    """TextArena can be imported, after everything else; the folder that it comes from. A test without it is skipped."""
+    """Makes TextArena importable, after everything else; returns its folder. Skips tests where it is not installed."""
     folder = site_packages()
     if str(folder) not in sys.path:
         sys.path.append(str(folder))

@@ -1,4 +1,4 @@
-"""The families of TextArena's environments for several players that run offline, and how few may play each."""
+"""The families of TextArena's multiplayer environments that run offline, with their minimum number of players."""
 
 FAMILIES = {
     "Alquerque": 2,

@@ -1,4 +1,4 @@
-"""Environments without TextArena, and agents that play in them: each a few lines, each with something to get wrong."""
+"""Small environments without TextArena, each with a pitfall, and agents that play in them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ CARDS = ("the-ace-of-spades", "the-queen-of-hearts", "the-two-of-clubs")
 
 
 class Cards:
-    """Deals each player a card in private, asks each for a word once, passes it on as `routes` says, and lets player 0
-    win. A player whose word is "bad" is refused, and asked again."""
+    """Deals each player a private card, asks each for a word once, passes it on by `told`, and lets player 0 win.
+    Refuses the word "bad" and asks the player again."""
 
     def __init__(self, most: int = 3, cards: Sequence[str] = CARDS) -> None:
         self._most, self._cards = most, cards
@@ -51,7 +51,7 @@ class Cards:
         return MoveResult(self._next == self._players, told)
 
     def told(self, player: int, text: str) -> list[Observation]:
-        """What comes of a word: it goes to everyone, and lot decides who is praised."""
+        """The observations that follow a word: it goes to everyone, and a random player is praised."""
         praised = self._random.randrange(self._players)
         return [
             Observation(player, -1, "PLAYER_ACTION", text),
@@ -66,8 +66,7 @@ class Cards:
 
 
 class Hanging(Cards):
-    """Its second step does not come back until `let_go` is set, or its thread is asked to end; `ended`: the thread
-    did."""
+    """Its second step does not return until `let_go` is set or its thread is asked to end, which sets `ended`."""
 
     let_go = threading.Event()
     ended = threading.Event()
@@ -83,7 +82,7 @@ class Hanging(Cards):
 
 
 def arena(make: Callable[[], Environment], **options: Any) -> Arena:
-    """A scenario of such an environment."""
+    """A scenario around such an environment."""
 
     class Here(Arena):
         name = "textarena:here"
@@ -105,7 +104,7 @@ class Silent(Agent):
 
 
 def played(scenario: Arena, agent: type[Agent] = Silent, replies: Any = None, **how: Any) -> Rehearsal:
-    """One game on the fake engine, all by one class of agents."""
+    """One game on the fake engine, all players being of one agent class."""
     config = RunConfig(model="fake", **how)
     return play(scenario, replies, config=config, find_agent=lambda name: agent)
 

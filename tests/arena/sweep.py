@@ -1,9 +1,9 @@
-"""All families of TextArena for several players, played at random, and what becomes of those that are refused:
+"""Plays all multiplayer families of TextArena at random, and checks that refused ones fail as expected:
 `python -m tests.arena.sweep` (`make nightly`), where TextArena is installed as `make clients` does it.
 
-Each is played twice, by processes with other hashes of texts, which must come to the same. What was found goes to
-`docs/results/textarena.json`, to be committed; `tools.pages.textarena` makes the table of it. It exits 1 where a game
-that is to run did not. Does not know: what a game is about.
+Each family is played twice, by processes with different hash seeds, which must agree. Results go to
+`docs/results/textarena.json`, to be committed; `tools.pages.textarena` makes a table of them. It exits 1 if a game
+that should run failed.
 """
 
 from __future__ import annotations
@@ -54,26 +54,26 @@ for _ in range(200):
     if over:
         break
 """
-"""What TextArena itself makes of an environment, with some moves."""
+"""A script that plays some moves in an environment with TextArena alone."""
 ERROR = re.compile(r"^(?:[\w.]+\.)?(\w+Error)\b", re.MULTILINE)
 ENDLESS = frozenset({"MarketEntryGame"})
-"""Families that run, and whose step does not come back once all players are out."""
+"""Families that run, but whose step does not return once all players are out."""
 
 
 def random_move(call: Decode, prompt: str) -> str:
-    """Something in brackets that stands near the end of what is read, or else a word."""
+    """A random bracketed text from the end of the prompt, or else a word."""
     draw = random.Random(call.sampling.seed)
     moves = MOVE.findall(prompt[-1500:]) or MOVE.findall(prompt)
     return draw.choice(moves) if moves and draw.random() < 0.9 else draw.choice(["hello", "[1]", "[0 1]", "[pass]"])
 
 
 def mover(name: str) -> Any:
-    """The shipped player, which does not think here."""
+    """The shipped player, without thoughts."""
     return type("Mover", (library.agent(name),), {"thoughts": 0})
 
 
 def played(kind: str, folder: Path) -> dict[str, Any]:
-    """One game of a family, on the fake engine."""
+    """Plays one game of a family on the fake engine; returns its row."""
     scenario = library.scenario(f"{PREFIX}{kind}-v0")(moves=MOST)
     engine = FakeEngine(random_move, context=1 << 20)
     result = play(RunRequest(scenario, RunConfig(model="fake", seed=SEED), engine=engine, out=folder, find_agent=mover))
@@ -103,7 +103,7 @@ def ended(over: GameOver) -> str:
 
 
 def dealt(entry: TranscriptEntry) -> bool:
-    """Whether the environment told it to one player alone."""
+    """Whether the environment addressed it to one player only."""
     return entry.message.author is None and entry.message.audience.members is not None
 
 
@@ -113,13 +113,13 @@ def digest(entries: Iterable[TranscriptEntry]) -> str:
 
 
 def right(row: Mapping[str, Any]) -> bool:
-    """Whether a family came to an end, with nothing leaked."""
+    """Whether a family's game ended and leaked nothing."""
     whole = row["ended"] in ("over", "cut off") and row["audit"] == "clean"
     return row.get("same", True) and (whole or row["family"] in ENDLESS)
 
 
 def play_all() -> None:
-    """Play all families; one line of JSON each."""
+    """Plays all families; prints one line of JSON for each."""
     sys.path.append(str(site_packages()))
     with TemporaryDirectory() as folder:
         for kind in FAMILIES:
@@ -127,7 +127,7 @@ def play_all() -> None:
 
 
 def in_process(words: Sequence[str], hashes: int, seconds: float) -> subprocess.CompletedProcess[str] | None:
-    """A process of Python that sees TextArena and no network; None: it did not come back."""
+    """Runs Python with TextArena and without network; None if it does not finish in time."""
     nowhere = dict.fromkeys(("http_proxy", "https_proxy"), "http://127.0.0.1:9")
     path = os.pathsep.join([*sys.path, str(site_packages())])
     own = {"PYTHONHASHSEED": str(hashes), "PYTHONPATH": path, "NLTK_DATA": os.devnull}
@@ -139,7 +139,7 @@ def in_process(words: Sequence[str], hashes: int, seconds: float) -> subprocess.
 
 
 def seen(kind: str) -> str:
-    """What comes of playing a refused family by TextArena alone."""
+    """What happens when a refused family is played by TextArena alone."""
     ran = in_process(["-c", REAL, kind], 0, 20)
     if ran is None:
         return "its step did not come back"
@@ -153,7 +153,7 @@ def textarena_version() -> str:
 
 
 def main() -> int:
-    """Play, compare, write."""
+    """Plays, compares and writes the results."""
     lines = []
     for hashes in (0, 1):
         ran = in_process(["-m", "tests.arena.sweep", "play"], hashes, 3600)

@@ -1,4 +1,4 @@
-"""A game that an environment runs: who reads what, what is said again, and how it ends."""
+"""Games run by an environment: audiences, repeated messages, endings."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_rewards_are_the_scores() -> None:
 
 
 class Equal(Cards):
-    """Deals both the same card."""
+    """Deals all players the same card."""
 
     def __init__(self) -> None:
         super().__init__(cards=(CARDS[0], CARDS[0], CARDS[0]))
@@ -74,7 +74,7 @@ def test_equal_secrets_stay_apart() -> None:
 
 
 class Routed(Cards):
-    """Passes a word on in all the ways that there are."""
+    """Passes a word on in every possible way."""
 
     def told(self, player: int, text: str) -> list[Observation]:
         other = 1 - player
@@ -110,7 +110,7 @@ def texts_to(messages: Sequence[Any], agent: str) -> list[str]:
 
 
 class Listing(Cards):
-    """Lists three moves, refuses the first of them, and then says only that it did."""
+    """Lists three moves, refuses the first, and then reports only the refusal."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Which moves a board lists: as games of TextArena write them, and what only looks like a list."""
+"""Moves read from the lists that TextArena's games print, and texts that only look like such lists."""
 
 from __future__ import annotations
 

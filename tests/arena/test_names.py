@@ -1,4 +1,4 @@
-"""Names of environments: those that are like what was typed, those that cannot be played, and without TextArena."""
+"""Names of environments: suggestions for misspelt ones, those that cannot be played, and behavior without TextArena."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page on TextArena shows works: its code and its commands, on the fake engine."""
+"""The code and commands on the TextArena page work, on the fake engine."""
 
 from __future__ import annotations
 

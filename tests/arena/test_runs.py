@@ -1,4 +1,4 @@
-"""Whole runs of environments: from the command line, and games beside one that does not come back."""
+"""Whole runs of environments: from the command line, and games beside one that hangs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .stage import Cards, Hanging, Silent, arena
 
 @pytest.mark.slow
 def test_a_step_that_hangs_ends_its_own_game_and_the_others_are_as_they_were_without_it(tmp_path: Path) -> None:
-    made = iter([Cards, Cards, Hanging, Cards])  # the first finds out how many play
+    made = iter([Cards, Cards, Hanging, Cards])  # the first determines the number of players
     alone = play(
         RunRequest(arena(Cards), RunConfig(model="fake", games=3), out=tmp_path / "a", find_agent=lambda name: Silent)
     )
@@ -56,7 +56,7 @@ def test_an_error_of_the_environment_ends_its_game_and_says_where_without_a_word
 
 @pytest.fixture
 def cards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An environment without TextArena, by a name like those of it."""
+    """Registers an environment without TextArena under a name of TextArena's form."""
     monkeypatch.setattr(library, "is_arena", lambda name: False)
     found = library.scenario
     here = lambda name: type(arena(Cards)) if name == "textarena:here" else found(name)  # noqa: E731

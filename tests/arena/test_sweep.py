@@ -1,4 +1,4 @@
-"""What was found by playing all families: the committed file, the page that is made of it, and, nightly, the games."""
+"""The results of playing all families: the committed file, the page made from it, and, nightly, the games."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Games of TextArena itself, on the fake engine: what each player sees, held against TextArena played alone with the
-same moves; what is hidden reaches nobody; runs that repeat, go on, and refuse."""
+"""Games of TextArena itself on the fake engine: what each player sees is compared with TextArena alone under the same
+moves; hidden information reaches nobody; runs repeat, resume, and refuse."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ GAMES = {
     "IteratedPrisonersDilemma": {"num_rounds": 2, "communication_turns": 1},
     "SimpleNegotiation": {"max_turns": 4},
 }
-"""Six that are played: an open board, cards, a table of three, hidden roles, hidden decisions, private values."""
+"""Six games: an open board, cards, a table of three, hidden roles, hidden decisions, private values."""
 MOST = 40
 
 
 def recorded(folder: Path, name: str, games: int = 1, at_once: int | None = None, **how: Any) -> SavedRun:
-    """A run of a game on the fake engine, with its record."""
+    """Plays a game on the fake engine; returns its record."""
     scenario = library.scenario(PREFIX + name)(**GAMES[name], moves=MOST)
     config = RunConfig(model="fake", games=games, seed=5, **how)
     result = play(RunRequest(scenario, config, out=folder, at_once=at_once, named=PREFIX + name))
@@ -52,13 +52,13 @@ def recorded(folder: Path, name: str, games: int = 1, at_once: int | None = None
 
 
 def moves(entries: Iterable[TranscriptEntry]) -> list[tuple[str, str]]:
-    """Who said which move, in order: what was said with a label."""
+    """The moves with their players, in order: messages with a label."""
     said = (entry.message for entry in entries if entry.message.kind == "decode" and entry.message.header)
     return [(message.author or "", message.text) for message in said]
 
 
 def alone(name: str, seed: int, players: int, said: list[tuple[str, str]]) -> dict[str, list[str]]:
-    """What TextArena, played by itself with these moves, shows each player, but for its own words."""
+    """What TextArena alone, given these moves, shows each player, except for the player's own words."""
     import textarena
 
     given = {key: value for key, value in GAMES[name].items() if key != "players"}
@@ -80,7 +80,7 @@ def all_seen(environment: Any, players: int) -> dict[int, list[tuple[int, str, A
 
 
 def visible(entries: Iterable[TranscriptEntry], player: str) -> list[str]:
-    """What a player may read that is not its own and not its system prompt, without labels."""
+    """The texts that a player may read, without its own, its system prompt, and labels."""
     others = (e.message for e in entries if e.message.author != player and e.message.role != "system")
     read = (message for message in others if message.audience.includes(player))
     return [(message.text.partition("] ")[2] if message.author else message.text).strip() for message in read]
@@ -110,7 +110,7 @@ def canonical(entries: Iterable[TranscriptEntry]) -> list[tuple[str, str, tuple[
 
 
 def dealt(entries: Iterable[TranscriptEntry], words: str) -> dict[str, set[str]]:
-    """By player, the messages that the environment told it alone, with such words in them."""
+    """The messages containing `words` that the environment addressed to one player only, by player."""
     found: dict[str, set[str]] = {}
     for message in (entry.message for entry in entries):
         if message.author is None and message.audience.members is not None and words in message.text:
@@ -168,7 +168,7 @@ def test_an_environment_that_does_otherwise_now_is_told_as_what_it_is(
 
 
 def cut(folder: Path, keep: int) -> None:
-    """Let a run have died after so many messages."""
+    """Cuts a record down to that of a run that died after this many messages."""
     lines = (folder / "transcript.jsonl").read_text().splitlines(keepends=True)
     (folder / "transcript.jsonl").write_text("".join(lines[:keep]))
     (folder / "outcomes.jsonl").write_text("")

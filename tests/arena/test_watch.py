@@ -1,4 +1,4 @@
-"""What is run in a thread: its result, its error, and what does not come back."""
+"""Functions run in a thread: results, errors, and calls that do not return."""
 
 from __future__ import annotations
 

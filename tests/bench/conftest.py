@@ -1,4 +1,4 @@
-"""A small model with a BOS, a workflow in which somebody waits, and made-up results."""
+"""A small model with a BOS token, a workflow in which a call waits for others, and made-up results."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ..engines import Engines
 
 @pytest.fixture(scope="session")
 def engine(engines: Engines) -> Engine:
-    """Its network is its own: peers take its attention out for a while."""
+    """A small engine with its own network, since peers replace the network's attention for a while."""
     return engines.own()
 
 
 @pytest.fixture(scope="session")
 def phi(engines: Engines) -> Engine:
-    """One whose template writes a conversation as its messages in frames, and nothing else."""
+    """A model whose chat template only writes each message in its frame."""
     return engines(Family("qwen2", "Qwen2", style="phi"))
 
 
@@ -52,7 +52,7 @@ def tree() -> Workflow:
 
 @pytest.fixture(autouse=True)
 def once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is played again because it was short."""
+    """Turns off the repetition of measurements that are too short."""
     monkeypatch.setattr("agentcho.lab.bench.measure.STEADY", 0.0)
 
 
@@ -60,7 +60,7 @@ Values = Mapping[tuple[str, str], Mapping[str, Sequence[float]]]
 
 
 def result(values: Values, **changes: Any) -> Result:
-    """A result with these figures by subject and arm, at the shape that targets are of."""
+    """A result with these values by subject and arm, for the model shape that targets refer to."""
     figures = tuple(
         Figures(subject=subject, arm=arm, values={what: tuple(many) for what, many in measured.items()})
         for (subject, arm), measured in values.items()

@@ -1,7 +1,4 @@
-"""A server that answers at `/completion` as llama.cpp's does, by transformers: what it is asked is kept.
-
-Does not know: who asks.
-"""
+"""An HTTP server that answers at `/completion` like llama.cpp's, computed by transformers; it keeps its requests."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ from agentcho.lab.bench.peers.prefixes import taking
 
 
 class Completing(ThreadingHTTPServer):
-    """Greedy words of a network, one request at a time."""
+    """Serves greedy completions of a network, one request at a time."""
 
     def __init__(self, network: Any) -> None:
         super().__init__(("127.0.0.1", 0), _Completed)
@@ -28,7 +25,7 @@ class Completing(ThreadingHTTPServer):
 
     @torch.inference_mode()
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The likeliest words, and what the real one says of them."""
+        """The likeliest tokens, with the fields of a real server's answer."""
         ids, said, steps = list(body["prompt"]), list[int](), list[dict[str, Any]]()
         fed, cache = ids, DynamicCache()
         for _ in range(body["n_predict"]):
@@ -60,7 +57,7 @@ class _Completed(BaseHTTPRequestHandler):
 
 @contextmanager
 def completing(network: Any) -> Iterator[Completing]:
-    """It listens until the context ends."""
+    """A server that listens until the context ends."""
     server = Completing(network)
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()

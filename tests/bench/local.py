@@ -1,4 +1,4 @@
-"""Servers of tests in this process."""
+"""Test servers in this process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from threading import Thread
 
 @contextmanager
 def answering(server: BaseServer) -> Iterator[None]:
-    """Answer in a thread in the `with` block; closed behind it."""
+    """Answers requests in a thread during the `with` block, then closes the server."""
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

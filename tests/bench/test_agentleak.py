@@ -1,4 +1,4 @@
-"""Recorded office workflows: what is compared, kept and said of them on the page; and some on the embedded model."""
+"""Recorded office workflows: comparison, storage and the results page; and some on the embedded model."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def line(id: str, to: list[str], text: str, *parents: str, header: str | None = 
 
 
 def office(number: int, code: str, **changes: Any) -> Workflow:
-    """A workflow in the shape of the recorded ones, with words of our own."""
+    """A workflow in the shape of the recorded ones, with other texts."""
     records = f"Records: the code is {code}, the pay is {number}{number}{number}."
     messages = [
         line("coordinator.0", ["coordinator"], f"You lead. {records}"),
@@ -236,7 +236,7 @@ def held(offices: list[Workflow], engine: Any) -> list[Office]:
 
 
 def expect(found: Office) -> None:
-    """What is claimed of every workflow: verdicts, and equal and unequal bits."""
+    """Checks what is claimed of every workflow: its verdicts, and equal and unequal bits."""
     assert found.verdicts["audit"] == {"coordinator": "clean", "worker": "transitive", "compiler": "transitive"}
     for way in ("baseline", "enforce"):
         assert set(found.verdicts[way].values()) == {"clean"}
@@ -272,7 +272,7 @@ def test_a_swapped_vault_is_another_of_the_same_length_and_nothing_else_changes(
     assert len(ours) == len(theirs)
 
 
-# -- the recorded workflows, read in place -------------------------------------------------------------------
+# -- the recorded workflows, if they are there ---------------------------------------------------------------
 
 recorded = pytest.mark.skipif(not FILE.is_file(), reason="the recorded workflows are not here")
 

@@ -1,4 +1,4 @@
-"""What guesses gain: both ways in turns, as in a real run, and beside what was asked for."""
+"""Speedup by speculation: measured in turns as in a real run, and compared with the targets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ARMS = (BASELINE, guessing(BASELINE), ENFORCE, guessing(ENFORCE))
 
 
 def took(**seconds: tuple[float, float, float, float]) -> dict[tuple[str, str], dict[str, list[float]]]:
-    """Of subjects by their first letters: what the four arms took, and words that are the same."""
+    """Values of the four arms by subject, which is given by its first letter; words are equal in all of them."""
     names = {"t": TREES[0], "u": TREES[1], "g": GAMES, "d": "debate"}
     return {
         (names[short], name): {"seconds": [each], "forwards": [10 * each], "kl": [0.001]}
@@ -44,7 +44,7 @@ def reached(values: dict[tuple[str, str], dict[str, list[float]]]) -> dict[str, 
 
 
 def test_what_guesses_gain_stands_beside_what_was_asked() -> None:
-    """All trees of a file together, games apart from them, and the least of all subjects of each way of reading."""
+    """All trees of a file together, games separately, and the minimum over all subjects for each policy."""
     found = reached(took(t=(20, 10, 10, 5), u=(10, 10, 10, 10), g=(4, 4, 4, 4), d=(3, 3, 2.4, 2.5)))
     trees = found["end to end, trace tree-of-thoughts: baseline, without ÷ with guesses"]
     assert (trees.reached.middle, trees.bound, trees.verdict) == (30 / 20, 1.25, "met")
@@ -101,7 +101,7 @@ def test_each_of_our_arms_has_a_twin_that_guesses() -> None:
 
 
 def quoting() -> Workflow:
-    """Ben says what Ann has said, word for word, and something else at its end."""
+    """Ben repeats Ann's words verbatim, then adds something else."""
     said = "one two three four five six seven eight nine ten eleven twelve"
     told = line("rules", "ann", role="system")
     first = line("first", "ann", "rules", spoken=True, text=said)
@@ -113,8 +113,8 @@ def quoting() -> Workflow:
 @pytest.mark.slow
 @pytest.mark.parametrize("way", [BASELINE, ENFORCE])
 def test_forced_words_are_guessed_as_spoken_ones_are(engine: Engine, way: str) -> None:
-    """What is quoted takes fewer forwards, and what was never said before takes one a token; the words, and the tokens
-    that are fed and stay, are the same."""
+    """Quoted words take fewer forwards, new ones take one each; words and the number of tokens fed and kept are the
+    same."""
     plain, guessed = policy(way), policy(guessing(way))
     assert plain is not None
     assert guessed is not None
@@ -129,7 +129,7 @@ def test_forced_words_are_guessed_as_spoken_ones_are(engine: Engine, way: str) -
 
 
 def cheap() -> ForwardCosts:
-    """Forwards that cost the same whatever they feed, as where weights alone are to be streamed."""
+    """Forwards whose cost does not depend on their size, as where only weights are streamed."""
     return ForwardCosts((1, 64), (1, 4096), ((1.0, 1.001), (1.0, 1.001)))
 
 

@@ -1,4 +1,4 @@
-"""The arms: the same words in all of them, on the same weights, and as many tokens as one counts by hand."""
+"""The benchmark's arms: the same words in all of them, on the same weights, with token counts checked by hand."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def begins_alike(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 def counted(said: dict[str, Prompt]) -> int:
-    """What a careful user feeds: the prompt of all answers once but for its last token, then only what is new."""
+    """Tokens fed with careful reuse: the answers' prompt once except for its last token, then only new ones."""
     answers, vote = [said[id] for id in ("a1", "a2", "a3")], said["vote"]
     first = len(answers[0].prompt) - 1 + sum(1 + len(answer.text) for answer in answers)
     known = max(begins_alike(vote.prompt, (*answer.prompt, *answer.text)) for answer in answers)
@@ -65,9 +65,9 @@ def test_every_arm_plays_and_feeds_what_it_must(engine: Engine, tree: Workflow, 
     exact |= {f"choreographed:audit:{more}": once for more in ("deterministic", "speculate")}
     if name in exact:
         assert played.encoded == exact[name]
-    elif name in (*OURS, *EXACT, *GUESSING):  # at most two encodings a message, its author's and its audience's
+    elif name in (*OURS, *EXACT, *GUESSING):  # at most two encodings per message: its author's and its audience's
         assert once < played.encoded <= 2 * once
-    elif stepwise:  # whole pages alone are shared, so each call feeds up to a page more
+    elif stepwise:  # only whole pages are shared, so each call feeds up to a page more
         assert byhand <= played.encoded <= byhand + 4 * PAGE + 3 * len(prompts(tree, engine.framing)["a1"].prompt)
 
 
@@ -169,7 +169,7 @@ def _logits(said: ReplayedMessage) -> torch.Tensor:
 def test_the_words_of_our_arms_are_held_against_the_baselines(
     engine: Engine, tree: Workflow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By what a replay of each says itself, and without the libraries of an extra that timing does not ask for."""
+    """Divergences come from replays of each arm, and need no libraries of an extra that timing does not need."""
     for library in LIBRARIES["lab"]:
         monkeypatch.setitem(sys.modules, library, None)
     named = [AUDIT, f"{AUDIT}+full", "baseline", GENERATE]

@@ -1,4 +1,4 @@
-"""What is new to everybody in a workflow's prompts, held against what real replays feed."""
+"""The number of new tokens in a workflow's prompts, compared with what real replays feed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .conftest import result
 
 
 def said(replayed: Replayed) -> int:
-    """Tokens of all that was said, without openings and headers."""
+    """The number of generated tokens, without openings and headers."""
     whole = [entry.message for entry in replayed.entries if entry.message.kind == "decode"]
     return sum(len(message.tokens) - message.words.content[0] for message in whole) - sum(
         len(FakeEngine().framing.content.encode(message.words.header)) for message in whole
@@ -29,8 +29,8 @@ def said(replayed: Replayed) -> int:
 
 @pytest.mark.parametrize("name", ["multi-qa", "tree-of-thoughts", "parallel-debate", "prisoners-dilemma"])
 def test_what_is_new_is_what_replays_feed(name: str) -> None:
-    """Two engines that count what they were fed: the baseline for its part, and the one that encodes each message once
-    for the other, which is new to the baseline too but where prompts begin alike."""
+    """Compared with what engines were fed: for the baseline exactly; for what is new to both, the upper bound is an
+    engine that encodes each message once."""
     whole, engine = recorded(name, 1, 0.05), FakeEngine()
     alone, once = (
         replay(whole, FakeEngine(), mode=mode, leakage="audit", logits=False) for mode in ("baseline", "choreographed")
@@ -46,7 +46,7 @@ def test_what_is_new_is_what_replays_feed(name: str) -> None:
 
 
 def test_a_message_is_new_once_and_a_header_each_time(phi: Engine, tree: Workflow) -> None:
-    """Counted by hand: the rules, the question, and what four calls begin with; the vote reads nothing new."""
+    """Counted by hand: the rules, the question, and the openings of four calls; the vote reads nothing new."""
     entries = {e.message.id: e.message for e in replay(tree, phi, logits=False).entries}
     header = len(phi.framing.content.encode("Well: "))
     calls = [entries[id] for id in ("a1", "a2", "a3", "vote")]
@@ -60,7 +60,7 @@ def test_a_message_is_new_once_and_a_header_each_time(phi: Engine, tree: Workflo
 
 
 def figures(**more: Any) -> Any:
-    """A result of first tokens, with what is new."""
+    """A result of times to first token, with counts of new tokens."""
     values: dict[tuple[str, str], dict[str, list[float]]] = {
         ("debate", BASELINE): {"ttft": [6.0], "encoded": [9.0], "prompts": [2000.0], "alone": [800.0], "new": [200.0]},
         ("debate", AUDIT): {"ttft": [2.0], "encoded": [9.0]},

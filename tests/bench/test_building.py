@@ -1,4 +1,4 @@
-"""What `make llama` says before it builds, of a machine without tools and of a file that is another one."""
+"""`make llama` checks for missing tools and for a source file other than the pinned one before it builds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m tools.bench threads`: arms take turns beside a busy process, and are compared turn by turn."""
+"""`python -m tools.bench threads`: arms take turns beside a busy process and are compared turn by turn."""
 
 from __future__ import annotations
 

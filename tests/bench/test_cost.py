@@ -1,4 +1,4 @@
-"""What safety costs: ratios made within a repeat, and a table."""
+"""The cost of safety: ratios computed within each repeat, and a table."""
 
 from __future__ import annotations
 

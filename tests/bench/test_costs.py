@@ -1,5 +1,5 @@
-"""What the README says of time: the least gain of all results of today's engine, worked out again here from the files
-themselves."""
+"""The timing claims of the README: the smallest gain over all results of the current engine, recomputed here from the
+files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read(name: str) -> dict[str, Any]:
 
 
 def ratios(held: dict[str, Any], these: str, those: str, what: str) -> dict[str, float]:
-    """The median over repeats of one arm's time over another's, by subject."""
+    """The median over repeats of the ratio between two arms, by subject."""
     values = {(each["subject"], each["arm"]): each["values"].get(what) for each in held["figures"]}
     subjects = dict.fromkeys(each["subject"] for each in held["figures"])
     both = {each: (values.get((each, these)), values.get((each, those))) for each in subjects}
@@ -45,7 +45,7 @@ def ratios(held: dict[str, Any], these: str, those: str, what: str) -> dict[str,
 
 
 def measured(workflow: str, what: str) -> Iterator[float]:
-    """Baseline over `enforce` of one workflow in all results that have it and are no sweep."""
+    """Ratios of baseline to `enforce` for one workflow, from all results that have it and are not sweeps."""
     for file in RESULTS.glob("bench-*.json"):
         held = read(file.name)
         if held["bench"] == "workflows" and not held["sweep"] and (what == "ttft" or held["stepwise"]):
@@ -109,7 +109,7 @@ def test_the_readme_is_what_the_results_give_and_says_nothing_without_them(tmp_p
 
 
 def six(enforce: float) -> Values:
-    """Two workflows: the baseline takes one second, `enforce` that much, and in the other one half."""
+    """Baseline: 1 s in both workflows. `enforce`: that many seconds in one, 0.5 s in the other."""
     arms = {"a": {"baseline": 1.0, ENFORCE: enforce, AUDIT: 1.0}, "b": {"baseline": 1.0, ENFORCE: 0.5, AUDIT: 1.0}}
     return {
         (subject, arm): {"ttft": [taken / 10] * 3, "seconds": [taken] * 3}

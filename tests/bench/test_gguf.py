@@ -1,4 +1,4 @@
-"""A GGUF file of a network, read back: every weight, in the order that llama.cpp wants, and what cannot be written."""
+"""A network's GGUF file, read back: every weight in llama.cpp's order, and networks that cannot be written."""
 
 from __future__ import annotations
 

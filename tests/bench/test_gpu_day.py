@@ -1,5 +1,5 @@
-"""The program for one GPU: whatever fails, dies or is killed, what was measured is on disk; what is missing is named;
-and the page says what was met, and that nothing was run where nothing was."""
+"""The program for one GPU: whatever fails, dies or is killed, measurements are on disk and missing ones are named; the
+page reports which targets were met, and says so where nothing was run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OWN = "tests.bench.test_gpu_day"
 
 
 def faulty(day: Any) -> None:
-    """A part that finds something, and fails."""
+    """A part that stores something, then fails."""
     day.keep("before", 1)
     raise RuntimeError("CUDA error: an illegal memory access was encountered\nmore")
 
@@ -47,7 +47,7 @@ def hanging(day: Any) -> None:
 
 
 def quick(day: Any) -> None:
-    """A part that says in which process it runs."""
+    """A part that stores the id of its process."""
     day.keep("process", os.getpid())
 
 
@@ -57,12 +57,12 @@ def impossible(day: Any) -> None:
 
 
 def made(name: str, **more: Any) -> Part:
-    """One of these parts."""
+    """One of these parts, by name."""
     return Part(name, name, f"{OWN}:{name}", **{"limit": 60.0, **more})
 
 
 class Ran:
-    """What a run of some parts left on disk, by their names."""
+    """The file left by a run of some parts, with the parts by name."""
 
     def __init__(self, file: Path, *given: Part, device: str = "cpu", seconds: float = 100.0) -> None:
         result = ResultFile(file, "words", {})
@@ -90,12 +90,12 @@ def test_whatever_fails_dies_or_hangs_leaves_what_it_found_and_the_next_part_run
     assert ran.parts["hanging"]["why"].startswith("it took longer than 4 s")
     first, second, third, fourth = (ran.parts[part.name]["found"]["process"] for part in more)
     assert first == second
-    assert len({second, third, fourth}) == 3  # after an error of CUDA, and after a death, another process
+    assert len({second, third, fourth}) == 3  # a new process after a CUDA error, and after a death
     assert not alive(ran.parts["hanging"]["found"]["process"])
 
 
 def alive(process: int) -> bool:
-    """Whether there is a process of this number that is not dead already."""
+    """Whether a process with this id exists and is not a zombie."""
     try:
         return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
     except OSError:
@@ -194,23 +194,23 @@ def test_killed_halfway_it_leaves_what_was_measured_and_no_process(how: signal.S
 
 
 def states(file: Path) -> dict[str, str]:
-    """What became of each part until now."""
+    """The current state of each part."""
     return {part["name"]: part["state"] for part in json.loads(file.read_bytes())["parts"]}
 
 
 def found(file: Path, name: str) -> dict[str, Any]:
-    """What a part has found until now."""
+    """What a part has stored so far."""
     return next(dict(part["found"]) for part in json.loads(file.read_bytes())["parts"] if part["name"] == name)
 
 
 def children(process: int) -> list[int]:
-    """The processes that it has begun."""
+    """The ids of its child processes."""
     told = Path(f"/proc/{process}/task/{process}/children").read_text()
     return [int(each) for each in told.split()]
 
 
 def wait_for(so: Any, seconds: float = 90.0) -> None:
-    """Wait until something is so."""
+    """Waits until a condition holds."""
     latest = time.monotonic() + seconds
     while not so():
         assert time.monotonic() < latest, "it never was"
@@ -218,13 +218,13 @@ def wait_for(so: Any, seconds: float = 90.0) -> None:
 
 
 OLDEST = os.environ.get("AGENTCHO_TEST_OLDEST", "")
-"""A folder with the oldest transformers that pyproject.toml takes."""
+"""A folder with the oldest transformers version that pyproject.toml allows."""
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not OLDEST, reason="AGENTCHO_TEST_OLDEST names no folder; `make test-slow` brings one")
 def test_the_whole_program_runs_under_the_oldest_transformers(tmp_path: Path) -> None:
-    """Its continuous batching takes other options: that is said, and all else is measured."""
+    """Its continuous batching takes other options; that is reported, and all else is measured."""
     file = tmp_path / "gpu.json"
     words = [
         sys.executable,
@@ -235,7 +235,7 @@ def test_the_whole_program_runs_under_the_oldest_transformers(tmp_path: Path) ->
         "cpu",
         "--json",
         str(file),
-        "--tests=--version",  # what they are is shown elsewhere
+        "--tests=--version",  # tested elsewhere
     ]
     own = os.environ | {"PYTHONPATH": OLDEST}
     done = subprocess.run(words, cwd=ROOT, env=own, capture_output=True, text=True, check=False)
@@ -269,7 +269,7 @@ def test_the_whole_program_runs_on_a_processor(tmp_path: Path) -> None:
 
 
 def as_of_a_gpu(held: dict[str, Any]) -> dict[str, Any]:
-    """A result as if its machine had a GPU."""
+    """The result, changed as if its machine had a GPU."""
     (machine,) = (part for part in held["parts"] if part["name"] == "machine")
     machine["found"]["gpu"] = {"name": "H100", "total_memory": 80 << 30}
     return held
@@ -287,7 +287,7 @@ def test_where_there_is_no_gpu_it_says_so_and_measures_nothing(tmp_path: Path) -
 
 
 def states_why(file: Path) -> dict[str, str]:
-    """Why each part did not run."""
+    """The reason why each part did not run."""
     return {part["name"]: part.get("why", "") for part in json.loads(file.read_bytes())["parts"]}
 
 
@@ -362,7 +362,7 @@ def test_the_page_is_what_its_result_gives() -> None:
 
 
 def test_the_program_begins_without_any_package() -> None:
-    """Of what is not Python's own it imports nothing before a part runs."""
+    """Before a part runs, it imports only the standard library."""
     code = "import sys; from tools.bench.gpu_day import program; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-S", "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = {name.partition(".")[0] for name in ran.stdout.split()}

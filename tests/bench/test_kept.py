@@ -1,4 +1,4 @@
-"""A benchmark that was killed goes on where it was, and with nothing but what it was asked for at first."""
+"""A killed benchmark resumes where it stopped, only with the settings that it was started with."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ UNDERSTUDY = pytest.mark.skipif(not (weights_path() / "model.safetensors").is_fi
 
 
 def quiet(what: str, done: int, of: int) -> None:
-    """Nobody hears of progress."""
+    """Ignores progress."""
 
 
 class Killed(BaseException):
-    """Instead of a signal."""
+    """Stands in for a signal."""
 
 
 def counting(at: int = 1 << 30) -> tuple[list[str], Callable[[str], Timed]]:
-    """What was run, and arms that say how many runs there were; run number `at` does not come back."""
+    """A list of the runs so far, and arms whose values are run numbers; run number `at` raises Killed."""
     runs: list[str] = []
 
     def arm(name: str) -> Timed:
@@ -52,7 +52,7 @@ def counting(at: int = 1 << 30) -> tuple[list[str], Callable[[str], Timed]]:
 
 
 def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
-    """A kill in the third of four repeats loses that one alone, with what its first arm took."""
+    """A kill in the third of four repeats loses only that repeat, including its first arm's measurement."""
     file = tmp_path / "r.json"
     _, arm = counting(at=6)
     with pytest.raises(Killed):
@@ -79,7 +79,7 @@ def test_who_was_not_there_is_not_looked_for_again(tmp_path: Path) -> None:
 
 
 def kept_in(folder: Path) -> Path:
-    """Something that was measured with `SETTINGS`."""
+    """The file of a measurement begun with `SETTINGS`."""
     PartialWorkflows.begin(folder / "r.json", False, SETTINGS).save()
     return folder / "r.json"
 
@@ -130,8 +130,8 @@ def test_another_seed_is_refused_before_anything_is_loaded(
 @UNDERSTUDY
 @pytest.mark.slow
 def test_a_killed_benchmark_goes_on(tmp_path: Path) -> None:
-    """A process kills itself by SIGKILL right before what it keeps is replaced for the third time; the next one has
-    what was kept the second time, bit for bit."""
+    """A process kills itself by SIGKILL right before it replaces its file for the third time; the next process finds
+    the second version, bit for bit."""
     file = tmp_path / "r.json"
     asked = ("bench", "workflows", "--workflow", "multi-qa", "--scale", "0.01", "--repeats", "3")
     arms = ("--arm", "baseline", "--arm", "choreographed:audit", "--speculate", "--json", str(file))

@@ -1,4 +1,4 @@
-"""What rounding keys and values changes, as `python -m tools.bench kv` measures it."""
+"""The effect of rounding keys and values, as measured by `python -m tools.bench kv`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of leakage: the same words in every arm, told side by side. Its figures are nobody's test."""
+"""The leakage benchmark: the same words in every arm, shown side by side. Its figures are not tested."""
 
 from __future__ import annotations
 

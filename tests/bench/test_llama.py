@@ -1,4 +1,4 @@
-"""`agentcho bench peers` from beginning to end: on a stand-in for llama.cpp's server, and on the real one."""
+"""`agentcho bench peers` end to end: on a stand-in for llama.cpp's server, and on the real one."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from agentcho.runner.understudy import weights_path
 from .llama import completing
 
 REAL = "AGENTCHO_TEST_LLAMA"
-"""The file of a real llama-server, which is then required; by default that of `make llama`, if it is there."""
+"""Names the file of a real llama-server, which is then required; by default that of `make llama`, if it is there."""
 SMALL = ("--scale", "0.02", "--agents", "2", "--repeats", "1")
 OURSELVES = ("choreographed:audit", "choreographed:enforce", "baseline")
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that are quickly over."""
+    """Uses small sizes, which are measured quickly."""
     sizes = 96, 4
     monkeypatch.setattr(Rows, "SIZES", sizes)
 
@@ -53,7 +53,7 @@ def network() -> Any:
 
 @pytest.fixture
 def peer(tmp_path: Path) -> Path:
-    """A program that says its options and its version, and is never started as a server."""
+    """A program that prints options and a version, and is never started as a server."""
     file = tmp_path / "llama-server"
     file.write_text("#!/bin/sh\ncase $1 in --help) echo '--spec-default  drafts';; *) echo 'version: 1 (abc)';; esac\n")
     file.chmod(0o755)
@@ -112,7 +112,7 @@ def test_another_network_is_not_timed(
 
 @pytest.fixture(scope="module")
 def real() -> Path:
-    """The real server."""
+    """The path of the real server."""
     pytest.importorskip("gguf", reason="agentcho[peers] is not installed")
     given = os.environ.get(REAL)
     file = Path(given) if given else Path(__file__).parents[2] / llama.BUILT / llama.SERVER

@@ -1,4 +1,4 @@
-"""Our engine beside llama.cpp's server: what both are asked, what is made of it, and what is said without it."""
+"""Our engine beside llama.cpp's server: the requests to both, the results, and errors where it is missing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HELP = """-fa,   --flash-attn [on|off|auto]  use of attention
 
 
 def binary(folder: Path, help_: str = HELP) -> Path:
-    """A program that knows these options."""
+    """A program whose help lists these options."""
     file = folder / "llama-server"
     said = f"case $1 in --help) cat <<'END'\n{help_}\nEND\n;; *) echo 'version: 0.5.0 (abc)' >&2;; esac"
     file.write_text(f"#!/bin/sh\n{said}\n")
@@ -48,7 +48,7 @@ def test_a_prompt_on_the_peer_has_the_ids_of_our_baseline_around_its_own_words(e
     ours, asked, lock = prompts(tree, engine.framing), dict[str, tuple[Sequence[int], int, int]](), Lock()
 
     def forced(prompt: Sequence[int], count: int, slot: int) -> Said:
-        """Says what was recorded, so that prompts are those of our baseline."""
+        """Returns the recorded words, so that prompts are those of our baseline."""
         (id,) = (id for id, call in ours.items() if call.prompt == tuple(prompt) and len(call.text) == count)
         with lock:
             asked[id] = (prompt, count, slot)
@@ -101,7 +101,7 @@ def test_the_same_network_is_known_by_its_probabilities_and_another_is_refused(e
     network: Any = engine.network
     prompt, said, likeliest = prompt_of(network.config.vocab_size, 1), (3, 5), list[dict[int, float]]()
     with stock_attention(network), torch.inference_mode():
-        for number in range(2):  # one forward a prefix, where the code makes one for all
+        for number in range(2):  # one forward per prefix; the tested code uses one for all
             row = network(input_ids=torch.tensor([[*prompt, *said[:number]]])).logits[0, -1].double().softmax(-1)
             likeliest.append({int(id): math.log(float(row[id])) for id in row.topk(10).indices})
     same = compared(network, Peeked(prompt, said, tuple(likeliest)))

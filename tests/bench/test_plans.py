@@ -1,4 +1,4 @@
-"""What is played: the scenarios' own graphs in random words, the same for the same seed."""
+"""The benchmark's workflows: graphs of the scenarios with random words, equal for equal seeds."""
 
 from __future__ import annotations
 
@@ -119,8 +119,8 @@ def test_waiting_counts_overlapping_calls_once() -> None:
 
 
 def test_solvers_without_names_read_one_open_prompt() -> None:
-    """What a baseline that keeps prefixes shares between them; and under `enforce` nothing is encoded a second time,
-    since nobody says anything that was computed over what another may not read."""
+    """A prefix-caching baseline shares that prompt; and under `enforce` nothing is encoded a second time, since nobody
+    speaks over anything that another may not read."""
     named, unnamed = (recorded("parallel-debate", 1, 0.1, names=each, agents=4) for each in (True, False))
     briefs = [[m for m in one.messages if m.role == "system"] for one in (named, unnamed)]
     assert [len(each) for each in briefs] == [4, 1]

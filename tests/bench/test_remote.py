@@ -1,4 +1,4 @@
-"""A server of the user's own: found by its URL, asked over the same workflows, or refused before any work."""
+"""A user's own server: found by its URL, measured over the same workflows, or refused before any work."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SMALL = ("--workflow", "multi-qa", "--scale", "0.05", "--repeats", "1", "--token
 
 
 class Own(ThreadingHTTPServer):
-    """A chat server under a path of its own, which says what it is told to, and keeps what it was asked."""
+    """A chat server under a path of its own, with configurable answers, which keeps its requests."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Owned)

@@ -1,4 +1,4 @@
-"""Figures, their intervals, what they come to beside what was asked for, and the page that is made of them."""
+"""Figures, their intervals, comparison with targets, and the page made from them."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_ratios_are_made_within_a_repeat_and_stand_beside_their_targets() -> Non
 def test_what_is_fast_has_met_nothing_unless_it_says_the_same(
     kl: float | None, known: Words | None, verdict: str
 ) -> None:
-    """Neither by how near its words are, nor by the comparison of its workflow."""
+    """Words are judged by their divergence and by the comparison of their workflow; both have to agree."""
     words: dict[str, list[float]] = {} if kl is None else {"kl": [kl], "agree": [1.0]}
     values = {("debate", BASELINE): whole(2.0), ("debate", AUDIT): whole(1.0) | words}
     elsewhere: Judged = {} if known is None else {("debate", AUDIT): known}
@@ -155,7 +155,7 @@ def test_the_words_of_several_subjects_are_those_of_the_worst() -> None:
 def test_words_are_as_good_only_by_their_scores_and_by_how_near_they_are(
     kl: float | None, off: list[float], words: Words
 ) -> None:
-    """Neither is enough: at a ceiling scores hide what the divergence shows."""
+    """Neither suffices: at a ceiling, scores hide what the divergence shows."""
     assert judged(kl, off) == words
 
 
@@ -277,7 +277,7 @@ def test_of_a_debate_with_and_without_names_the_lesser_counts() -> None:
 
 
 def both_ways() -> Result:
-    """A sweep of debates with names in their prompts and without."""
+    """A sweep of debates with and without names in their prompts."""
     both: dict[tuple[str, str], Any] = {}
     for name, seconds in (
         ("2 agents", 3.0),
@@ -393,7 +393,7 @@ def test_of_societies_time_and_memory_are_drawn_and_no_point_is_covered(monkeypa
 
 
 def test_a_stall_is_beside_the_steps_right_around_it() -> None:
-    """With the budget whose greater ratio is least; rows have longer contexts where a prefill took longer."""
+    """Uses the budget whose larger ratio is smallest; contexts are longer where a prefill took longer."""
     times = {
         "undisturbed": {"p95": [0.5]},
         "a prefill of 9 tokens alone": {"prefill": [10.0]},
@@ -421,7 +421,7 @@ def test_the_page_takes_the_worse_of_a_comparison_and_of_what_results_found_them
 
 
 def test_of_two_results_the_page_shows_the_lesser_gain_and_all_of_stock(tmp_path: Path) -> None:
-    """One in which the workflow gains twofold and stock ends later, and one in which neither is so."""
+    """One result with a twofold gain in which stock is slower, and one with neither."""
     for name, ours, stock in (("bench-a", 2.0, 6.0), ("bench-b", 4.0, 3.0)):
         seconds = {BASELINE: 4.0, "generate": stock, AUDIT: ours, ENFORCE: ours}
         values = {("debate", arm): whole(each) for arm, each in seconds.items()}

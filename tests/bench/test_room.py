@@ -1,4 +1,4 @@
-"""How many agents a store has room for: the search, who reads what, and a store that is too small for the baseline."""
+"""How many agents a store has room for: the search, who reads what, and a store too small for the baseline."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def test_a_crowd_whose_prompts_begin_alike_says_the_same_words() -> None:
 
 
 def test_each_arm_is_asked_for_its_own_number(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With times by which the baseline is late from 17 agents on, where prompts begin alike from 33 on, and the others
-    from 41 on."""
+    """With simulated times by which the baseline is late from 17 agents on, or from 33 where prompts begin alike, and
+    the other arms from 41."""
 
     def taken(engine: Engine, trace: Workflow, arm: str) -> float:
         alike = trace.messages[-1].parents[0] == "document"
@@ -118,5 +118,5 @@ def few(fits: Callable[[int], bool]) -> int:
 
 
 def judged(engine: Engine, trace: Workflow, figures: list[Figures]) -> list[Figures]:
-    """Words that are half a nat from the baseline's."""
+    """Adds a divergence of half a nat from the baseline."""
     return [each.model_copy(update={"values": each.values | {"kl": (0.5,)}}) for each in figures]

@@ -1,4 +1,4 @@
-"""Servers side by side: workflows as chats, the client that times them, and what is said where a server is missing."""
+"""Servers side by side: workflows as chats, the timing client, and errors where a server is missing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def chunk(text: str | None = None, ends: str | None = None, **more: Any) -> dict
 
 
 class Stub(ThreadingHTTPServer):
-    """A chat server that says what it is told to, and keeps what it was asked."""
+    """A chat server with configurable answers, which keeps its requests."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Stubbed)
@@ -95,7 +95,7 @@ def stub() -> Iterator[Stub]:
 
 @pytest.fixture
 def stubbed(stub: Stub, monkeypatch: pytest.MonkeyPatch) -> Stub:
-    """What the benchmark starts is the stub, whichever server is meant."""
+    """Starts the stub in place of any server."""
 
     @contextmanager
     def running(command: Sequence[str], port: int) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""The benchmarks of one thing each, and the commands, on a small model."""
+"""The benchmarks of single operations, and the commands, on a small model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tools.pages.speed import page
 
 
 def quiet(what: str, done: int, of: int) -> None:
-    """Nobody hears of progress."""
+    """Ignores progress."""
 
 
 @pytest.mark.slow
@@ -152,7 +152,7 @@ def test_the_roofline_tells_what_is_reached(engine: Engine, monkeypatch: pytest.
 
 
 def run(*words: str, monkeypatch: pytest.MonkeyPatch, engine: Engine) -> int:
-    """`agentcho bench` for workflows, and `python -m tools.bench` for all else."""
+    """Runs `agentcho bench` for workflows, and `python -m tools.bench` for everything else."""
     monkeypatch.setattr(Engine, "load", classmethod(lambda cls, *args, **options: engine))
     shipped = words[0] == "workflows"
     monkeypatch.setattr(sys, "argv", ["agentcho", "bench", *words] if shipped else ["tools.bench", *words])
@@ -219,7 +219,7 @@ TOLD = {
 def test_every_command_says_how_far_it_is(
     command: str, engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)  # without --json figures are kept in runs/
+    monkeypatch.chdir(tmp_path)  # without --json, figures are written to runs/
     monkeypatch.setattr("tools.bench.rates.STREAMED", 2**25)
     ticks = count(0.0, EVERY)
     monkeypatch.setattr("agentcho.display.progress.monotonic", lambda: next(ticks))

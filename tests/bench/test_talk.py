@@ -1,4 +1,4 @@
-"""The talk in AutoGen that is timed: the page's code with another address, what comes of it, and where it stands."""
+"""The timed talk in AutoGen: the page's code with another address, its result, and its place on the page."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_figures_are_of_the_whole_talk() -> None:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The code that was run, where servers and client are not there."""
+    """The code that was run; servers and client are simulated."""
     ran = list[str]()
 
     @contextmanager
@@ -102,7 +102,7 @@ def test_talks_take_turns_and_none_meets_what_another_left(asked: list[str]) -> 
     arms = len(ARMS) - 1
     assert len(asked) == len(SUBJECTS) * arms * 3
     societies, labels = zip(*map(made, asked), strict=True)
-    assert len(set(labels)) == len(SUBJECTS) * 3  # of all arms the same
+    assert len(set(labels)) == len(SUBJECTS) * 3  # the same in all arms
     assert len({one for one in societies if one}) == len(SUBJECTS) * (arms - 1) * 3
     lengths = {len(code.split()) // 100 for code in asked}
     assert max(lengths) - min(lengths) == SUBJECTS["with a task of 500 words"] // 100

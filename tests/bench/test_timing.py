@@ -1,4 +1,4 @@
-"""Work in threads that end with it: what it gives, what it raises, and how Ctrl-C ends it."""
+"""Work in threads that end with it: its result, its errors, and how Ctrl-C ends it."""
 
 from __future__ import annotations
 

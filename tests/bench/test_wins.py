@@ -1,4 +1,4 @@
-"""The page on long prompts shows what its results hold, and the README the largest panel of readers."""
+"""The page on long prompts agrees with its results, and the README shows the largest panel of readers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TREES = [f"{branches} branches, {voters} voters" for voters in VOTERS for branch
 
 
 def swept(subjects: list[str], sweep: str, gain: float, stock: bool = False) -> Result:
-    """The baseline takes `gain` times as long as `enforce`, and twice that in the subjects that come last."""
+    """The baseline takes `gain` times as long as `enforce`, and twice that in the last three subjects."""
     values: Values = {
         (subject, arm): {"ttft": [taken / 10] * 3, "seconds": [taken] * 3}
         for place, subject in enumerate(subjects)
@@ -55,7 +55,7 @@ def results(tmp_path: Path) -> Path:
 
 
 def six(results: Path) -> None:
-    """A workflow of the paper, without which the README has no table."""
+    """Adds a workflow of the paper, without which the README has no table."""
     debate = swept(["debate"], "readers", 1.0).model_copy(update={"sweep": None})
     (results / "bench-six.json").write_text(debate.model_dump_json())
 

@@ -1,4 +1,4 @@
-"""The command line, run in this process in a folder of its own."""
+"""Fixtures that run the command line in this process, in a temporary folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentcho.cli import main
 
 
 class Ran(NamedTuple):
-    """What a command left behind."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -25,7 +25,7 @@ PLAY = ("run", "prisoners-dilemma", "--model", "fake")
 
 
 def one_line(ran: Ran) -> str:
-    """The error of a command that failed as it should: one line, no traceback, exit code 2."""
+    """Checks that a command failed as it should and returns its error: one line, no traceback, exit code 2."""
     assert ran.code == 2
     assert ran.err.count("\n") == 1
     assert ran.err.startswith("error: ")
@@ -34,7 +34,7 @@ def one_line(ran: Ran) -> str:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder. What is written into it twice within a second is compiled twice."""
+    """An empty working folder. No bytecode is cached, so a file that is rewritten within a second is compiled again."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     return tmp_path
@@ -44,7 +44,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def agentcho(
     one_command_line: None, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Command:
-    """`agentcho("run", "debate", …)`."""
+    """Runs a command: `agentcho("run", "debate", …)`."""
 
     def command(*words: str) -> Ran:
         monkeypatch.setattr(sys, "argv", ["agentcho", *words])
@@ -60,7 +60,7 @@ def agentcho(
 
 @pytest.fixture
 def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loading an engine fails the test: what is tested must be found out before."""
+    """Fails the test if an engine is loaded: the error must be found before that."""
 
     def refuse(config: object, tell: object) -> None:
         pytest.fail("an engine was loaded")

@@ -1,4 +1,4 @@
-"""`agentcho audit` from end to end, on the fake engine: what it is told of, what it writes, how it ends."""
+"""`agentcho audit` end to end on the fake engine: its inputs, its output files, its exit codes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def report(path: str = "r.json") -> AuditReport:
 
 
 def findings(path: str = "r.json") -> dict[str, Any]:
-    """The findings of a report by fingerprint, as they are told."""
+    """The findings of a report by fingerprint, in the form in which they are reported."""
     return {f.fingerprint: (f.rule, f.message, f.path, f.games, f.edges) for f in report(path).findings}
 
 

@@ -1,4 +1,4 @@
-"""What a terminal shows of an audit: the conclusion first, the worst before the rest, nothing that moves a cursor."""
+"""The terminal output of an audit: the conclusion first, the worst verdicts before the rest, no cursor control."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..audit import crowds, sample
 
 
 class Terminal(io.StringIO):
-    """A file that says it is a terminal."""
+    """A file that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True

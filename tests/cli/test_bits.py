@@ -1,4 +1,4 @@
-"""`--weights`: on record, taken again, and refused where there are no weights, before anything is read."""
+"""`--weights` and low-bit keys and values: recorded, reused on resume, and refused early where they cannot apply."""
 
 from __future__ import annotations
 

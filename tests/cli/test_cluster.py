@@ -1,4 +1,4 @@
-"""Commands that play on a cluster, its workers in threads of this process: what is asked, and what is refused."""
+"""Commands that run on a cluster, with threads of this process as workers: what they run, and what they refuse."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHORT = ("--model", "fake", "--set", "rounds=1")
 
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> list[Threads]:
-    """Threads in the place of a cluster; the pools that were made."""
+    """Replaces the cluster by threads; returns the list of pools created."""
     made: list[Threads] = []
 
     @contextmanager

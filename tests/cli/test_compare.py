@@ -1,4 +1,4 @@
-"""`agentcho compare` from end to end: what it prints and writes, how it resumes, what it refuses before loading."""
+"""`agentcho compare` end to end: what it prints and writes, how it resumes, what it refuses before loading."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_without_a_folder_it_is_kept_in_a_new_one_that_is_no_run(agentcho: Comma
     assert ran.out.splitlines()[-1].startswith(f"written: runs/{folder.name}/compare.csv")
     again = agentcho(*COMPARE, "--modes", "choreographed:enforce", "--out", f"runs/{folder.name}")
     assert again.out == ran.out
-    other = agentcho(*COMPARE, "--modes", "choreographed:audit")  # perhaps within the same second
+    other = agentcho(*COMPARE, "--modes", "choreographed:audit")  # may start within the same second
     assert other.code == 0
     assert len(list((here / "runs").iterdir())) == 2
     assert agentcho("show", "last").err.startswith("error: no run 'last' in runs")

@@ -1,4 +1,4 @@
-"""What a terminal shows: whole, safe, with private words set apart."""
+"""The terminal display of a run: complete, safe, with private words set apart."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ALONE = Audience(frozenset({"ada"}))
 
 
 def entry(number: int, text: str, audience: Audience = EVERYONE, **changes: Any) -> TranscriptEntry:
-    """A decode of ada's: five tokens, three of them sampled, in half a second."""
+    """A message decoded by ada: five tokens, three of them sampled, in half a second."""
     fields: dict[str, Any] = {"kind": "decode", "role": "assistant", "author": "ada", "sampled": (1, 4)} | changes
     message = said(
         id=f"ada.{number}", game=0, audience=audience, parents=(), header="To Ben: ", text=text,
@@ -41,7 +41,7 @@ def entry(number: int, text: str, audience: Audience = EVERYONE, **changes: Any)
 
 
 def shown(*events: Event, kind: Kind = "rich", games: int = 1, terminal: bool = True) -> str:
-    """Everything that a screen writes for these events."""
+    """Everything that a display writes for these events."""
 
     class File(io.StringIO):
         def isatty(self) -> bool:

@@ -1,4 +1,4 @@
-"""`agentcho run --model openai:NAME`: what it plays, shows and refuses, and with real processes all of it."""
+"""`agentcho run --model openai:NAME`: what it plays, shows and refuses, on a fake endpoint and with real processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLAY = ("run", "prisoners-dilemma", *FAR)
 
 
 class Priced(FakeEndpoint):
-    """It costs a tenth for each answer."""
+    """An endpoint that charges 0.1 for each answer."""
 
     async def ask(self, call: TextCall) -> TextReply:
         reply = await super().ask(call)
@@ -34,7 +34,7 @@ class Priced(FakeEndpoint):
 
 @pytest.fixture
 def port(monkeypatch: pytest.MonkeyPatch) -> FakeEndpoint:
-    """The model behind every API."""
+    """The fake model that answers for every API."""
     port = Priced()
     monkeypatch.setattr(endpoint, "open_endpoint", lambda config, name: port)
     return port
@@ -135,7 +135,7 @@ def words(served: ModelConfig) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[ModelConfig]:
-    """`agentcho serve` on the embedded model, in a process of its own."""
+    """`agentcho serve` of the embedded model, in its own process."""
     with agentcho_served() as config:
         yield config
 

@@ -1,4 +1,4 @@
-"""How commands end from outside, in processes of their own: signals, kills, full disks, readers that go away."""
+"""How commands end from outside, in their own processes: signals, kills, full disks, readers that go away."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Chain(agentcho.Scenario):
 '''
 
 IGNORING = "signal.signal(signal.SIGINT, signal.SIG_IGN)"
-"""As in the background of a script."""
+"""As for a background process of a script."""
 
 
 def slow(*case: object) -> Any:
-    """For the slow suite: each is a process of its own."""
+    """A case for the slow suite: each starts a process."""
     return pytest.param(*case, marks=pytest.mark.slow)
 
 

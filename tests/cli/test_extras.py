@@ -1,5 +1,5 @@
-"""What a game needs is all that the package installs: commands in a process where the libraries of an extra cannot be
-imported, those that do without and those that say what to install."""
+"""The base package suffices for games: commands in a process where the libraries of an extra cannot be imported, those
+that work without them and those that say what to install."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ MODEL = [
 
 
 class Ran(NamedTuple):
-    """What a command left behind."""
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -85,7 +85,7 @@ class Ran(NamedTuple):
 
 
 def without_lab(folder: Path, *commands: tuple[str, ...]) -> list[Ran]:
-    """The commands one after another in a process without the libraries of the extra."""
+    """Runs commands one after another in a process without the libraries of the extra."""
     words = json.dumps(commands)
     ran = subprocess.run([sys.executable, "-c", WITHOUT], cwd=folder, input=words, text=True, capture_output=True)
     assert ran.returncode == 0, ran.stderr
@@ -94,7 +94,7 @@ def without_lab(folder: Path, *commands: tuple[str, ...]) -> list[Ran]:
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Ran]]:
-    """A folder in which all of `PLAYING` were run, and what each of them left."""
+    """A folder in which all of `PLAYING` were run, and the result of each."""
     folder = tmp_path_factory.mktemp("core")
     return folder, without_lab(folder, *PLAYING)
 
@@ -102,7 +102,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Ran]]:
 @pytest.mark.slow
 def test_games_are_played_shown_sampled_and_audited(played: tuple[Path, list[Ran]]) -> None:
     codes = [ran.code for ran in played[1]]
-    assert codes == [0, 0, 0, 0, 0, 0, 0, 0, 1, 1], played[1]  # the two audits find what `audit` leaks
+    assert codes == [0, 0, 0, 0, 0, 0, 0, 0, 1, 1], played[1]  # both audits find what `--leakage audit` permits
     for name in ("played.svg", "played.jsonl", "sampled.jsonl", "a.html", "a.json", "a.sarif", "a.xml"):
         assert (played[0] / name).stat().st_size > 0
     swept = next(ran.out for words, ran in zip(PLAYING, played[1], strict=False) if words[0] == "sweep")
@@ -162,7 +162,7 @@ def _named(requirement: str) -> str:
 
 
 def test_the_command_line_is_there_before_anything_that_computes() -> None:
-    """A game loads torch when its model is loaded; help and lists of runs need neither that nor numpy."""
+    """Torch is loaded only with a model; help and lists of runs need neither torch nor numpy."""
     names = {"torch", "transformers", "numpy", "agentcho.lab.prove", "agentcho.lab.measure"}
     asked = f"import sys; from agentcho.cli.app import app; app(); print(sorted({names!r} & sys.modules.keys()))"
     ran = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, check=True)

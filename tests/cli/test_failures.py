@@ -1,4 +1,4 @@
-"""Games that fail: each ends alone, is recorded with its traceback, and is told with the line of the user's code."""
+"""Games that fail: each ends alone, its traceback is recorded, and the error names the line of the user's code."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_errors_of_the_engine_are_tried_again_and_no_others() -> None:
 
 
 def test_what_a_listener_raises_stops_the_run_and_is_no_games_error(tmp_path: Path) -> None:
-    """A display that cannot print must not look like an error of whoever speaks."""
+    """A display that cannot print must not look like an error of the agent that speaks."""
     for kind in (Ended, Began, Token):
         heard = list[Event]()
 
@@ -276,7 +276,7 @@ def test_no_number_of_games_at_once_waits_for_ever(agentcho: Command, here: Path
 
 
 async def idle(game: Any) -> None:
-    """A game without a word."""
+    """A game without messages."""
 
 
 def test_a_scenario_without_a_name_is_called_after_its_class(agentcho: Command, here: Path) -> None:

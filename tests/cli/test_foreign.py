@@ -1,4 +1,4 @@
-"""Records, traces and folders that others wrote: nothing in them moves the terminal that shows them."""
+"""Records, traces and folders written by others: nothing in them controls the terminal that shows them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OPEN = {"options", "engine", "versions", "outcome", "score"}
 
 
 def spoilt(value: Any, key: str = "") -> Any:
-    """All words of a line made evil, but for those that are refused when they are: names and fixed words."""
+    """Adds hostile characters to every string of a line, except names and fixed words, which are refused if changed."""
     if key in CHECKED:
         return value
     match value:
@@ -58,13 +58,13 @@ def spoilt(value: Any, key: str = "") -> Any:
 
 
 def moving(text: str) -> Iterator[str]:
-    """What of a text a terminal would act on."""
+    """The parts of a text on which a terminal would act."""
     return (word for word in MOVES if word in text)
 
 
 @pytest.fixture
 def record(agentcho: Command, here: Path) -> Path:
-    """A run whose every word somebody else wrote."""
+    """A run in which every word was written by somebody else."""
     agentcho(*PLAY, "--leakage", "audit", "--display", "none", "--out", "runs")
     [run] = (here / "runs").iterdir()
     run = run.rename(run.with_name(run.name + "\x1b[2J\u202e\n"))
@@ -112,7 +112,7 @@ def test_no_name_of_a_file_or_folder_does(words: list[str], record: Path, agentc
 
 
 def places(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The way to every value in a line, and to the line itself in parts."""
+    """The path to every value in a line; of a list, only its first item."""
     yield from [way] if way else []
     for key, each in (
         value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
@@ -121,7 +121,7 @@ def places(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def put(line: Any, way: tuple[Any, ...], value: Any) -> Any:
-    """A line with another value there."""
+    """A line with the value at that path replaced."""
     changed = deepcopy(line)
     inner = changed
     for key in way[:-1]:
@@ -131,7 +131,7 @@ def put(line: Any, way: tuple[Any, ...], value: Any) -> Any:
 
 
 def look(path: Path) -> None:
-    """All that is made of a record."""
+    """Reads a record in all the ways there are."""
     run = SavedRun(path)
     Replay(run, None).plain(StringIO())
     audit_run(run)

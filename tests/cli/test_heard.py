@@ -1,4 +1,4 @@
-"""A stream left by an error: the record, `show` and `audit last` say what was heard."""
+"""A stream abandoned because of an error: the record, `show` and `audit last` report what was heard."""
 
 from __future__ import annotations
 
@@ -80,14 +80,14 @@ def test_a_trace_of_it_says_so_and_is_played_and_judged(agentcho: Command, here:
     assert "bob.0" not in {message.id for message in trace.whole.messages}
     assert agentcho("audit", "t.jsonl", "--leakage", "audit").code == 1
     engine = FakeEngine()
-    for message in trace.messages:  # a fake knows the words that it has met
+    for message in trace.messages:  # the fake tokenizer knows only words that it has encoded
         engine.framing.content.encode((message.header or "") + message.text)
     played = replay(trace, engine, leakage="audit", logits=False)
     assert played["bob.0"].entry.message.text == trace.messages[-1].text
 
 
 def test_a_record_without_its_line_is_not_clean(agentcho: Command, here: Path) -> None:
-    """The process died before it could say how the message ended."""
+    """The process died before it could record how the message ended."""
     (here / "cut.py").write_text(SCRIPT)
     agentcho("run", "cut.py", "--model", "fake", "--leakage", "audit", "--display", "none")
     file = find("last", Path("runs")).path / "transcript.jsonl"
@@ -103,7 +103,7 @@ def test_a_record_without_its_line_is_not_clean(agentcho: Command, here: Path) -
 
 @pytest.mark.slow
 def test_what_a_process_heard_before_it_was_killed_is_on_record(agentcho: Command, here: Path) -> None:
-    """The code kills its own process with the words that it has just heard still in its hands."""
+    """The code kills its own process right after it heard these words."""
     kill = "pathlib.Path('told').write_text(''.join(heard)); os.kill(os.getpid(), signal.SIGKILL)"
     killing = SCRIPT.replace('raise ValueError("enough")', kill)
     killing = killing.replace("from agentcho import", "import os, pathlib, signal\nfrom agentcho import")
@@ -131,7 +131,7 @@ def test_what_a_process_heard_before_it_was_killed_is_on_record(agentcho: Comman
 
 
 def test_a_line_that_is_gone_is_no_traceback(agentcho: Command, here: Path) -> None:
-    """What a broken record says to do: delete the line. Whoever reads it then counts what there is."""
+    """A broken record advises deleting the line. Commands then work with the lines that are left."""
     (here / "cut.py").write_text(SCRIPT)
     agentcho("run", "cut.py", "--model", "fake", "--leakage", "audit", "--display", "none")
     file = find("last", Path("runs")).path / "transcript.jsonl"
@@ -148,7 +148,7 @@ def test_a_line_that_is_gone_is_no_traceback(agentcho: Command, here: Path) -> N
 @pytest.mark.skipif(not (weights_path() / "model.safetensors").is_file(), reason="there are no weights")
 @pytest.mark.parametrize("leakage", ["audit", "enforce"])
 def test_on_the_understudy_itself(agentcho: Command, here: Path, leakage: str) -> None:
-    """What the code heard is what the record has, and the audit tells of it, leaking or not."""
+    """The record holds what the code heard, and the audit reports it, whether or not it leaks."""
     (here / "cut.py").write_text(SCRIPT)
     ran = agentcho("run", "cut.py", "--max-tokens", "8", "--leakage", leakage, "--display", "none")
     assert (ran.code, ran.err) == (0, "")
@@ -167,6 +167,6 @@ def test_on_the_understudy_itself(agentcho: Command, here: Path, leakage: str) -
 
 
 def pieces(run: Path, id: str) -> list[str]:
-    """What was noted of a message, step by step."""
+    """The pieces of a message that were recorded, step by step."""
     lines = [json.loads(line) for line in (run / "heard.jsonl").read_text().splitlines()]
     return [line["text"] for line in lines if line["id"] == id and "kind" not in line]

@@ -1,4 +1,4 @@
-"""`--keep-cache`: a later run of the same model begins from what an earlier one kept, and is on record like it."""
+"""`--keep-cache`: a later run of the same model starts from encodings kept by an earlier one, and records them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def said(folder: Path, names: list[str]) -> list[dict[str, Any]]:
-    """What the transcripts of the last run say, without what a clock said."""
+    """These fields of every line of a transcript; times are left out."""
     lines = (folder / "transcript.jsonl").read_text().splitlines()
     return [{name: json.loads(line)[name] for name in names} for line in lines]
 

@@ -1,4 +1,4 @@
-"""A run ends with what leaked in it, as the audit of its record says."""
+"""The last line of a run reports its leaks as the audit of its record does."""
 
 from __future__ import annotations
 

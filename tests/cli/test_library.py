@@ -1,4 +1,4 @@
-"""Finding scenarios and agents: in which order, without executing any, and what is told of broken ones."""
+"""Lookup of scenarios and agents: its order, without executing any of them, and the errors for broken ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def write(path: Path, text: str = COIN, name: str = "coin") -> Path:
 
 
 def entry_point(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """A distribution `coins` with one scenario in a subpackage."""
+    """Installs a distribution `coins` with one scenario in a subpackage."""
     write(folder / "site/coins_for_test/__init__.py", "raise RuntimeError('a parent was imported')")
     write(folder / "site/coins_for_test/toss.py", name="toss")
     write(
@@ -70,7 +70,7 @@ def test_here_comes_before_entry_points_and_these_before_shipped(here: Path, mon
 def test_a_package_that_is_installed_while_the_process_runs_is_found(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And one that was removed is not any more: what is kept is kept for folders as they are."""
+    """And a removed package is no longer found: what is cached is valid only for unchanged folders."""
     (here / "site").mkdir()
     monkeypatch.syspath_prepend(here / "site")
     with pytest.raises(ScenarioNotFound):

@@ -1,4 +1,4 @@
-"""The log says what happens, and no word that anybody said."""
+"""The log reports events, but no words of messages."""
 
 from __future__ import annotations
 

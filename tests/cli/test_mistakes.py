@@ -1,4 +1,4 @@
-"""Mistakes on the command line: said in a line, before a model is loaded."""
+"""Mistakes on the command line: reported in one line, before a model is loaded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMING = {
     "trace": ("--out", "t.jsonl"),
     "tune": ("--traces", "t.jsonl", "--out", "adapter"),
 }
-"""Commands that take a scenario, and what they need beside it."""
+"""Commands that take a scenario, and the other options they need."""
 
 
 @pytest.mark.parametrize(

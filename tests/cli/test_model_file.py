@@ -1,5 +1,5 @@
-"""`agentcho run --models FILE`: several models of one run, from the command line to its audit; and what is wrong with
-the file, said with its table and field before anything is loaded."""
+"""`agentcho run --models FILE`: a run with several models, from the command line to its audit; and errors in the file,
+which name table and field before anything is loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model that cannot be used: one line that says what is wrong and what to do, and no traceback."""
+"""A model that cannot be used: one line that says what is wrong and what to do, without a traceback."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ RUN: Words = ("run", "prisoners-dilemma", "--display", "none", "--max-tokens", "
 
 
 class Wrong(NamedTuple):
-    """A folder `m` with something wrong, words after the command, and what is said of it, by which error."""
+    """Spoils a folder `m`; `words` are added to the command; `error` and `told` are the expected error and its text."""
 
     error: type[Exception]
     told: str
     do: Callable[[Path], object] = lambda folder: None
     words: Words = ()
     alone: bool = False
-    """Whether it concerns `run` alone."""
+    """Whether only `run` reports it."""
 
 
 def other(family: Family, **more: Any) -> Callable[[Path], object]:
-    """Another model in its place."""
+    """Replaces the model by another."""
 
     def put(folder: Path) -> None:
         shutil.rmtree(folder)
@@ -82,13 +82,13 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def model(here: Path, whole: Path) -> Path:
-    """A model of its own in the working folder."""
+    """A copy of the model in the working folder."""
     return Path(shutil.copytree(whole, here / "models" / "of" / "m"))
 
 
 @pytest.fixture
 def raised(monkeypatch: pytest.MonkeyPatch) -> list[type[Exception]]:
-    """The classes of the errors that commands ended by."""
+    """Collects the classes of the errors that ended commands."""
     seen, told = list[type[Exception]](), error_text.error_text
 
     def noted(error: Exception) -> str:
@@ -107,7 +107,7 @@ def test_it_is_said_in_a_line_by_run_and_by_doctor(
     wrong = WRONG[name]
     wrong.do(model)
     capsys.readouterr()
-    alone = wrong.alone or name == "no weights"  # of a tokenizer alone the doctor tells what there is to tell
+    alone = wrong.alone or name == "no weights"  # doctor accepts a lone tokenizer
     commands: list[Words] = [(*RUN, str(model)), *([] if alone else [("doctor", str(model))])]
     for command in commands:
         told = one_line(agentcho(*command, *wrong.words))

@@ -1,4 +1,4 @@
-"""A new scenario plays, is tested, listed, audited and compared at once; and nothing is overwritten."""
+"""`agentcho new`: the scenario plays, is tested, listed, audited and compared at once; nothing is overwritten."""
 
 from __future__ import annotations
 

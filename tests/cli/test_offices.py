@@ -1,4 +1,4 @@
-"""The scenarios with secrets: who is told what, and what each channel tells, in words and in keys and values."""
+"""The scenarios with secrets: who reads what, and what each channel reveals, in words and in keys and values."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_each_channel_is_scored_by_its_own_words(vaults: str, said: dict[str, st
 
 
 def behind(game: Game, id: str) -> set[str]:
-    """What could have influenced a message, followed by hand from context to context of the receipts."""
+    """The messages that could have influenced a message, found by following the contexts of receipts."""
     made = {record.id: record for entry in game.entries for record in entry.made}
     left, seen, found = [own_records(game.entries)[id].id], set[int](), set[str]()
     while left:
@@ -135,7 +135,7 @@ def test_what_tools_returned_is_in_the_encodings_that_the_sender_reads_only_wher
 
 
 def audited(entries: list[TranscriptEntry], reader: str, secrets: set[str]) -> bool:
-    """Whether an audit finds that an agent attended to what one of these messages went into."""
+    """Whether an audit finds that an agent attended to something influenced by one of these messages."""
     edges = [reading.edge for reading in GameVerdict(0, entries).readings()]
     return any(edge.reader == reader and secrets & set(edge.secrets) for edge in edges)
 

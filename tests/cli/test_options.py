@@ -1,4 +1,4 @@
-"""Options of commands come from the fields of models: names, defaults, help, and the line that says them again."""
+"""Command options generated from model fields: names, defaults, help, and the command line that repeats them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Wider(RunConfig):
 
 
 def ran(options: OptionsFrom, *words: str) -> GivenOptions:
-    """What a command with these options takes from the command line."""
+    """The options that a command takes from the command line."""
     took: list[GivenOptions] = []
 
     def command(how: Any) -> None:
@@ -66,7 +66,7 @@ def test_limits_stand_one_by_one() -> None:
 def test_every_described_field_is_an_option_of_run() -> None:
     run = get_command(app()).commands["run"]  # type: ignore[attr-defined]
     taken = {parameter.name: parameter for parameter in run.params}
-    assert "models" in taken  # a file, which the command reads
+    assert "models" in taken  # a file, which the command reads itself
     for name, field in RunConfig.model_fields.items():
         if name == "models":
             continue
@@ -115,7 +115,7 @@ def test_every_option_stands_in_one_panel_of_help_all_and_rare_ones_in_no_other_
 
 
 def _panels(told: str) -> dict[str, list[str]]:
-    """The options under each title of a help."""
+    """The options under each heading of a help text."""
     sections = re.findall(r"^(\w[\w ]+):\n((?:  .*\n)+)", told.replace("\nUsage:", "\nUsage :"), re.MULTILINE)
     found = {title: re.findall(r"^  (?:-n, )?(--[\w-]+)", body, re.MULTILINE) for title, body in sections}
     return {title: listed for title, listed in found.items() if title != "Arguments"}

@@ -1,5 +1,5 @@
-"""A reuse method that is declared in this file, with one line in the registry, goes all the way: text, configuration,
-command line, lists of the lab, documentation, engine, stored keys."""
+"""A reuse method declared in this file and registered with one line works everywhere: in its text form, configuration,
+command line, the lab's lists, documentation, engine and stored keys."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_method_that_is_not_registered_is_refused_and_a_subclass_does_not_reac
 
 @dataclass(frozen=True)
 class Doubled(Weighing):
-    """Scores of what was encoded side by side, times a factor."""
+    """Multiplies the scores of spans that were encoded in parallel by a factor."""
 
     factor: float = 2.0
 

@@ -1,5 +1,5 @@
-"""`agentcho paper` on the fake engine: rows and columns of the paper, nothing done twice, nothing begun past a budget,
-files that are checked, published sets in their own shapes."""
+"""`agentcho paper` on the fake engine: the paper's rows and columns, no repeated work, nothing started past a budget,
+validated files, published datasets in their own formats."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_table_has_the_papers_rows_and_columns_beside_its_figures(agentcho: Co
 
 
 def test_what_differs_from_the_paper_is_in_the_command_that_finds_it_again(agentcho: Command, here: Path) -> None:
-    """By default nothing does, and the file says that each table is sampled as the paper says."""
+    """By default nothing differs, and the file says that each table is sampled as in the paper."""
     asked = (*FAKE, "--table", "1", "--export", "p.json")
     assert agentcho(*asked).code == 0
     assert exported().top_p is None
@@ -186,12 +186,12 @@ def test_what_is_wrong_is_said_before_a_model_is_loaded(
     assert "Traceback" not in ran.err
 
 
-# -- files that are checked ----------------------------------------------------------------------------------
+# -- file validation -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def whole(agentcho: Command, here: Path) -> dict[str, Any]:
-    """A file of the first table; played once for all tests of it."""
+    """The file of the first table; played once for all its tests."""
     if not WHOLE:
         assert agentcho(*FAKE, "--table", "1", "--export", "p.json").code == 0
         WHOLE.append((here / "p.json").read_text())
@@ -271,7 +271,7 @@ def test_a_figure_that_was_changed_is_noticed_by_the_digest(
     assert "is no JSON" in agentcho("paper", "--check", "p.json").err
 
 
-# -- published sets ------------------------------------------------------------------------------------------
+# -- published datasets --------------------------------------------------------------------------------------
 
 TRIVIA = [
     {

@@ -1,4 +1,4 @@
-"""A run in parts, each played by a process of its own, and merged into what one process would have written."""
+"""A run split into parts, each played by its own process, then merged into what a single process would have written."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class Mortal(agentcho.Scenario):
 
 
 def games(run: SavedRun) -> Any:
-    """What a run says and comes to, game by game."""
+    """The messages and the outcome of each game of a run."""
     return canonical_transcript(run), {number: over._replace(seconds=0) for number, over in run.finished().items()}
 
 
 def played(agentcho: Command, parts: int, *words: str) -> list[str]:
-    """The parts of a run, by path."""
+    """Plays a run in parts; returns their paths."""
     for part in range(1, parts + 1):
         assert agentcho(*(words or WORDS), "--part", f"{part}/{parts}", "--out", f"parts/{part}").code == 0
     return [str(run.path) for part in range(1, parts + 1) for run in runs(Path(f"parts/{part}"))]

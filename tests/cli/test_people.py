@@ -1,4 +1,4 @@
-"""`agentcho run --as`: who may play where, told before anything is played; line by line through a pipe."""
+"""`agentcho run --as`: who may play which agent, checked before the run; and line-by-line input through a pipe."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_what_cannot_be_is_told_before_anything_is_played(agentcho: Command) -> 
 
 @pytest.fixture
 def typed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
-    """Lets a pipe be standard input, with these lines in it."""
+    """Replaces standard input by a pipe with these lines."""
     with ExitStack() as files:
 
         def type_(words: str) -> None:

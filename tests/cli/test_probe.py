@@ -1,4 +1,4 @@
-"""`agentcho probe` as a command: whose keys it takes, what it refuses before it asks, what it shows and writes."""
+"""The command `agentcho probe`: the keys it uses, what it refuses before any request, what it shows and writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Made = list[tuple[str, list[str | None]]]
 
 @pytest.fixture
 def asked(here: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
-    """Two keys are there. The server is a simulated one, which shares across keys."""
+    """Provides two keys and a simulated server that shares its cache across keys."""
     made: Made = []
 
     class Server(Simulated):
@@ -29,7 +29,7 @@ def asked(here: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
             made.append((url, keys))
 
         def close(self) -> None:
-            """Nothing is open."""
+            """Nothing to close."""
 
     monkeypatch.setattr("agentcho.lab.probe.endpoint.Endpoint", Server)
     monkeypatch.setenv("FIRST", "ak-first")

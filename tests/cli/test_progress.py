@@ -1,4 +1,4 @@
-"""How far a command is: lines half a minute apart off a terminal, a bar on one, nothing from a library call."""
+"""Progress of commands: a line every half minute without a terminal, a bar on one, nothing from a library call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .conftest import PLAY, Command
 
 
 class File(io.StringIO):
-    """What may be a terminal."""
+    """A file that may be a terminal."""
 
     terminal = False
 
@@ -35,7 +35,7 @@ class Terminal(File):
 
 
 class Hand:
-    """A clock that stands still until it is moved."""
+    """A clock that moves only when it is set."""
 
     now = 1000.0
 
@@ -45,20 +45,20 @@ class Hand:
 
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A terminal that can do what terminals do."""
+    """Sets up a terminal with colors and cursor control."""
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
 
 
 @pytest.fixture
 def late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half a minute passes between any two looks at the clock."""
+    """Makes half a minute pass between successive readings of the clock."""
     ticks = count(0.0, EVERY)
     monkeypatch.setattr("agentcho.display.progress.monotonic", lambda: next(ticks))
 
 
 def lines(told: Progress, hand: Hand, file: File, *heard: tuple[float, int]) -> list[str]:
-    """What is written when so many games are done after so many seconds."""
+    """The lines written for these pairs of elapsed seconds and games done."""
     began = hand.now
     for after, done in heard:
         hand.now = began + after
@@ -234,7 +234,7 @@ PLAYING = {
 
 @pytest.fixture
 def loading(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model that takes its time to load."""
+    """A model that reports loading progress."""
 
     def load(config: object, tell: ProgressCallback) -> FakeEngine:
         tell("weights read", 3, 8)
@@ -331,7 +331,7 @@ def test_the_benchmarks_of_games_and_leakage_say_how_far_they_are(
 
 @pytest.fixture
 def tables(agentcho: Command) -> dict[str, str]:
-    """What `run` and `compare` print off a terminal."""
+    """What `run` and `compare` print without a terminal."""
     assert not sys.stdout.isatty()
     return {
         "run": agentcho(*PLAY).out,

@@ -1,4 +1,4 @@
-"""`agentcho prove` from end to end, on a small model: what it plays, writes and ends with."""
+"""`agentcho prove` end to end on a small model: what it plays and writes, and its exit codes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .conftest import Command, one_line
 
 @pytest.fixture(scope="module")
 def small(engines: Engines) -> Engine:
-    """A random Llama; `agentcho.games.runs.runtime` loads no other."""
+    """A random Llama, which commands load in place of any other model."""
     return engines(store_tokens=1 << 14)
 
 
@@ -181,7 +181,7 @@ class Meeting(agentcho.Scenario):
 
 
 def flat(text: str) -> str:
-    """What was printed, on one line."""
+    """The output joined into one line."""
     return " ".join(text.split())
 
 

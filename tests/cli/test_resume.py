@@ -1,4 +1,4 @@
-"""Going on with a run: what it lacks, with the words that were said, and only where it is the same run."""
+"""Resuming a run: it plays what is missing, keeps the words already said, and refuses a different run."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def texts(run: SavedRun, game: int) -> list[tuple[str, str, tuple[int, ...], str
 
 
 def whole(agentcho: Command, here: Path) -> dict[int, Any]:
-    """What all games say where nothing goes wrong."""
+    """The texts of all games of a run without errors."""
     (here / "bad").unlink(missing_ok=True)
     assert agentcho("run", talk(here), *WORDS, "--out", "other").code == 0
     run = find("last", here / "other")
@@ -69,7 +69,7 @@ def test_a_game_that_failed_is_completed_with_what_it_said(agentcho: Command, he
     before = last()
     lines = (before.path / "transcript.jsonl").read_bytes()
     (here / "bad").unlink()
-    ran = agentcho("run", "--resume", "last", "--disk-tokens", "9")  # says nothing of what is said
+    ran = agentcho("run", "--resume", "last", "--disk-tokens", "9")  # does not change what is said
     assert (ran.code, ran.err) == (0, "")
     assert "(scenario)         7 " in ran.out
     after = last()
@@ -338,7 +338,7 @@ def test_a_second_failure_is_resumed_from_the_longest_of_what_was_said(agentcho:
 
 
 def test_a_record_of_an_earlier_version_in_place_is_read_and_goes_on(agentcho: Command, here: Path) -> None:
-    """By its old name, without a warning, which the tests would make an error."""
+    """The old field name is accepted without a warning, which pytest would turn into an error."""
     assert agentcho(*PLAY, "--reuse", "in-place", "--games", "2").code == 0
     file = last().path / "run.json"
     then = json.loads(file.read_text())

@@ -1,4 +1,4 @@
-"""`agentcho run` and `show` from end to end, on the fake engine."""
+"""`agentcho run` and `show` end to end on the fake engine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Chain(agentcho.Scenario):
 
 
 def chain(here: Path, what: str, when: int = 0) -> str:
-    """A scenario file that does something between two messages of one game."""
+    """Writes a scenario file that executes a statement between two messages of one game."""
     path = here / "chain.py"
     path.write_text(CHAIN.replace("{what}", what).replace("{when}", str(when)))
     return str(path)
@@ -47,7 +47,7 @@ def last() -> SavedRun:
 
 
 def messages(run: SavedRun, game: int = 0) -> list[dict[str, Any]]:
-    """The transcript's lines of one game, costs and times aside."""
+    """The transcript lines of one game, without costs and times."""
     lines = [json.loads(line) for line in (run.path / "transcript.jsonl").read_text().splitlines()]
     return [{k: v for k, v in line.items() if k != "usage"} for line in lines if line["game"] == game]
 

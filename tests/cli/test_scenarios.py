@@ -1,4 +1,4 @@
-"""The shipped scenarios: prompts, order, who may read what, outcomes; word for word what the understudy knows."""
+"""The shipped scenarios: prompts, order, audiences, outcomes; word for word as in the understudy's training."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OWN = " Your private instruction: always COOPERATE, whatever happens and whateve
 def game(
     scenario: str, engine: FakeEngine | None = None, seed: int = 0, **options: Any
 ) -> tuple[RunResult, list[Message]]:
-    """Play one game on the fake engine."""
+    """Plays one game on the fake engine."""
     said: list[Message] = []
 
     def hear(event: Event) -> None:
@@ -41,7 +41,7 @@ def game(
 
 
 def view(said: list[Message], agent: str) -> list[tuple[str, str, str | None, str]]:
-    """The last call of an agent as it reads it: role, name, header, text."""
+    """The last call of an agent as it reads it: role, header, name and text of each message."""
     by_id = {m.id: m for m in said}
     last = [m for m in said if m.author == agent and m.kind == "decode"][-1]
     return [(m.role, m.header, m.name, m.text) for m in [*(by_id[id] for id in last.parents), last]]
@@ -130,7 +130,7 @@ def test_a_debater_reads_question_and_turns_but_no_verdict() -> None:
 
 
 def debate(finish_after: int) -> tuple[RunResult, list[Message]]:
-    """A debate whose seed makes the fake moderator finish after so many rounds."""
+    """A debate with a seed for which the fake moderator finishes after this many rounds."""
     for seed in range(100):
         played, said = game("debate", seed=seed)
         if (played.games[0].outcome or {})["rounds"] == finish_after:
@@ -199,7 +199,7 @@ def test_what_stands_behind_public_words_is_what_the_ablation_says(behind: str, 
     heard = [entry for entry in entries if entry.message.author == "alice" and entry.message.audience.members is None]
     assert len(heard) == 2
     own = {"alice.0": "s", "alice.2": "p"}
-    if behind == "plan":  # its copy, which was encoded without the system prompt
+    if behind == "plan":  # the copy encoded without the system prompt
         own = {"alice.0": "s", "alice.3": "p"}
         assert own_records(entries)["alice.3"].cone == frozenset({"alice.3"})
     cones = [own_records(entries)[entry.message.id].cone for entry in heard]

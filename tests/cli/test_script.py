@@ -1,4 +1,4 @@
-"""`agentcho.run`: agents of a script, and the benchmark of many games, on the fake engine."""
+"""`agentcho.run` with the agents of a script, and the benchmark of many games, on the fake engine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agentcho.testing import FakeEngine
 
 
 class Speaker(agentcho.Agent):
-    """Says a few things, and counts what it could read before each."""
+    """Speaks a few times."""
 
     audience = "everyone"
     turns = 3
@@ -33,7 +33,7 @@ class Speaker(agentcho.Agent):
 
 
 class Stray(agentcho.Agent):
-    """Speaks to nobody there is."""
+    """Addresses an agent that does not exist."""
 
     async def run(self) -> None:
         await self.say(to="nobody")
@@ -55,7 +55,7 @@ def test_agents_hear_each_other_as_they_speak(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_in_lockstep_they_hear_each_other_message_by_message(tmp_path: Path) -> None:
-    """However long a message is: here Ann's are longer than Bob's."""
+    """This holds for messages of any length: here Ann's are longer than Bob's."""
 
     def reply(call: Decode, prompt: str) -> str:
         return "one two three four five" if call.name == "ann" else "one"

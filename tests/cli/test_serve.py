@@ -1,4 +1,4 @@
-"""`agentcho serve` and `agentcho key`: what is wrong is said before a model is loaded."""
+"""`agentcho serve` and `agentcho key`: errors are reported before a model is loaded."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LINES = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for l
 
 @pytest.fixture(autouse=True)
 def _mask() -> Iterator[None]:
-    """The command has files written for their owner alone, in all of its process."""
+    """Restores the umask, which the command sets for the whole process to keep files private."""
     before = os.umask(0o022)
     yield
     os.umask(before)

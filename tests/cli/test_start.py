@@ -1,5 +1,5 @@
-"""What a command imports before a game can begin: most of start-up is imports, and a new version of a library may bring
-needless ones back."""
+"""What a command imports before a game can start: imports dominate start-up time, and a new version of a library may
+bring unneeded ones back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NEEDLESS = (
     "torch.distributed.tensor",
     "triton",
 )
-"""What serves compilers, training, several processes or statistics. It takes seconds to import."""
+"""Libraries for compilation, training, multiple processes or statistics. Importing them takes seconds."""
 
 
 AS_COMMAND = """
@@ -114,7 +114,7 @@ def test_no_garbage_is_collected_while_modules_are_imported(collected: bool) -> 
 
 
 class Main(SimpleNamespace):
-    """What Python knows of what it was started with."""
+    """A stand-in for `__main__`, which tells how Python was started."""
 
 
 SCRIPT, PACKAGE = (
@@ -131,7 +131,7 @@ SCRIPT, PACKAGE = (
         (SCRIPT, "tune", False),  # it trains
         (SCRIPT, None, False),
         (Main(__file__="/home/me/script.py", __spec__=None), "run", False),
-        (Main(__spec__=None), "run", False),  # a notebook, `python -c`, or another program's worker
+        (Main(__spec__=None), "run", False),  # a notebook, `python -c`, or a worker of another program
         (Main(__spec__=SimpleNamespace(name="pytest.__main__")), "run", False),
     ],
 )

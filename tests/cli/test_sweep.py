@@ -1,4 +1,4 @@
-"""`agentcho sweep` from end to end: the table, files of a sweep, what is refused before anything is loaded."""
+"""`agentcho sweep` end to end: the table, sweep files, what is refused before anything is loaded."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ out: swept
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As without the extra: no intervals, which take long, and no picture."""
+    """Simulates a missing extra: no intervals, which are slow to compute, and no picture."""
     monkeypatch.setattr("agentcho.lab.sweep.figures.find_spec", lambda name: None)
     monkeypatch.setattr("agentcho.lab.sweep.run.lacking", lambda: "that is needed: pip install 'agentcho[lab]'")
 

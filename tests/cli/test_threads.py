@@ -1,4 +1,4 @@
-"""On how many threads models are computed is on record, in the log and in the table of `doctor`; how long that is."""
+"""The number of compute threads is in the record, in the log and in the table of `doctor`; and the table's length."""
 
 from __future__ import annotations
 

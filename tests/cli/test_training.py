@@ -1,4 +1,4 @@
-"""`agentcho trace` and `agentcho tune` from end to end, and adapters on the commands that take them."""
+"""`agentcho trace` and `agentcho tune` end to end, and the commands that take adapters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workflows of the paper: who reads what in which order, what stands where, what is one batch, what is scored."""
+"""The paper's workflows: who reads what in which order, positions, batches, scores."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Says = Callable[[Decode, str], str]
 
 
 class Game:
-    """One game on the fake engine, and what was said in it."""
+    """One game on the fake engine, and the messages in it."""
 
     def __init__(self, scenario: str, says: Says | None = None, answer: Says | None = None, **options: Any) -> None:
         how = {key: options.pop(key) for key in ("mode", "leakage", "seed", "tasks") if key in options}
@@ -207,7 +207,7 @@ def test_a_tree_encodes_each_open_system_prompt_once_and_replays(leakage: Leakag
     game = Game("tree-of-thoughts", leakage=leakage, branches=3, voters=2)
     lengths = {e.message.id: len(e.message.tokens) for e in game.entries}
     said = {e.message.id: e.message.text for e in game.entries if e.message.kind == "decode"}
-    audiences = lengths["finisher.1"] if leakage == "enforce" else 0  # nobody else has a prompt of its own
+    audiences = lengths["finisher.1"] if leakage == "enforce" else 0  # no other agent has its own prompt
     assert [e.message.role for e in game.entries].count("system") == 3
     assert sum(e.usage.encoded for e in game.entries) == sum(lengths.values()) + audiences
     trace = exported("tree-of-thoughts", "t", {}, (), game.entries, None)
@@ -289,7 +289,7 @@ def test_each_game_has_tasks_of_its_own_whatever_the_mode() -> None:
 
 
 class Greedy(Scenario):
-    """Draws more than it says."""
+    """Draws more tasks than it declares."""
 
     name = "greedy"
     tasks = "facts"

@@ -1,4 +1,4 @@
-"""A server for all tests of this folder."""
+"""One server for all tests of this folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .served import Server, running
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """`agentcho serve`, in a process of its own, where there is a client that can ask it."""
+    """`agentcho serve` in its own process. Tests are skipped if the clients are not installed."""
     python_of("frameworks")
     with running(tmp_path_factory.mktemp("server")) as started:
         yield started

@@ -1,6 +1,6 @@
-"""The clients' own environments, and what is run in them.
+"""The virtual environments of the clients, and scripts that run in them.
 
-Does not know: servers, what is asked of one.
+Independent of servers.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent / "scripts"
 REQUIRED = "AGENTCHO_TEST_CLIENTS"
-"""Set: a client that is not installed fails the tests that need it, which are skipped otherwise."""
+"""If set, tests whose client is not installed fail; otherwise they are skipped."""
 QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENAI_AGENTS_DISABLE_TRACING": "1"}
-"""What keeps clients from asking anybody but the server."""
+"""Keeps clients from contacting anything but the server."""
 
 
 def python_of(environment: str) -> Path:
-    """The Python of an environment, which `make clients` makes."""
+    """The Python of an environment made by `make clients`."""
     found = ROOT / ".venv" / "clients" / environment / "bin" / "python"
     if not found.is_file():
         told = f"the clients of {environment}.txt are not installed: run `make clients`"
@@ -31,8 +31,8 @@ def python_of(environment: str) -> Path:
 
 
 def run_script(environment: str, script: str, given: str) -> dict[str, Any]:
-    """What a script prints as its last line, a JSON object, where it reads `given`. It knows nothing of agentcho, and
-    its folder is the first that it imports from."""
+    """Runs a script with `given` as its input; returns the JSON object in its last line of output. The script cannot
+    import agentcho, and imports from its own folder first."""
     keep = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "OPENAI_API_KEY")}
     command = [str(python_of(environment)), str(SCRIPTS / f"{script}.py")]
     ran = subprocess.run(command, input=given, text=True, capture_output=True, env=keep | QUIET)

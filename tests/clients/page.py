@@ -1,7 +1,4 @@
-"""The page on clients: its sections, the code of each, and what comes of running it.
-
-Does not know: what is expected of it.
-"""
+"""The documentation page on clients: its sections, their code, and the results of running it."""
 
 from __future__ import annotations
 
@@ -24,11 +21,11 @@ ELSEWHERE = {
     "CrewAI": "crewai",
     "DSPy": "dspy",
 }
-"""Sections whose client is not among the frameworks."""
+"""Sections whose client is not in the frameworks environment."""
 
 
 class Prompted(NamedTuple):
-    """A message of a request: its role, its text, and the name that it claims."""
+    """A message of a request: its role, its text, and the name in it."""
 
     role: str
     text: str
@@ -36,7 +33,7 @@ class Prompted(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A request that a client sent, and what came: the path, the body, and the status and body of the answer."""
+    """A request that a client sent, with its path and body, and the status and body of the answer."""
 
     path: str
     asked: dict[str, Any]
@@ -45,19 +42,19 @@ class Request(NamedTuple):
 
     @property
     def agent(self) -> str:
-        """Whose path it is."""
+        """The agent named by the path."""
         return self.path.split("/")[3]
 
     @property
     def text(self) -> str:
-        """The words of the answer."""
+        """The text of the answer."""
         if "choices" in self.answer:
             return str(self.answer["choices"][0]["message"]["content"])
         return "".join(part["text"] for part in self.answer["output"][0]["content"])
 
     @property
     def usage(self) -> tuple[int, int, int]:
-        """Tokens of the prompt; of these reused exactly, and through encodings of messages."""
+        """The number of prompt tokens, of those reused exactly, and of those reused from messages."""
         told = self.answer["usage"]
         details = told.get("prompt_tokens_details") or told["input_tokens_details"]
         prompt = told.get("prompt_tokens") or told["input_tokens"]
@@ -65,14 +62,14 @@ class Request(NamedTuple):
 
     @property
     def prompt(self) -> list[Prompted]:
-        """Its messages, whichever API it was sent to."""
+        """The messages of the request, for either API."""
         first = [Prompted("system", self.asked["instructions"])] if "instructions" in self.asked else []
         given = self.asked.get("messages") or self.asked["input"]
         return [*first, *(Prompted(each["role"], _text(each["content"]), each.get("name")) for each in given)]
 
 
 class Ran(NamedTuple):
-    """What the code of a section printed, and the requests that it made."""
+    """The output of a section's code, and its requests."""
 
     said: str
     requests: Sequence[Request]
@@ -86,15 +83,15 @@ def sections() -> dict[str, str]:
 
 
 def society(title: str, mode: str = "") -> str:
-    """The society that a section's code asks, where it is run in a mode of the model."""
+    """The society named in a section's code, with the mode of the model added."""
     found = re.search(r"/s/([\w-]+)/", sections()[title])
     assert found, f"{title} has no society"
     return f"{found[1]}{mode.replace('@', '-')}"
 
 
 def ran(server: Server, title: str, mode: str = "") -> Ran:
-    """Run the code of a section against a server, as it is, but for the address, the key, and the mode. Once: a talk in
-    a society that has it already would be another."""
+    """Runs the code of a section against a server, changing only address, key and mode. The result is cached, since
+    repeating a talk in the same society would give another."""
     return _ran(server, title, mode)
 
 

@@ -1,7 +1,4 @@
-"""`agentcho serve` as its own process, as a user starts it; only that a request can ask to fail while it is answered.
-
-Does not know: clients.
-"""
+"""`agentcho serve` in its own process as a user starts it, except that a request can make its own answer fail."""
 
 from __future__ import annotations
 
@@ -24,8 +21,8 @@ BROKEN = "Say something, and fail at it."
 
 
 class Server(NamedTuple):
-    """A running server: its address without a path, the folder of its records, and keys. One of these may read the
-    metrics, one may ask once a minute."""
+    """A running server: its address without a path, the folder of its records, and two keys. One may read metrics; the
+    other allows one request per minute."""
 
     root: str
     runs: Path
@@ -35,7 +32,7 @@ class Server(NamedTuple):
 
 @contextmanager
 def running(folder: Path) -> Iterator[Server]:
-    """A server of the understudy, until the context ends."""
+    """A server of the understudy that runs until the context ends."""
     keys, runs = folder / "keys.toml", folder / "runs"
     whole, slow = add_key(keys, tenant="one", metrics=True), add_key(keys, tenant="two", requests_per_minute=1)
     options = ["--model", "understudy", "--port", "0", "--keys", str(keys), "--record", str(runs)]
@@ -51,7 +48,7 @@ def running(folder: Path) -> Iterator[Server]:
 
 
 def fail_where_asked() -> None:
-    """A request that says `BROKEN` fails as an engine's call does, when its answer is out but for its end."""
+    """Makes a request with the text `BROKEN` fail like an engine call, after its whole answer but before the end."""
     answer = ServedModel.answer
 
     async def failing(self: ServedModel, caller: Caller, request: ChatRequest, hear: Hear) -> Answers:

@@ -1,5 +1,4 @@
-"""Real clients, over a real socket: what each makes of plain answers, streams, schemas, functions, and of what goes
-wrong."""
+"""Real clients over a real socket: how each handles plain answers, streams, schemas, functions and errors."""
 
 from __future__ import annotations
 
@@ -17,12 +16,12 @@ CLIENTS = ("openai", "pydantic_ai", "langchain", "openai_agents", "inspect")
 CHECKS = ("plain", "stream", "schema", "tool", "limited", "abort", "overflow", "broken")
 MOST = 16
 SAID = "3 x 4 = 12."
-"""What the understudy makes of `PROMPT`, at temperature 0."""
+"""The understudy's answer to `PROMPT` at temperature 0."""
 
 
 @cache
 def found(server: Server, client: str) -> dict[str, Any]:
-    """What all checks of a client found: starting one takes as long as ten of its requests."""
+    """The results of all checks of a client, run together because starting a client takes as long as ten requests."""
     asked = {**server._asdict(), "model": "understudy", "broken": BROKEN}
     del asked["runs"]
     return run_script("frameworks", f"with_{client}", json.dumps({"target": asked, "checks": CHECKS}))

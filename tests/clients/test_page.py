@@ -1,5 +1,5 @@
-"""The page on clients does what it says: its code runs, and talks of three agents through frameworks that know nothing
-of agentcho encode each message once for a way of reading it, leak nothing, and read exactly where they are told to."""
+"""The page on clients is right: its code runs, and talks of three agents through unmodified frameworks encode each
+message once per way of reading it, leak nothing, and read at the expected positions."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ TALKS = ("AutoGen", "openai-agents", "pydantic-ai")
 AGENTS = ("ann", "ben", "cal")
 MODES = ("@baseline", "")
 OWN_TRANSPORT = ("DSPy",)
-"""What sends its requests by a library of its own: they are not seen, and one that is refused ends the code."""
+"""Clients with their own HTTP library: their requests are not recorded, and a refused one ends the code."""
 TURNS = 9
 CLOSE = 0.1
-"""By what part figures on the page may be off from what is measured here: other words have other lengths."""
+"""Tolerance, as a fraction, for the page's figures against those measured here: other words have other lengths."""
 
 
 @pytest.mark.parametrize("title", list(sections()))
@@ -40,7 +40,7 @@ def test_the_code_of_a_section_runs_and_is_short(server: Server, title: str) -> 
 
 @pytest.fixture(scope="module")
 def records(server: Server) -> dict[tuple[str, str], SavedRun]:
-    """The records of the talks in both modes; their societies are over."""
+    """The records of the talks in both modes, after their societies were ended."""
     found = dict[tuple[str, str], SavedRun]()
     for title, mode in product(TALKS, MODES):
         ran(server, title, mode)
@@ -83,7 +83,7 @@ def test_a_talk_leaks_nothing(
 def test_a_talk_in_the_baseline_has_the_words_of_the_engine_itself(
     server: Server, engines: Engines, title: str
 ) -> None:
-    """Each request is read as one prompt, in which what an agent said stands as his own words."""
+    """Each request is read as one prompt, in which an agent's earlier answers are messages under its name."""
     requests, said = ran(server, title, "@baseline").requests, list[tuple[str, str, tuple[int, ...]]]()
     with engines.understudy() as engine:
         for request in requests:
@@ -96,7 +96,7 @@ def test_a_talk_in_the_baseline_has_the_words_of_the_engine_itself(
 def answer(
     engine: Engine, prompt: list[Prompted], agent: str, said: list[tuple[str, str, tuple[int, ...]]]
 ) -> tuple[str, tuple[int, ...]]:
-    """What an agent says to a prompt at temperature 0, and the ids of that. `said`: whose words there are, in order."""
+    """An agent's answer at temperature 0, as text and token ids. `said` are the answers in its prompt, in order."""
     parents, known = list[int](), iter(said)
     after = next(known, None)
     for role, text, name in prompt:

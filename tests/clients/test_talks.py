@@ -1,6 +1,6 @@
-"""Agents of frameworks that put prompts together in their own way, by base URL and key alone: talks of three with
-briefs that the others do not know, tools that the model may call, streams, schemas. What they say is encoded once for
-all who read it, however it comes back, and the record of each society is clean."""
+"""Agents of frameworks that build prompts in their own way, configured only by base URL and key: talks of three agents
+with private briefs, optional tool calls, streams, schemas. Their answers are encoded once for all readers, in whatever
+form they come back, and the record of each society is clean."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ ENVIRONMENTS = {
 CHECKS = ("talk", "tools", "stream", "schema")
 TURNS = 9
 LEAST = {"langgraph": 0.8, "llamaindex": 0.8, "smolagents": 0.7, "crewai": 0.7, "agent_framework": 0.8}
-"""Of the tokens of a talk's prompts so large a share was there already. smolagents merges neighbours of one role, and
-CrewAI quotes answers in its prompts: without a look into messages it is 0.60 and 0.11."""
+"""Minimum share of a talk's prompt tokens that are reused. smolagents merges adjacent messages of one role, and CrewAI
+quotes answers in its prompts: without matching inside messages the shares are 0.60 and 0.11."""
 
 
 @cache
 def found(server: Server, framework: str) -> dict[str, Any]:
-    """What all checks of a framework found."""
+    """The results of all checks of a framework."""
     asked = {**server._asdict(), "model": "understudy", "broken": ""}
     del asked["runs"]
     given = json.dumps({"target": asked, "checks": CHECKS})

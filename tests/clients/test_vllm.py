@@ -1,4 +1,4 @@
-"""Engine vllm beside the engine of agentcho, on the same weights, in the environment of vLLM."""
+"""The vllm engine compared with agentcho's own engine on the same weights, in vLLM's environment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLOSE = 1e-4
 
 
 def ran(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
-    """A Python program in vLLM's environment, which imports this checkout."""
+    """Runs a Python program in vLLM's environment, which imports this checkout."""
     env = os.environ | ONE_THREAD | {"PYTHONPATH": str(ROOT)}
     return subprocess.run(
         [str(python_of("vllm")), *words], env=env, capture_output=True, text=True, check=False, **more
@@ -30,7 +30,7 @@ def ran(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
 
 
 def oracle(case: str) -> dict[str, Any]:
-    """What a case of `vllm_oracles` found."""
+    """The result of a case of `vllm_oracles`."""
     found = ran("-m", "tests.clients.vllm_oracles", case, cwd=ROOT)
     assert found.returncode == 0, found.stderr[-3000:]
     told: dict[str, Any] = json.loads(found.stdout.splitlines()[-1])
@@ -180,7 +180,7 @@ def test_a_game_that_lost_a_rank_keeps_what_was_said_and_goes_on(tmp_path: Path)
 
 
 def _spoken(folder: Path) -> list[str]:
-    """What agents said in the only game of the last run."""
+    """The messages decoded in the only game of the last run."""
     game = find("last", folder / "runs").games()[0]
     return [entry.message.text for entry in game if entry.message.kind == "decode"]
 

@@ -1,4 +1,4 @@
-"""vLLM's own server with agentcho's connector, asked by OpenAI's client over a socket."""
+"""vLLM's own server with agentcho's connector, used by the `openai` client over a socket."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ MODEL = "tiny"
 
 
 class Answer(NamedTuple):
-    """What was said, the ids and log-probabilities of its tokens, the prompt's ids, and the receipt."""
+    """The text of an answer, the ids and log-probabilities of its tokens, the prompt's ids, and the receipt."""
 
     text: str
     ids: list[int]
@@ -70,7 +70,7 @@ class Asked:
         self.markers = MessageMarkers(derive(self.tokenizer, "tiny"), self.tokenizer, "tiny")
 
     def say(self, messages: Sequence[Any], told: dict[str, Any] | None = None, **more: Any) -> Answer:
-        """A chat."""
+        """Sends a chat request."""
         most = more.pop("max_tokens", 8)
         extra = {"return_token_ids": True, "return_tokens_as_token_ids": True, "ignore_eos": True} | more
         answer = self.client.chat.completions.create(
@@ -96,13 +96,13 @@ class Asked:
         return Answer(choice.message.content or "", ids, likely, prompt, receipt, cached)
 
     def publish(self, agent: str, *messages: Any, society: str = "talk") -> dict[str, Any]:
-        """Messages by themselves."""
+        """Sends messages without asking for an answer; returns the receipt."""
         told = request_params(society, agent, messages)
         ids = self.ids(*messages)
         return self.complete(ids, told)
 
     def complete(self, ids: Sequence[int], told: dict[str, Any]) -> dict[str, Any]:
-        """The receipt of a prompt of ids."""
+        """The receipt for a prompt given as token ids."""
         found = self.client.completions.create(
             model=MODEL, prompt=list(ids), max_tokens=1, extra_body={"kv_transfer_params": told}
         )
@@ -110,7 +110,7 @@ class Asked:
         return receipt
 
     def ids(self, *messages: Any) -> list[int]:
-        """The ids of messages, without a system message that the template adds."""
+        """The token ids of messages, without a system message that the template adds."""
         written = list(self.tokenizer.apply_chat_template(list(messages), return_dict=False))
         declared = request_params("talk", "bob", messages)["agentcho"]["messages"]
         divided = self.markers.divided(written, [DeclaredMessage.model_validate(each) for each in declared])
@@ -135,7 +135,7 @@ ENVIRONMENT = os.environ | ONE_THREAD | {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLIN
 
 @contextmanager
 def running(folder: Path, *options: str) -> Iterator[Asked]:
-    """A server of a tiny random model, in a session of its own."""
+    """A server of a tiny random model, in its own process session."""
     port = free_port()
     words = command(folder, port, "--no-enable-prefix-caching", *options)
     with (folder / "log").open("wb") as log:
@@ -164,7 +164,7 @@ def _answers(port: int) -> bool:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny random model, as a user has one."""
+    """A tiny random model, as a user would have one."""
     python_of("vllm")
     made = tmp_path_factory.mktemp("tiny")
     LLAMA.save(made)
@@ -173,14 +173,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Asked]:
-    """A server whose keys were measured."""
+    """A server that has measured its keys."""
     with running(folder) as started:
         assert started.complete([7] * 64, {"agentcho": {"measure": True}}) == {"measured_tokens": 64}
         yield started
 
 
 def apart(answer: Answer, expected: Sequence[dict[int, float]]) -> float:
-    """The largest difference of log-probabilities."""
+    """The largest difference between log-probabilities."""
     assert len(answer.likely) == len(expected) > 0
     return max(
         abs(value - other[token])
@@ -342,7 +342,7 @@ def test_preempted_requests_and_prompts_in_parts_read_the_same(folder: Path) -> 
 
 @pytest.mark.slow
 def test_a_server_that_is_ended_leaves_nothing_behind(folder: Path) -> None:
-    for end in (os.kill, os.killpg):  # asked to end; all of its processes killed
+    for end in (os.kill, os.killpg):  # the main process by SIGTERM; all processes by SIGKILL
         before = {path.name for path in folder.iterdir()}
         with running(folder) as started:
             told = request_params("talk", "bob", [BOB, HELLO])
@@ -357,7 +357,7 @@ def test_a_server_that_is_ended_leaves_nothing_behind(folder: Path) -> None:
 
 
 def _of_session(session: int) -> list[int]:
-    """The processes of a session that run."""
+    """The running processes of a session."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -381,13 +381,13 @@ def test_beside_vllms_own_prefix_cache_it_does_not_start(folder: Path) -> None:
 
 
 def parts(ids: Sequence[int], lengths: Sequence[int]) -> list[tuple[int, ...]]:
-    """The first of these ids in parts of such lengths."""
+    """The first token ids, split into parts of these lengths."""
     starts = [sum(lengths[:n]) for n in range(len(lengths))]
     return [tuple(ids[start : start + length]) for start, length in zip(starts, lengths, strict=True)]
 
 
 def over(server: Asked, spans: Sequence[tuple[int, ...]], told: Answer) -> list[dict[int, float]]:
-    """The log-probabilities of an answer behind messages that were encoded by themselves: what a stock model says."""
+    """The log-probabilities of an answer over messages that were encoded separately, from a stock model."""
     oracle = Oracle(server.model, LLAMA.layers, bos=told.prompt[0])
     place, context = 1, list[tuple[int, int]]()
     for ids in spans:

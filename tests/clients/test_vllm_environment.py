@@ -1,4 +1,4 @@
-"""The environment of vLLM: agentcho runs in it from this checkout, with the versions that it asks for."""
+"""In vLLM's environment agentcho runs from this checkout, with the versions that it requires."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .environment import ROOT, python_of
 
 pytestmark = pytest.mark.clients
 BESIDE = ("torchaudio", "torchcodec", "torchvision")
-"""What vLLM asks for, and what keeps it from loading beside torch's build for processors."""
+"""Packages that vLLM requires but that keep it from loading with a CPU build of torch."""
 ASKED = """
 import json, sys
 from importlib.metadata import PackageNotFoundError, version

@@ -1,8 +1,8 @@
-"""What engine vllm gives, beside the engine of agentcho on the same weights:
+"""Compares the vllm engine with agentcho's own engine on the same weights:
 `python -m tests.clients.vllm_oracles CASE`.
 
-It runs in the environment of vLLM, and prints what it found as a JSON object. Each case has a process of its own,
-because vLLM has one engine in a process. Does not know: what is right.
+It runs in vLLM's environment and prints its results as a JSON object. Each case has its own process, because vLLM
+allows one engine per process. Expected values are in the tests.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ EAGER = {"enforce_eager": True}
 
 @contextmanager
 def saved(family: str, **settings: Any) -> Iterator[Path]:
-    """A tiny random model, as a user has one."""
+    """A tiny random model, as a user would have one."""
     with tempfile.TemporaryDirectory() as folder:
         _: PreTrainedModel = FAMILIES[family].save(Path(folder), **settings)
         yield Path(folder)
 
 
 def engines(folder: Path | str, **options: Any) -> tuple[Engine, VllmEngine]:
-    """The same model in both engines, in float32; `dtype`: that of engine vllm, where it is another."""
+    """The same model in both engines, in float32. `dtype` overrides that of the vllm engine."""
     room = {name: options.pop(name) for name in ("store_tokens", "host_tokens") if name in options}
     own = Engine.load(folder, device="cpu", dtype="float32", threads=1, template_differs="accept")
     context, dtype = options.pop("context", 1024), options.pop("dtype", "float32")
@@ -96,30 +96,30 @@ def shapes(engine: EngineCore) -> list[torch.Tensor]:
 
 
 def forced(engine: EngineCore, text: str) -> tuple[int, ...]:
-    """A text as the ids that a decode is forced to say."""
+    """The token ids to force for a text."""
     return tuple(engine.framing.content.encode(text))
 
 
 def rows(engine: Any, id: int) -> torch.Tensor:
-    """The log-probabilities that a decode chose from."""
+    """The log-probabilities from which a decode chose its tokens."""
     found: torch.Tensor = engine.logits(id)
     return found.log_softmax(-1)
 
 
 def apart(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> float:
-    """The largest difference of log-probabilities."""
+    """The largest difference between log-probabilities."""
     return max(float((one - other).abs().max()) for one, other in zip(ours, theirs, strict=True))
 
 
 def family(name: str) -> dict[str, Any]:
-    """One family in every shape of read."""
+    """One model family, with every shape of read."""
     with saved(name) as folder:
         own, other = engines(folder)
         return {"worst": apart(shapes(own), shapes(other))}
 
 
 def bfloat16() -> dict[str, Any]:
-    """How far each engine is in bfloat16 from our own in float32."""
+    """How far each engine in bfloat16 is from our own in float32."""
     with saved("llama") as folder:
         exact, other = engines(folder, dtype="bfloat16")
         own = Engine.load(folder, device="cpu", dtype="bfloat16", threads=1, template_differs="accept")
@@ -128,7 +128,7 @@ def bfloat16() -> dict[str, Any]:
 
 
 def tight() -> dict[str, Any]:
-    """Many decodes at once in a cache that holds only some of them, and prompts in parts."""
+    """Many concurrent decodes in a cache that holds only some of them, with chunked prefill."""
     with saved("llama") as folder:
         own, other = engines(folder, context=768, num_gpu_blocks_override=14, max_num_batched_tokens=64, max_num_seqs=8)
         return {"worst": apart(crowd(own), crowd(other)), "begun": BEGUN}
@@ -138,7 +138,7 @@ BEGUN: dict[str, int] = {}
 
 
 def crowd(engine: EngineCore) -> list[torch.Tensor]:
-    """The log-probabilities of eight long messages over one of their own each."""
+    """The log-probabilities of eight long messages, each over its own prompt."""
     parents = engine.prefill([Prefill(f"{number} {WORDS} " * 4) for number in range(8)])
     if isinstance(engine, VllmEngine):
         end = engine._runner.end
@@ -154,15 +154,15 @@ def crowd(engine: EngineCore) -> list[torch.Tensor]:
 
 
 def whole_prompts() -> dict[str, Any]:
-    """The same without prompts in parts."""
+    """The same without chunked prefill."""
     with saved("llama") as folder:
         own, other = engines(folder, context=768, enable_chunked_prefill=False, max_num_batched_tokens=2048)
         return {"worst": apart(crowd(own), crowd(other))}
 
 
 def shadows() -> dict[str, Any]:
-    """A reader of a long message's shadow, which was encoded while the message was said; at once, and in a cache where
-    it has to give way."""
+    """A reader of a long message's shadow, which was encoded while the message was decoded: in a large cache, and in
+    one where the shadow is preempted."""
     with saved("llama") as folder:
         own, other = engines(folder, context=768, num_gpu_blocks_override=14, max_num_seqs=8)
         found = {}
@@ -196,7 +196,7 @@ def _over_shadows(engine: EngineCore, leaders: int) -> list[torch.Tensor]:
 
 
 def swapped() -> dict[str, Any]:
-    """Readers' log-probabilities where a secret is another one of equal length: under enforce, and under audit."""
+    """Readers' log-probabilities when a secret is swapped for one of equal length: under enforce, and under audit."""
     with saved("llama") as folder:
         other = VllmEngine.load(folder, "float32", EngineSizes(1024), differs="accept", options=EAGER)
         return {leakage: _swap(other, leakage) for leakage in ("enforce", "audit")}
@@ -212,14 +212,14 @@ def _swap(engine: Any, leakage: Any) -> float:
 
 
 def evicted() -> dict[str, Any]:
-    """A store with room for some encodings: the others are dropped, and made again when they are read."""
+    """A store with room for some encodings: the others are dropped, and recomputed when they are read."""
     with saved("llama") as folder:
         own, other = engines(folder, store_tokens=220, host_tokens=0)
         return {"worst": apart(crowded(own), crowded(other)), "remade": other.fullness.remade}
 
 
 def crowded(engine: EngineCore) -> list[torch.Tensor]:
-    """Messages that are read in turns."""
+    """Log-probabilities over messages that are read in turn."""
     ids = engine.prefill([Prefill(f"{number} {WORDS}") for number in range(8)])
     found = []
     for id in (*ids, *ids[::-1]):
@@ -230,7 +230,7 @@ def crowded(engine: EngineCore) -> list[torch.Tensor]:
 
 
 def ended() -> dict[str, Any]:
-    """Calls that are cancelled in every state, refused by their guard, or refused in the worker: the others go on."""
+    """Calls that are cancelled in every state, refused by their guard, or refused in the worker: other calls go on."""
     with saved("llama") as folder:
         other = Engine.load(
             folder,
@@ -255,7 +255,7 @@ def ended() -> dict[str, Any]:
 def _cancelled(engine: VllmEngine) -> tuple[list[str], list[bool]]:
     told, following = [], []
     [root] = engine.prefill([Prefill(WORDS)])
-    for steps in (*range(6), 40, 70):  # by the last two a shadow was given one block, and has paused, and two
+    for steps in (*range(6), 40, 70):  # after 40 steps a shadow had one block and paused; after 70, two
         leader = Decode(parents=[root], forced=forced(engine, WORDS * 6))
         ids = engine.submit([Prefill(f"{steps} {WORDS}"), leader, Shadow(leader, parents=[])])
         kept = engine.submit([Decode(parents=[root], forced=forced(engine, "yes"))])
@@ -272,13 +272,13 @@ def _cancelled(engine: VllmEngine) -> tuple[list[str], list[bool]]:
 
 
 class Refuses:
-    """A guard that refuses the n-th time that it is asked: first at admission, then in the worker."""
+    """A guard that refuses the nth time it is asked: first at admission, then in the worker."""
 
     def __init__(self, nth: int) -> None:
         self.left = nth
 
     def admit(self, id: int, context: Any) -> bool:
-        """Let a call read, or not."""
+        """Permits a read, or refuses it."""
         self.left -= 1
         if self.left == 0:
             raise ConfigError("not for you")
@@ -302,8 +302,8 @@ def _refused(engine: VllmEngine) -> dict[str, Any]:
 
 
 def words() -> dict[str, Any]:
-    """What SmolLM2 says in both engines: greedy, drawn by a seed, of choices, as JSON; and how near log-probabilities
-    are."""
+    """SmolLM2's answers in both engines: greedy, sampled with a seed, from choices, as JSON; and the difference between
+    log-probabilities."""
     own, other = engines("smollm2", context=2048)
     ours, theirs = said(own), said(other)
     return {
@@ -315,7 +315,7 @@ def words() -> dict[str, Any]:
 
 
 def said(engine: EngineCore) -> list[str]:
-    """Some messages."""
+    """Several decoded messages."""
     [s] = engine.prefill([Prefill("You are a helpful assistant.", role="system")])
     a, b = engine.prefill(
         [Prefill("I live in Paris and I love cheese.", parents=[s]), Prefill("My dog is called Rex.")]
@@ -338,8 +338,8 @@ def said(engine: EngineCore) -> list[str]:
 
 
 def games() -> dict[str, Any]:
-    """Twenty games at temperature 0 in both engines, each on a question of its own: how many have the same words, and
-    where one has not, how far apart the two best tokens are at the first that differs."""
+    """Twenty games at temperature 0 in both engines, each on its own question: how many have equal words, and for the
+    others the gap between the two best tokens at the first difference."""
     own, other = engines("smollm2", context=2048)
     how: dict[str, Any] = {"games": GAMES, "temperature": 0, "max_tokens": 24, "display": "none"}
     ours, theirs = (run("debate", engine=engine, **how) for engine in (own, other))
@@ -354,7 +354,7 @@ def games() -> dict[str, Any]:
 
 
 def _gap(own: Engine, play: Played, number: int, id: str, theirs: tuple[int, ...]) -> float:
-    """The difference of log-probability of the two best tokens where a message first differs from another's."""
+    """The gap in log-probability between the two best tokens where a message first differs from another."""
     entries = play._said.games[number]
     [message] = [entry.message for entry in entries if entry.message.id == id]
     assert message.words.sampled is not None
@@ -369,8 +369,8 @@ GAMES = 20
 
 
 def divided(heads: int, **division: int) -> dict[str, Any]:
-    """A model with so many key-value heads, divided among ranks: all shapes of reads, preempted decodes, prompts in
-    parts, shadows, and secrets that are swapped."""
+    """A model with `heads` key-value heads, divided among ranks: all shapes of reads, preempted decodes, chunked
+    prefill, shadows, and swapped secrets."""
     with saved("llama", num_key_value_heads=heads) as folder:
         small = {"context": 768, "num_gpu_blocks_override": 14, "max_num_batched_tokens": 64, "max_num_seqs": 8}
         own, other = engines(folder, **small, **division)
@@ -386,7 +386,7 @@ def divided(heads: int, **division: int) -> dict[str, Any]:
 
 
 def killed() -> dict[str, Any]:
-    """A rank that is killed while tokens are drawn: what this step and the next one say, and what is left."""
+    """A rank is killed while tokens are sampled: the errors of this step and the next, and what is left afterwards."""
     with saved("llama", num_key_value_heads=2) as folder:
         own, other = engines(folder, tensor_parallel_size=2)
         own.close()
@@ -420,7 +420,7 @@ def killed() -> dict[str, Any]:
 
 
 def words_divided() -> dict[str, Any]:
-    """What SmolLM2 says in the own engine, and divided among three ranks."""
+    """SmolLM2's answers in the own engine, and when divided among three ranks."""
     own, other = engines("smollm2", context=2048, tensor_parallel_size=3)
     ours, theirs = said(own), said(other)
     return {"equal": sum(one == their for one, their in zip(ours, theirs, strict=True)), "of": len(ours)}

@@ -1,7 +1,4 @@
-"""The processes of a cluster of a test, by a variable that all of them inherit. Linux alone.
-
-Does not know: what they do.
-"""
+"""Finds the processes of a test's cluster by an environment variable that they inherit. Linux only."""
 
 from __future__ import annotations
 
@@ -32,5 +29,5 @@ def actors(mark: str) -> list[int]:
 
 
 def kill(pid: int) -> None:
-    """End a process at once."""
+    """Kills a process."""
     os.kill(pid, signal.SIGKILL)

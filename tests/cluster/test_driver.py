@@ -1,4 +1,4 @@
-"""A driver and its workers, without a cluster: every game is played to its end once, whoever dies meanwhile."""
+"""A driver and its workers without a cluster: every game is played to its end once, whichever workers die."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class Fails(agentcho.Scenario):
 
 
 def scenario(name: str) -> Scenario:
-    """A scenario by its name, the shortest way to play it."""
+    """A scenario by name, with the options that make it shortest."""
     return library.scenario(name)(**{"rounds": 1} if name == NAME else {})
 
 
 def games(run: Path | None) -> Any:
-    """What a run says and comes to, game by game."""
+    """The messages and the outcome of each game of a run."""
     assert run is not None
     saved = SavedRun(run)
     over = {number: each._replace(seconds=0, traceback=None) for number, each in sorted(saved.finished().items())}
@@ -110,7 +110,7 @@ def test_what_is_heard_is_each_message_and_each_game_once(tmp_path: Path) -> Non
 
 
 def test_a_game_is_given_up_when_workers_died_of_it_too_often(tmp_path: Path) -> None:
-    """Whoever is dealt game 5 dies; every other game ends well, though it was with that one at first."""
+    """Whichever worker plays game 5 dies; every other game ends well, even if it was first dealt to that worker."""
 
     def hear(worker: int, answer: Answer) -> Answer:
         return WorkerLost("killed") if (worker, 5) in pool.played else answer
@@ -254,7 +254,7 @@ def test_with_fail_fast_the_first_that_fails_ends_the_run(tmp_path: Path, fails:
 @pytest.mark.slow
 @pytest.mark.parametrize("kept", [0, 5])
 def test_a_run_goes_on_by_workers_or_without_them(tmp_path: Path, kept: int) -> None:
-    """Ctrl-C after some games; what is over is there once, and the rest is played."""
+    """Ctrl-C after some games: finished games are recorded once, and the rest is played."""
 
     def interrupt(event: Event) -> None:
         if isinstance(event, GameOver) and len(seen) >= kept:
@@ -278,7 +278,7 @@ def test_a_run_goes_on_by_workers_or_without_them(tmp_path: Path, kept: int) -> 
 
 @pytest.mark.slow
 def test_what_was_said_here_in_part_is_said_again_there(tmp_path: Path) -> None:
-    """A run that was begun in this process, in the midst of its games, goes on by workers."""
+    """A run interrupted in this process in the middle of its games is resumed by workers."""
 
     def interrupt(event: Event) -> None:
         seen.append(event)
@@ -380,7 +380,7 @@ class Secret(Scenario):
     name = "secret"
 
     class Options(Scenario.Options):
-        """One secret, one not."""
+        """A secret option and an ordinary one."""
 
         word: SecretStr = SecretStr("none")
         count: int = 1

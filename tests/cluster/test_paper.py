@@ -1,4 +1,4 @@
-"""`agentcho paper --on ray` with workers in threads: the same rows as by one process, and workers die in between."""
+"""`agentcho paper --on ray` with workers in threads: the rows equal those of one process, though workers die."""
 
 from __future__ import annotations
 

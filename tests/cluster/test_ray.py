@@ -1,4 +1,4 @@
-"""Real clusters of Ray on loopback: two machines of one core each, whose workers and machines are killed."""
+"""Real Ray clusters on loopback: two machines of one core each, whose workers and machines are killed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Machines:
         self.asked = ClusterConfig(on=f"ray:{self._cluster.address}", workers=2)
 
     def lose_second(self) -> None:
-        """End the second machine, at once."""
+        """Kills the second machine."""
         self._cluster.remove_node(self.second, allow_graceful=False)
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ class Machines:
 
 @pytest.fixture
 def mark(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Marks the processes that a test starts; none may be left."""
+    """Marks the processes that a test starts, and checks that none is left."""
     found = uuid4().hex
     monkeypatch.setenv(MARK, found)
     monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
@@ -85,7 +85,7 @@ def machines(mark: str) -> Iterator[Machines]:
 
 
 def wait_until(holds: Callable[[], bool], what: str, seconds: float = SOON) -> None:
-    """Wait until it holds; what is waited for happens in other processes."""
+    """Waits until a condition holds that other processes bring about."""
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, f"not within {seconds} s: {what}"
@@ -101,7 +101,7 @@ def there(asked: ClusterConfig, out: Path, config: RunConfig, sink: Callable[[Ev
 
 
 def after(count: int, strike: Callable[[], None]) -> Callable[[Event], None]:
-    """A sink that strikes once so many games are over."""
+    """A sink that calls `strike` once this many games are over."""
     over: list[Any] = []
 
     def hear(event: Event) -> None:
@@ -166,7 +166,7 @@ def test_an_address_where_somebody_else_listens_is_an_error_within_a_bounded_tim
 
 @contextmanager
 def command(folder: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """A command in a process and a group of its own, as from a terminal."""
+    """A command in its own process group, as from a terminal."""
     with subprocess.Popen(
         [*COMMAND, *words],
         cwd=folder,
@@ -192,7 +192,7 @@ def test_a_command_that_is_interrupted_leaves_no_process_and_its_record_goes_on(
         while not re.match(r"game \d+:", line := process.stdout.readline()):
             assert line, process.stderr and process.stderr.read()
         assert len(actors(mark)) == 2
-        if number == signal.SIGINT:  # to all of the group, as a terminal sends it
+        if number == signal.SIGINT:  # to the whole group, as from a terminal
             os.killpg(process.pid, number)
         else:
             process.send_signal(number)

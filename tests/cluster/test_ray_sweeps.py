@@ -1,4 +1,4 @@
-"""Sweeps by workers of a real cluster of Ray on loopback: the games of one process, though their driver is killed."""
+"""Sweeps on a real Ray cluster on loopback: games equal those of one process, though the driver is killed."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ SWEEP = ("sweep", NAME, *TYPED, "-n", str(GAMES), "--out", "there", "--on", "ray
 
 
 def told(folder: Path, *words: str) -> tuple[int, str]:
-    """What a command ends with, and says of errors."""
+    """The exit code and the error output of a command."""
     ended = subprocess.run([*COMMAND, *words], cwd=folder, capture_output=True, text=True, check=False, timeout=LATE)
     return ended.returncode, ended.stderr
 
 
 def over(folder: Path) -> int:
-    """How many games of a sweep are over by its records."""
+    """The number of finished games in the records of a sweep."""
     return sum(file.read_text().count("\n") for file in folder.glob("cells/*/*/outcomes.jsonl"))
 
 
 def said(folder: Path) -> dict[str, list[Any]]:
-    """What all games of a sweep said and came to, cell by cell, over all records of each; a game is over in one."""
+    """The messages and outcomes of all games of a sweep by cell, from all records; a game ends in only one."""
     request = Folder(folder).earlier()
     assert request is not None
     found = dict[str, list[Any]]()

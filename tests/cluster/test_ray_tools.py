@@ -1,5 +1,5 @@
-"""Games that call tools, by workers of a real cluster of Ray on loopback, of which one, or the driver, is killed in the
-midst of a call: what is on record is called no second time, and what nobody knows of stops its game."""
+"""Games with tool calls on workers of a real Ray cluster on loopback; a worker, or the driver, is killed during a call.
+Recorded calls are not repeated, and a call with an unknown result stops its game."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Pays(agentcho.Scenario):
 
 
 def killed(folder: Path, mark: str, driver: bool, idempotent: bool) -> tuple[int, str]:
-    """Play one game, in whose second payment the worker is killed, or the driver; what the command ends with."""
+    """Plays one game and kills the worker, or the driver, in its second payment; returns exit code and errors."""
     (folder / "pays.py").write_text(PAYS.format(here=str(folder), idempotent=idempotent))
     with command(folder, "run", "pays.py", "--model", "fake", *RAY) as process:
         wait_until(lambda: len(paid(folder)) == 2 or process.poll() is not None, "the second payment", LATE)
@@ -63,13 +63,13 @@ def killed(folder: Path, mark: str, driver: bool, idempotent: bool) -> tuple[int
 
 
 def paid(folder: Path) -> list[int]:
-    """The processes that have paid, one a payment."""
+    """The process id of each payment."""
     file = folder / "paid"
     return [int(line) for line in file.read_text().split()] if file.exists() else []
 
 
 def called(run: SavedRun) -> list[tuple[str, Any]]:
-    """The lines of its calls: which, and how it ended."""
+    """The recorded lines of calls: the call, and how it ended."""
     lines = [json.loads(line) for line in (run.path / "calls.jsonl").read_text().splitlines()]
     return [(line["call"], line.get("ended")) for line in lines]
 

@@ -1,4 +1,4 @@
-"""A driver against workers that die, hang, are refused and bring games down, all drawn, in simulated time."""
+"""A driver against simulated workers that randomly die, hang, are refused or take down games, in simulated time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NEVER, FOR_EVER = 1e12, 1e6
 
 @dataclass
 class Simulated:
-    """One worker: the games that it has, and the call that it answers at some time."""
+    """One worker: its games, and the time at which it answers its current call."""
 
     games: list[int] = field(default_factory=list)
     method: str = ""
@@ -38,7 +38,7 @@ class Simulated:
 
 
 class Pool:
-    """Workers in simulated time. `deadly` games end half of the workers that they are on."""
+    """Workers in simulated time. `deadly` games kill half of the workers that play them."""
 
     def __init__(self, seed: int, games: int) -> None:
         self.dice = dice = random.Random(seed)
@@ -90,13 +90,13 @@ class Pool:
 
 
 class Book:
-    """Counts how often each game is over, and which were given up."""
+    """Counts how often each game ends, and notes which were given up."""
 
     def __init__(self) -> None:
         self.ended, self.given_up = Counter[int](), set[int]()
 
     def open(self, begun: WorkerReady) -> None:
-        """Nothing is compared."""
+        """No comparison is made."""
 
     def deal(self, game: int) -> Assignment:
         return Assignment(game)

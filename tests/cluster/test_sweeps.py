@@ -1,4 +1,4 @@
-"""A sweep on workers: the same games as here, each model loaded once on each of them and none beside another."""
+"""A sweep on workers: the games equal those of one process; each worker loads each model once, and one at a time."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def sweep(out: Path, on: Cluster | None, models: tuple[Value, ...] = (), games: 
 
 
 def played(found: SweepResult) -> list[Any]:
-    """Every game, but for what it took and where it is."""
+    """Every game, without its duration."""
     return [(cell.values, [game.model_copy(update={"seconds": 0}) for game in cell.games]) for cell in found.cells]
 
 
 def on_workers(patch: pytest.MonkeyPatch, pool: Threads) -> list[RunConfig]:
-    """Sweeps are played by two workers of a pool from now on. For which options these were asked."""
+    """Makes two workers of a pool play sweeps from now on; returns the list of configurations that they were given."""
     asked: list[RunConfig] = []
 
     @contextmanager
@@ -109,7 +109,7 @@ def test_models_are_loaded_one_after_the_other_and_those_behind_an_api_are_asked
 
 
 def _alone(init: Any) -> Any:
-    """A driver with one worker, so that what is loaded can be counted."""
+    """A driver with one worker, so that model loads can be counted."""
 
     def made(self: Driver, pool: Any, workers: int, *more: Any) -> None:
         init(self, pool, 1, *more)

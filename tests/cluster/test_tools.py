@@ -1,4 +1,4 @@
-"""Tools on workers: a call is on record before it is made, and what a dead worker called is not called again."""
+"""Tools on workers: a call is recorded before it is made, and calls of a dead worker are not repeated."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_notes_are_of_calls_alone(tmp_path: Path, pays: str) -> None:
 
 
 def test_what_was_called_is_on_record_though_its_game_was_given_up(tmp_path: Path, pays: str) -> None:
-    """Ann's second payment is under way when the worker dies: whoever goes on makes the first one no second time."""
+    """Ann's second payment is in progress when the worker dies; a resumed game does not repeat the first."""
     ended = list[Called]()
 
     def hear(worker: int, answer: Answer) -> Answer:

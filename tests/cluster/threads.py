@@ -1,7 +1,4 @@
-"""Workers in threads of this process, which can be killed, frozen, and made to say something else.
-
-Does not know: what is dealt to them.
-"""
+"""Workers in threads of this process, which can be killed, frozen, or made to answer differently."""
 
 from __future__ import annotations
 
@@ -21,11 +18,11 @@ from agentcho.integrations.ray.worker import Worker
 
 PARSE, PARSING = ast.parse, RLock()
 Heard = Callable[[int, Answer], Answer | None]
-"""What a driver gets for an answer of a worker; None: the worker hangs."""
+"""Maps a worker's answer to what the driver receives; None: the worker hangs."""
 
 
 class Threads:
-    """A pool of real workers, one thread each. What goes to and fro is pickled on its way."""
+    """A pool of real workers, one thread each. Everything sent between them and the driver is pickled."""
 
     def __init__(self, hear: Heard = lambda worker, answer: answer) -> None:
         self._hear = hear
@@ -68,7 +65,7 @@ class Threads:
 
 
 def _parse(*source: Any, **how: Any) -> Any:
-    """Two threads of one process do not parse Python at once: CPython 3.11 mixes them up."""
+    """Serializes `ast.parse`: CPython 3.11 confuses concurrent calls."""
     with PARSING:
         return PARSE(*source, **how)
 
@@ -80,7 +77,7 @@ def _answer(call: Future[Answer]) -> Answer:
 
 @contextmanager
 def threads(hear: Heard = lambda worker, answer: answer) -> Iterator[Threads]:
-    """A pool that ends its workers."""
+    """A pool that stops its workers at the end."""
     pool = Threads(hear)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ast, "parse", _parse)
@@ -91,7 +88,7 @@ def threads(hear: Heard = lambda worker, answer: answer) -> Iterator[Threads]:
 
 
 def dying(*deaths: int) -> Heard:
-    """Workers of these numbers die with their first report that a game is over: what they say is lost."""
+    """Makes these workers die with their first report of a finished game, which is lost."""
     left = set(deaths)
 
     def hear(worker: int, answer: Answer) -> Answer:

@@ -1,4 +1,4 @@
-"""The example of an agent for TextArena's games: in a game without it, and in one of its own."""
+"""The example of an agent for TextArena's games: in an environment without TextArena, and in its own game."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "caller.py"
 
 
 class Bets(Cards):
-    """Lists three moves to each."""
+    """Lists three moves to each player."""
 
     def card(self, player: int) -> Observation:
         return Observation(-1, player, "GAME_BOARD", "Available actions: '[fold]', '[call]', '[raise]'")

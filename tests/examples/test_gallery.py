@@ -24,7 +24,7 @@ GALLERY = ("code_review", "auction", "mediator", "intake", "red_team", "jury", "
 
 
 def played(name: str, folder: Path, **how: Any) -> SavedRun:
-    """A recorded game of an example."""
+    """The record of one game of an example."""
     scenario: Scenario = library.scenario(str(ROOT / "examples" / f"{name}.py"))()
     result = play(RunRequest(scenario, RunConfig(model="fake", seed=1, **how), out=folder))
     assert not result.errors
@@ -46,7 +46,7 @@ def test_each_is_played_leaks_nothing_and_has_a_page(name: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("name", GALLERY)
 def test_each_leaks_where_plain_reuse_is_asked_for_and_secrets_are_spoken_over(name: str, tmp_path: Path) -> None:
-    """But those in which nobody reads words that were said over a secret of others."""
+    """All leak except those in which nobody reads words spoken over another agent's secret."""
     leaks = any(finding.level == "error" for finding in audit_run(played(name, tmp_path, leakage="audit")).findings)
     assert leaks is (name not in ("auction", "market"))
 

@@ -1,4 +1,4 @@
-"""The example of a person who is asked by a program of its own."""
+"""The example in which a program of its own asks a person."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example of results does what it says, and so does the notebook of the docs, whose outputs are of now."""
+"""The results example works, and the notebook of the docs has current outputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_the_example_prints_a_row_a_seed(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def shown(notebook: Any) -> list[list[str]]:
-    """What each cell shows: its texts without times, and which pictures there are."""
+    """The outputs of each cell: texts without times, and the types of images."""
     found = []
     for cell in notebook.cells:
         assert cell.cell_type in ("markdown", "code")
@@ -41,7 +41,7 @@ def shown(notebook: Any) -> list[list[str]]:
 
 @pytest.mark.slow
 def test_the_notebook_of_the_docs_runs_and_its_outputs_are_of_now() -> None:
-    """`python -m tools.pages.notebook docs/how-to/notebook.ipynb` writes them."""
+    """To regenerate the notebook: `python -m tools.pages.notebook docs/how-to/notebook.ipynb`."""
     committed, now = nbformat.read(NOTEBOOK, as_version=4), executed(NOTEBOOK)
     assert shown(now) == shown(committed)
     assert ["image/png" in each for each in shown(now)].count(True) == 1

@@ -1,4 +1,4 @@
-"""The examples of pictures and of Inspect are commands, run one after the other."""
+"""The examples of pictures and of Inspect are shell scripts, whose commands run in order."""
 
 from __future__ import annotations
 

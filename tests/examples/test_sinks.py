@@ -1,4 +1,4 @@
-"""The example of what tools are told is played: who has read a mail cannot pay, and who has not may."""
+"""The sinks example: an agent that has read a mail cannot pay; one that has not can."""
 
 from __future__ import annotations
 

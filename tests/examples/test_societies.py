@@ -1,4 +1,4 @@
-"""The examples of races, streams and memories are played, and do what they say."""
+"""The examples of races, streams, memories and lockstep work as they say."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def played(name: str) -> tuple[dict[str, Any], list[TranscriptEntry]]:
-    """The outcome of an example on the fake, and its transcript."""
+    """The outcome of an example on the fake engine, and its transcript."""
     events = list[Event]()
     scenario: Scenario = library.scenario(str(EXAMPLES / f"{name}.py"))()
     result = play(RunRequest(scenario, RunConfig(model="fake", seed=1), sink=events.append))

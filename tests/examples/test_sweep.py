@@ -1,4 +1,4 @@
-"""The file of a sweep does what it says."""
+"""The example sweep file works as it says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example of spans prints them."""
+"""The telemetry example prints its spans."""
 
 from __future__ import annotations
 

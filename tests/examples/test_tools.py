@@ -1,4 +1,4 @@
-"""The example of tools is played, and the calls are what their grammar allows."""
+"""The tools example plays, and its calls match their grammar."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The werewolves of the examples: who is told what, and that their page shows it."""
+"""The werewolf example: who is told what, and that its page shows this."""
 
 from __future__ import annotations
 

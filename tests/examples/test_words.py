@@ -1,4 +1,4 @@
-"""The auction under a rule for words: free speech is refused, bids are charged, and the audit says the same."""
+"""The auction under a rule for words: free speech is refused, bids are charged, and the audit agrees."""
 
 from __future__ import annotations
 

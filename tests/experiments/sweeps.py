@@ -1,4 +1,4 @@
-"""Sweeps of a scenario whose scores are known, on the fake engine. Does not know: what is tested."""
+"""Sweeps of a scenario with known scores, on the fake engine."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Speaker(Agent):
 
 
 class Known(Scenario):
-    """One word; the score is that of the options and of the game's task. `left` games on somebody presses Ctrl-C."""
+    """One message, scored by options and task. After `left` games it raises KeyboardInterrupt."""
 
     name = "known"
     tasks = "arithmetic"
 
     class Options(Scenario.Options):
-        """What moves the score."""
+        """Options that change the score."""
 
         plus: float = 0.0
         fails: tuple[int, ...] = ()
@@ -67,7 +67,7 @@ class Known(Scenario):
 
 
 class Counts(FakeEngine):
-    """Refuses more than so many decodes; counts those it was asked for."""
+    """Counts decodes, and refuses more than `left` of them."""
 
     def __init__(self, left: int = 10**6) -> None:
         super().__init__()
@@ -84,14 +84,14 @@ class Counts(FakeEngine):
 def asked(
     out: Path | None, grid: Mapping[str, Sequence[Any]], games: int = 4, models: Sequence[Value] = (), **more: Any
 ) -> SweepOptions:
-    """A sweep of `Known`."""
+    """A request for a sweep of `Known`."""
     run = {"games": games, **({} if models else {"model": "fake"}), **more.pop("run", {})}
     fixed = Fixed(more.pop("own", {}), run)
     return SweepOptions(Known, grid, models, fixed, out=out, **more)
 
 
 def sweep(out: Path, grid: Mapping[str, Sequence[Any]], games: int = 4, **more: Any) -> SweepResult:
-    """Play it to its end."""
+    """Plays the sweep to its end."""
     mine = asked(out, grid, games, **more)
     found = prepared(mine)
     return swept(mine, found, planned(found, Folder(out)), no_progress)[0]

@@ -1,4 +1,4 @@
-"""The page of comparisons is made from its result files, and from nothing else."""
+"""The page of comparisons is made from its result files and from nothing else."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_every_result_says_where_it_was_found_and_of_which_games() -> None:
 
 
 def test_every_scenario_of_the_paper_has_its_figures() -> None:
-    """Two are of others: AgentLeak's and PrivacyLens's."""
+    """AgentLeak and PrivacyLens are of other papers."""
     assert all(paper(name) for name in ORDER)
     assert "MADpar, choreographed, tuned 60.0%; MADpar, distilled 5.2%." in str(paper("parallel-debate"))
     shipped = {found.name for found in listing("scenarios") if isinstance(found, Found)}
@@ -71,7 +71,7 @@ def test_without_results_only_the_words_are_left(tmp_path: Path) -> None:
 
 
 def tuned(folder: Path, values: dict[str, float]) -> str:
-    """The page of a comparison whose first metric has these means, `@one` standing for an adapter."""
+    """The page of a comparison whose first metric has these means; the column "tuned" has an adapter."""
     found = read_comparison(ROOT / "docs/results/compare-multi-qa.json")
     plain = found.request.columns[1]
     other = plain.model_copy(update={"adapter": "one"})
@@ -113,7 +113,7 @@ def test_adapters_are_told_with_their_losses_and_speed(tmp_path: Path) -> None:
 
 
 def test_columns_are_held_beside_the_papers_effects_by_one_rule() -> None:
-    """What is there in both, what is not there here, and what could not be seen at a ceiling."""
+    """Effects found in both, effects not found here, and effects that a ceiling hides."""
     told = {
         name: beside(read_comparison(ROOT / "docs" / "results" / f"compare-{name}.json"))
         for name in ("multi-qa", "prisoners-dilemma", "tree-of-thoughts", "parallel-debate", "direct")

@@ -1,4 +1,4 @@
-"""How columns are written, and what is no column."""
+"""The text form of columns, and texts that are not columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparisons on the fake engine: paired by task and seed, resumed where they stopped, written whole."""
+"""Comparisons on the fake engine: paired by task and seed, resumed where they stopped, written as a whole."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ THREE = columns("baseline,choreographed:audit,choreographed:enforce")
 
 
 def silent(what: str, done: int, of: int) -> None:
-    """Nobody listens."""
+    """Ignores progress."""
 
 
 def compare(
@@ -78,11 +78,11 @@ def test_every_column_plays_the_same_tasks_with_the_same_seeds(tmp_path: Path) -
 
 
 class Spent(Exception):
-    """The power went out."""
+    """Stands in for a power failure."""
 
 
 class Mortal(FakeEngine):
-    """Dies after so many decodes; counts those it was asked for."""
+    """Counts decodes, and raises Spent after `left` of them."""
 
     def __init__(self, left: int) -> None:
         super().__init__()
@@ -141,12 +141,12 @@ class Musing(Agent):
 
 
 class Duel(Scenario):
-    """A thought of each, then words."""
+    """Each agent thinks, then speaks."""
 
     name = "duel"
 
     class Outcome(Scenario.Outcome):
-        """How long the words are."""
+        """The total length of the spoken messages."""
 
         length: int
 
@@ -216,7 +216,7 @@ def test_a_result_is_written_whole_and_read_back(tmp_path: Path) -> None:
 
 
 def judging(call: Decode, prompt: str) -> str:
-    """Prefers the longer text, and text A where they are equally long."""
+    """Prefers the longer text, and text A if they are equally long."""
     a, b = (prompt.split(f"Text {which}:")[1].split("Text B:")[0].split("Which text")[0] for which in "AB")
     return "A" if len(a.strip()) >= len(b.strip()) else "B"
 
@@ -236,7 +236,7 @@ def test_a_text_wins_where_it_is_preferred_in_both_orders() -> None:
         threads.add(threading.current_thread())
 
     found = prefer(engine, pairs * 5, tell, at_once=8)
-    assert threading.main_thread() not in threads  # a judge that computes here would slow down what comes after
+    assert threading.main_thread() not in threads  # a judge on the main thread would slow down what follows
     assert (found.games, found.wins, found.losses, found.ties) == (20, 10, 5, 5)
     assert found.share == pytest.approx(2 / 3)
     assert found.span.low < 2 / 3 < found.span.high

@@ -1,4 +1,4 @@
-"""Fidelity against cost: which columns are on the Pareto front, how that is said and drawn."""
+"""Fidelity against cost: which columns are on the Pareto front, and how it is described and drawn."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ POINTS = {
     "choreographed:audit+top-k:0.15": (0.3, 60),
     "choreographed:audit+full": (0.1, 110),
 }
-"""The divergence of each column, and the tokens that it encodes."""
+"""The divergence of each column, and the number of tokens it encodes."""
 FRONT = ("baseline", "choreographed:audit", "choreographed:audit:ape", "choreographed:audit+epic:16")
 
 
@@ -61,7 +61,7 @@ def found(points: Mapping[str, tuple[float, int]], measured: bool = True) -> Com
 
 
 def test_on_the_front_is_what_no_other_beats_in_both() -> None:
-    """Of two that are alike both are on it."""
+    """Of two equal columns both are on it."""
     assert found(POINTS).front == FRONT
     assert found(POINTS, measured=False).front == ()
 

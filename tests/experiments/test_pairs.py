@@ -1,4 +1,4 @@
-"""Means, paired differences and their tests, against what can be worked out by hand."""
+"""Means, paired differences and their tests, compared with values computed by hand."""
 
 from __future__ import annotations
 

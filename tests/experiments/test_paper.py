@@ -1,6 +1,6 @@
-"""The paper's tables as data, what is trained on and what is compared on, times, and the published schema.
+"""The paper's tables as data, held-out tasks, times, and the published schema.
 
-`python -m tests.experiments.test_paper` writes the schema anew, after the model was changed on purpose.
+`python -m tests.experiments.test_paper` rewrites the schema after an intended change of the model.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SENT = ROOT / "docs" / "results" / "community"
 
 
 def current() -> str:
-    """The schema of the model as it is."""
+    """The schema of the current model."""
     schema = PaperFound.model_json_schema(mode="serialization")
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "agentcho-paper/1"}
     return json.dumps(head | schema, indent=2) + "\n"
@@ -94,7 +94,7 @@ def test_the_papers_figures_are_of_rows_and_columns_of_their_table(table: Any) -
 
 
 def test_printed_intervals_hold_the_differences_that_they_are_of() -> None:
-    """To the roundings of what is printed; a slip in a sign or a row would show."""
+    """Within the rounding of printed values; this would find a wrong sign or row."""
     held = 0
     for table in TABLES:
         for figures in table.figures.values():
@@ -126,7 +126,7 @@ def test_what_is_timed_are_baseline_rows() -> None:
     assert next(table for table in TABLES if table.name == "4").row(named).options == {}
 
 
-# -- held out ------------------------------------------------------------------------------------------------
+# -- held-out tasks ------------------------------------------------------------------------------------------
 
 
 def world(folder: Path, engine: EnginePort | None = None, fake: bool = True, **options: Any) -> World:
@@ -143,8 +143,8 @@ def world(folder: Path, engine: EnginePort | None = None, fake: bool = True, **o
 def test_no_task_that_is_compared_on_is_one_that_is_trained_on(
     table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the words of all tasks: those of the games of a row, of its traces, and of the games that choose a checkpoint.
-    The dilemma has no tasks: its games have other coins."""
+    """Compares the texts of all tasks: of a row's games, of its traces, and of the games that choose a checkpoint. The
+    dilemma has no tasks; its games have other seeds."""
     found = Rows(world(tmp_path), 200, "generators", sets("generators", tmp_path, {}, PUBLISHED))
     for row in (row for row in table.rows if row.adapter != "none"):
         lesson, scenario = found.lesson(table, row), found.scenario(row)
@@ -185,7 +185,7 @@ def test_no_task_that_is_compared_on_is_one_that_is_trained_on(
 def test_adapters_are_trained_as_the_papers_are(
     name: Any, traces: int, epochs: int, chosen: tuple[str, int] | None, tmp_path: Path
 ) -> None:
-    """On as many traces, for as many epochs, beside those that are held out for the loss."""
+    """On as many traces, for as many epochs, besides those held out for the loss."""
     table = next(table for table in TABLES if table.name == name)
     found = Rows(world(tmp_path), 200, "generators", sets("generators", tmp_path, {}, PUBLISHED))
     for row in (row for row in table.rows if row.adapter != "none"):
@@ -208,7 +208,7 @@ def test_fewer_traces_may_be_asked_for_and_fewer_games_choose_then(tmp_path: Pat
 
 
 def test_recipes_may_differ_from_ours(tmp_path: Path) -> None:
-    """Such as by the learning rate of the authors' scripts; its adapters are others, then."""
+    """For example, by the learning rate of the authors' scripts; this gives separate adapters."""
     folders = set()
     for given in ({}, {"rate": 2e-5, "batch": 1}):
         found = Rows(
@@ -221,7 +221,7 @@ def test_recipes_may_differ_from_ours(tmp_path: Path) -> None:
 
 
 def test_each_table_is_sampled_as_the_paper_says_unless_another_top_p_is_asked_for(tmp_path: Path) -> None:
-    """0.95 where it prints it, for the workflows of its section 4; none where it prints a temperature alone."""
+    """0.95 where the paper states it, for the workflows of its section 4; none where it states only a temperature."""
     chosen = sets("generators", tmp_path, {}, PUBLISHED)
     for top_p, wanted in ((None, {"4": 0.95, "6": 0.95}), (0.9, dict.fromkeys("123467", 0.9) | {"f8": 0.9})):
         found = Rows(world(tmp_path)._replace(top_p=top_p), 20, "generators", chosen)
@@ -255,7 +255,7 @@ def test_of_a_published_set_with_fewer_tasks_those_that_there_are_are_trained_on
 
 @pytest.mark.parametrize("name", ["direct", "debate", "parallel-debate", "tree-of-thoughts", "branch-solve-merge"])
 def test_no_task_of_a_comparison_is_one_of_300_games_that_its_adapters_were_traced_on(name: str) -> None:
-    """Which `agentcho trace` draws by seed 1."""
+    """`agentcho trace` draws those games with seed 1."""
     file = ROOT / "docs" / "results" / f"compare-{name}.json"
     asked = Comparison.model_validate_json(file.read_bytes()).request
     scenario = library.scenario(name)(**asked.options)
@@ -293,7 +293,7 @@ def test_words_that_a_game_was_told_are_found_and_words_that_were_said_are_not(t
 
 
 def stages() -> list[int]:
-    """The first workflow of each stage of the understudy's training, as its measured card says."""
+    """The number of the first workflow of each training stage of the understudy, according to its measured card."""
     training = json.loads((ROOT / "docs" / "results" / "understudy.json").read_bytes())["training"]
     firsts = []
     while training:
@@ -304,8 +304,8 @@ def stages() -> list[int]:
 
 @pytest.mark.slow
 def test_no_story_and_no_set_of_words_that_is_compared_on_is_in_the_corpus(tmp_path: Path) -> None:
-    """In the views of the first workflows of each stage of the understudy's training, of which the oldest begins
-    without debates; facts are there, as in any pretraining."""
+    """Searches views of the first workflows of each training stage of the understudy; the oldest stage has no debates
+    at first. Facts are in the corpus, as in any pretraining."""
     numbers = [first + number for first in (*stages(), SCHOOL) for number in range(1500)]
     assert len(set(numbers)) == len(numbers) >= 9000
     samples = [sample for number in numbers for sample in corpus_of("train", 0, number)]
@@ -340,7 +340,7 @@ def test_a_judge_is_asked_once_and_what_it_said_is_kept(tmp_path: Path) -> None:
     rows = {row.label: row.preferred for row in told.tables[0].rows if row.preferred is not None}
     assert list(rows) == ["baseline, parallel", "choreographed, serial", "choreographed, parallel"]
     assert {(each.games, each.ties) for each in rows.values()} == {(2, 2)}
-    assert len(asked) == 4  # the fake says the same in all rows: two pairs, in both orders
+    assert len(asked) == 4  # equal answers in all rows: two pairs, in both orders
     assert "judging table 2: baseline, parallel" in {phase.name for phase in told.phases}
     assert not faults(told.model_dump_json())
     assert found(FakeEngine(answer=first)).tables == told.tables
@@ -376,7 +376,7 @@ def test_a_phase_is_kept_however_it_ends_and_added_up_over_commands(tmp_path: Pa
     assert again.found()[0].seconds >= first
 
 
-# -- loaders, and how long it takes --------------------------------------------------------------------------
+# -- loaders and durations -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -453,7 +453,7 @@ def test_it_is_said_where_the_gain_is_reached_where_not_and_why() -> None:
 def test_on_the_understudy_rows_are_trained_played_and_timed(
     engines: Engines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Table 1 with its adapters, on few games: traces of the other half, nothing seen, nothing done twice."""
+    """Table 1 with its adapters on a few games: traces of the other half, held-out tasks, nothing repeated."""
     monkeypatch.setitem(TEACHING, "1", Teaching(traces=4, epochs=1, score="all right", dev=2))
     monkeypatch.setattr(rows_of, "MOST_DEV", 2)
     monkeypatch.setattr(rows_of, "Recipe", lambda **how: Recipe(**how, rank=4))

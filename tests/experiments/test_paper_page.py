@@ -1,4 +1,4 @@
-"""What tuning brings back of a table, in words; and the page on the paper's tables is made from its file."""
+"""How much of a loss tuning recovers, in words; and the page on the paper's tables, which is made from its file."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_what_is_brought_back_is_of_what_the_same_layout_had_lost() -> None:
 
 @pytest.mark.parametrize("reused", [0.89, 0.9, 0.95])
 def test_where_no_loss_is_shown_there_is_no_share_of_it(reused: float) -> None:
-    """Within 2 points there may be none."""
+    """A loss within 2 points may be none."""
     told = [row[-1] for row in back(ALL | {"choreographed, serial": reused})]
     assert told == ["no loss is shown", "112%"]
 
@@ -90,7 +90,7 @@ def test_nothing_is_said_of_rows_without_a_game() -> None:
 
 
 def test_of_a_tuned_row_that_has_no_fellow_nothing_is_said() -> None:
-    """In a file that somebody else wrote, say."""
+    """Such as in a file written by others."""
     table = found(ALL).tables[0]
     alone = table.model_copy(update={"rows": tuple(row for row in table.rows if row.adapter == "tuned")})
     shown = grids(found(ALL).model_copy(update={"tables": (alone,)}))
@@ -118,7 +118,7 @@ def test_the_page_begins_with_what_tuning_brings_back_and_has_every_table() -> N
     assert not re.search(r"\n\n\n|[^|\n]\n\|[^\n]*\|\n\| ---", made), "an empty line before each table, and no more"
 
 
-# -- files from before, and which effects are there -------------------------------------------------------------
+# -- older files, and effects -----------------------------------------------------------------------------------
 
 
 def committed() -> PaperFound:
@@ -126,7 +126,7 @@ def committed() -> PaperFound:
 
 
 def test_rows_of_an_older_file_stand_where_the_tables_have_them_now() -> None:
-    """By what was played, not by what it was called: its solvers of MADpar had names, unless a row said otherwise."""
+    """Rows are matched by what was played, not by label: MADpar's solvers had names unless the label said otherwise."""
     before = {row.label: row for table in committed().tables if table.name == "4" for row in table.rows}
     if "MADpar without names, baseline" not in before:
         pytest.skip("the file is one of today")
@@ -164,7 +164,7 @@ def test_what_was_not_measured_is_said_with_the_command_that_measures_it() -> No
 
 @pytest.mark.parametrize("name", [table.name for table in TABLES])
 def test_every_interval_that_the_paper_prints_is_shown_measured_or_not(name: Any) -> None:
-    """Of a file that lacks all but the baselines."""
+    """Here for a file that has no rows of the table."""
     (planned,) = (table for table in TABLES if table.name == name)
     empty = TableFound(name=name, title=planned.title, scores=planned.scores, binary=planned.shares, rows=(), notes=())
     cells = {
@@ -227,7 +227,7 @@ def told_of(values: dict[str, float]) -> dict[str, tuple[str, str]]:
 
 
 def test_each_row_that_the_paper_has_is_judged_by_the_intervals_of_both() -> None:
-    """Ours reach 2 points to both sides."""
+    """The measured intervals extend 2 points to both sides."""
     assert told_of(ALL) == {
         "choreographed, serial": ("reproduced", ""),
         "choreographed, parallel": ("reproduced", ""),
@@ -250,7 +250,7 @@ def test_effects_are_summed_up_by_verdict_and_bound() -> None:
 
 
 def test_the_papers_signs_are_those_of_its_text() -> None:
-    """Reuse lowers, tuning brings back; MADpar stays lower; what Bob predicts does not change beyond chance."""
+    """Reuse lowers scores, tuning restores them; MADpar stays lower; Bob's predictions change only within chance."""
     signs = {(t.name, row.label): expected(t, row) for t in TABLES if t.name in SCORES for row in t.rows}
     assert signs["4", "MADpar, choreographed, tuned"] == -1
     assert signs["4", "ToT, choreographed, tuned"] == signs["4", "MADiter, choreographed, tuned"] == 0

@@ -1,4 +1,4 @@
-"""What was measured so far is kept and gone on with, whatever is measured."""
+"""Partial results of measurements are kept and resumed, whatever is measured."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PartialNumbers(PartialResult[Numbers]):
 
 @pytest.fixture
 def result(tmp_path: Path) -> Path:
-    """The file of a result of which one number is kept."""
+    """The file of a result with one kept number."""
     kept = PartialNumbers.begin(tmp_path / "r.json", False, SETTINGS)
     kept.data.found.append(7)
     kept.save()
@@ -107,7 +107,7 @@ BEFORE = (
 def test_files_of_earlier_versions_are_gone_on_with(
     tmp_path: Path, kind: type[PartialResult[PartialData]], of: str, held: str
 ) -> None:
-    """As they were written before there was one mechanism."""
+    """Files written before all measurements shared one mechanism."""
     (tmp_path / "r.json.part").write_text(f'{{"format": "{of}", "settings": {json.dumps(SETTINGS)}, {held}}}')
     data = kind.begin(tmp_path / "r.json", True, SETTINGS).data
     assert (data.format, data.settings) == (of, SETTINGS)

@@ -1,4 +1,4 @@
-"""Sweeps on the fake engine: paired, resumed where they stopped, with each failure in its place."""
+"""Sweeps on the fake engine: paired, resumed where they stopped, with each failure in its cell."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ TWO: dict[str, list[Any]] = {"plus": [0, 1], "temperature": [0, 0.7]}
 
 @pytest.fixture(autouse=True)
 def no_picture(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures take long; one test draws one."""
+    """Skips pictures, which are slow to draw, except in one test."""
     if "written" not in request.node.name:
         monkeypatch.setattr("agentcho.lab.sweep.run.lacking", lambda: "a picture")
 
 
 def over(out: Path) -> int:
-    """How many games are over in a folder."""
+    """The number of finished games in a folder."""
     return sum(len(SavedRun(file.parent).finished()) for file in out.glob("cells/*/*/run.json"))
 
 
@@ -88,7 +88,7 @@ def test_rows_that_play_other_tasks_are_in_no_pair(tmp_path: Path) -> None:
 
 
 def stop(monkeypatch: pytest.MonkeyPatch, out: Path, left: int) -> None:
-    """Ctrl-C after so many games."""
+    """Interrupts a sweep after `left` games."""
     with monkeypatch.context() as patch:
         patch.setattr(Known, "left", left)
         with pytest.raises(Interrupted):
@@ -113,7 +113,7 @@ def test_a_sweep_that_was_stopped_goes_on_and_repeats_nothing(
 def test_what_was_said_in_a_game_that_was_stopped_is_said_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Words that are paid for are not asked for twice: the records of a game are two, and say the same."""
+    """Paid words are not requested twice: a stopped game has two records, with the same words."""
     stop(monkeypatch, tmp_path, 2)
     found = prepared(asked(tmp_path, {"plus": [0, 1]}))
     folder, cell = Folder(tmp_path), found.cells[0]
@@ -197,7 +197,7 @@ def test_a_game_that_fails_is_counted_and_leaves_the_others_alone(tmp_path: Path
 
 
 class Models:
-    """Loads engines of any name but `broken`, and keeps who is there."""
+    """Loads engines of any name except `broken`, and counts those that are loaded."""
 
     def __init__(self) -> None:
         self.loaded: list[str] = []

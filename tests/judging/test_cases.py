@@ -1,4 +1,4 @@
-"""Choices that judges are given: close, in shuffled order, and drawn by nothing but a seed."""
+"""Choices given to judges: close, in shuffled order, and determined by a seed alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choices over what is reused, beside the baseline's: on the embedded model, and by hand-made picks."""
+"""Choices made over reused encodings, compared with the baseline's: on the embedded model, and with made-up picks."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_what_a_repair_encodes_anew_is_what_it_names(engine: Engine) -> None:
 
 
 def row(task: str, name: str, changed: int, anew: float) -> Row:
-    """Of 200 choices, so many changed, in turns on either half."""
+    """A row in which `changed` of 200 choices differ from the baseline."""
     blocks = [Block(picks=tuple(int(n < changed) for n in range(200)), margins=tuple(map(float, range(200))), read=100)]
     before = blocks[0].model_copy(update={"picks": (0,) * 200})
     kept = PartialJudge()
@@ -167,7 +167,7 @@ def test_the_command_prints_and_writes(
 def test_more_choices_than_were_asked_for_before_are_all_played(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last block of the first time was short."""
+    """The last block of the first measurement was short."""
     monkeypatch.setattr("agentcho.lab.judging.measured.TOGETHER", 2)
     file, few, more = tmp_path / "judge.json", asked(1, "full"), asked(2, "full")
     measure(engine, few, PartialJudge.begin(file, False, few.settings), lambda *told: None)
@@ -177,7 +177,7 @@ def test_more_choices_than_were_asked_for_before_are_all_played(
 
 
 def both(margins: list[float], first: list[bool], n: int) -> tuple[JudgeOptions, PartialJudge]:
-    """One task whose first look, for a tenth of the tokens, is right as told; the second always is."""
+    """One task whose first look costs a tenth of the tokens and is right as given; the second look is always right."""
     wanted = asked(n, "ends:0,8", "full")
     kept = PartialJudge.begin(None, False, {})
     for number in range(n // 10):
@@ -189,7 +189,7 @@ def both(margins: list[float], first: list[bool], n: int) -> tuple[JudgeOptions,
 
 
 def test_a_second_look_is_at_as_few_as_keep_enough_and_is_told_of_the_others() -> None:
-    """Of each half of 100 the 20 with the least margins are wrong: all but one have to be looked at again."""
+    """In each half of 100, the 20 with the smallest margins are wrong: all but one need a second look."""
     margins = [float(place // 2) for place in range(200)]
     found = seconds(*both(margins, [margin >= 20 for margin in margins], 200))
     assert [each.first for each in found] == ["reuse", "ends:0,8"]

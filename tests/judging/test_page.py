@@ -1,4 +1,4 @@
-"""What judges picked as tables of a terminal, in sentences, and as a part of the page on repair."""
+"""Judges' picks as terminal tables, as sentences, and as a part of the page on repair."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGE = ROOT / "docs" / "how-to" / "repair.md"
 
 
 def result(lost: int, anew: int, way: str = "ends:0,8") -> JudgeResult:
-    """Of 200 votes plain reuse loses 60, and `way` the last `lost` of them with `anew` of 100 tokens."""
+    """Of 200 votes plain reuse loses 60, and `way` the last `lost` of them, encoding `anew` of 100 tokens anew."""
     asked = JudgeOptions.of(("votes",), (way,), 200, 1, "audit")
     kept = PartialJudge.begin(None, False, {})
     changed = {"baseline": (0, 100), "reuse": (60, 0), way: (lost, anew)}

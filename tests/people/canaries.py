@@ -1,4 +1,4 @@
-"""A scenario that hides a word in everything that is not for Bob, with what hides it: CANARY and a number."""
+"""A scenario that puts canaries, numbered by place, into everything that Bob may not read."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Canaries(agentcho.Scenario):
     name = "canaries"
 
     class Options(agentcho.Scenario.Options):
-        """`breaks`: it raises an error after Bob's first words."""
+        """`breaks`: raises an error after Bob's first words."""
 
         breaks: bool = False
         secret: str = "CANARY0"
 
     class Outcome(agentcho.Scenario.Outcome):
-        """What came of it."""
+        """The result of the game."""
 
         winner: str
         vote: str

@@ -1,4 +1,4 @@
-"""Commands in terminals of their own, for tests: opened in one folder, gone at the end of the test."""
+"""Commands in terminals of their own, for tests: opened in one folder, killed at the end of the test."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Opens:
 
 @contextmanager
 def consoles(folder: Path) -> Iterator[Opens]:
-    """A context in which terminals can be opened. Their processes are gone at its end.
+    """Opens terminals on demand, and kills their processes at the end.
 
-    A closed terminal ends them, also where what runs the tests goes on after that of its own (`nohup`).
+    Closing a terminal ends its process even if the test runner ignores SIGHUP (`nohup`).
     """
     opens = Opens(folder)
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -53,7 +53,7 @@ def consoles(folder: Path) -> Iterator[Opens]:
 
 
 def hidden(console: Console, until: str = "game is over") -> None:
-    """No canary was ever seen, up to the first sight of `until`."""
+    """Checks that no canary is seen before `until` first appears."""
     frames = [frame.replace("\n", "").replace(" ", "") for frame in console.frames]
     end = next((place for place, frame in enumerate(frames) if until.replace(" ", "") in frame), len(frames))
     assert not [frame for frame in frames[:end] if "CANARY" in frame]
@@ -61,11 +61,11 @@ def hidden(console: Console, until: str = "game is over") -> None:
 
 
 SHOWN_AFTER = {8, 9, 10, 11, 17, 18}
-"""What a scenario has printed, warned of and logged, the outcome and the score."""
+"""The canaries in what a scenario printed, warned and logged, in the outcome and in the score."""
 
 
 def kept(console: Console) -> None:
-    """The end aside, no canary was ever seen, by the time that the command is over either."""
+    """Checks that no canary is ever seen, except those that may be shown at the end."""
     seen = {int(number) for frame in (*console.frames, console.raw) for number in re.findall(r"CANARY(\d+)", frame)}
     assert 17 in seen, "how it came out is shown"
     assert seen <= SHOWN_AFTER

@@ -1,5 +1,5 @@
-"""A terminal for tests: a screen of letters, every state that it was in, all that was ever written to it, and a process
-behind it, if there is one."""
+"""A terminal emulator for tests: its screen, all earlier states of the screen, all output, and optionally a process
+behind it."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from typing import Any
 SEQUENCE = re.compile(r"\x1b\[([?>]?)([\d;]*)([A-Za-z])|\x1b[()].|\x1b[=>78M]|\x1b\][^\x07]*\x07|([\s\S])")
 TORN = re.compile(r"\x1b(\[[?>]?[\d;]*)?$|\x1b\][^\x07]*$")
 MODES = (("1049", "h", "l"), ("2004", "h", "l"), ("25", "l", "h"), ("1", "h", "l"))
-"""What a program may switch: the other screen, marks around pastes, the cursor, the keys of arrows; and back."""
+"""Modes that a program may switch on and off: alternate screen, bracketed paste, hidden cursor, cursor keys."""
 QUIET = 0.03
-"""Seconds without a further piece after which a screen is drawn to its end."""
+"""Seconds without output after which a screen counts as complete."""
 MAIN = "from agentcho.cli import main; main()"
 
 
 class Emulator:
-    """Rows of letters. `frames` are the states it was in after each piece that came; `raw` is all that came."""
+    """A screen of characters. `frames` are its states after each piece of output; `raw` is all output."""
 
     def __init__(self, columns: int = 90, rows: int = 28) -> None:
         self.columns, self.rows = columns, rows
@@ -36,16 +36,16 @@ class Emulator:
 
     @property
     def text(self) -> str:
-        """What is to be seen."""
+        """The current screen."""
         return "\n".join("".join(row).rstrip() for row in self._cells)
 
     @property
     def seen(self) -> str:
-        """All that was ever to be seen, and all that was ever written; broken lines joined."""
+        """All screens and all output, without whitespace."""
         return re.sub(r"\s", "", "".join([*self.frames, self.raw]))
 
     def feed(self, text: str) -> None:
-        """Take in a piece."""
+        """Processes a piece of output."""
         self.raw, text = self.raw + text, self._torn + text
         torn = TORN.search(text)
         self._torn, text = (text[torn.start() :], text[: torn.start()]) if torn else ("", text)
@@ -101,8 +101,7 @@ class Emulator:
 
 
 class Console(Emulator):
-    """A command in a pseudo terminal of its own. `sent`: how many frames there were each time that something was
-    typed."""
+    """A command in its own pseudo-terminal. `sent` holds the number of frames at each time that keys were sent."""
 
     def __init__(
         self, *words: str, folder: str, env: Mapping[str, str] = {}, columns: int = 90, rows: int = 28
@@ -120,7 +119,7 @@ class Console(Emulator):
 
     @property
     def restored(self) -> bool:
-        """Whether the terminal is as it was before: how it takes keys, which screen it shows, the cursor, pastes."""
+        """Whether the terminal is restored: its settings, screen, cursor and paste mode."""
         switches = {
             mode: self.raw.rfind(f"\x1b[?{mode}{on}") > self.raw.rfind(f"\x1b[?{mode}{off}") for mode, on, off in MODES
         }
@@ -130,14 +129,14 @@ class Console(Emulator):
         return termios.tcgetattr(self._fd)
 
     def resize(self, columns: int, rows: int) -> None:
-        """Give it another size."""
+        """Resizes the terminal."""
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         if (columns, rows) != (self.columns, self.rows):
             self.columns, self.rows = columns, rows
             self._clear()
 
     def read(self, seconds: float = 0.1) -> bool:
-        """Take in what comes; False: nothing comes any more."""
+        """Processes pending output. Returns False when the output has ended."""
         if not select.select([self._fd], [], [], seconds)[0]:
             return True
         try:
@@ -148,35 +147,35 @@ class Console(Emulator):
         return bool(data)
 
     def until(self, *words: str, seconds: float = 30) -> None:
-        """Wait until one of these can be seen, on a screen that is drawn to its end."""
+        """Waits until one of these words is on a complete screen."""
         end = time.monotonic() + seconds
         while not (any(each in self.text for each in words) and self.drawn()):
             assert self.read() or any(each in self.text for each in words), f"it ended:\n{self.text}"
             assert time.monotonic() < end, f"never saw {words}:\n{self.text}"
 
     def drawn(self) -> bool:
-        """Whether nothing more comes: a terminal hands on what is written to it in pieces. What comes is taken in."""
+        """Whether the screen is complete: output arrives in pieces. Processes a piece if there is one."""
         more = bool(select.select([self._fd], [], [], QUIET)[0])
         return not (more and self.read(0))
 
     def send(self, keys: str) -> None:
-        """Type."""
+        """Types these keys."""
         self.sent.append(len(self.frames))
         os.write(self._fd, keys.encode())
 
     def end(self, seconds: float = 60) -> int:
-        """Wait for the end of the process; its exit code."""
+        """Waits for the process to end; returns its exit code."""
         end = time.monotonic() + seconds
         while self.read():
             assert time.monotonic() < end, f"it does not end:\n{self.text}"
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
     def killed(self) -> int:
-        """Kill the process, which can do nothing about it."""
+        """Kills the process by SIGKILL."""
         os.kill(self.pid, signal.SIGKILL)
         return self.end()
 
     def hang_up(self) -> int:
-        """Close the terminal, and wait for the end of the process."""
+        """Closes the terminal, and waits for the process to end."""
         os.close(self._fd)
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])

@@ -1,4 +1,4 @@
-"""People for tests: one who says given words, and notes all that it is shown."""
+"""A person for tests, who says given words and notes everything that it is shown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agentcho.records.record import GameOver
 
 
 class Scripted(Person):
-    """Says these words one after the other, and leaves where it has none left."""
+    """Says these words one after another, and leaves when there are none left."""
 
     def __init__(self, words: Iterable[str] = ()) -> None:
         self.words = list(words)
@@ -42,5 +42,5 @@ class Scripted(Person):
 
     @property
     def read(self) -> str:
-        """All words that it was shown."""
+        """All texts that it was shown."""
         return "\n".join(message.header + message.text for _, _, message in self.heard)

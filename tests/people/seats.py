@@ -1,4 +1,4 @@
-"""A scenario whose players have secrets from each other: each word that is for one of them alone names it."""
+"""A scenario whose players have secrets from each other: each private word names the player it is for."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import agentcho
 
 
 class Seats(agentcho.Scenario):
-    """Alice and Bob think, tell Carol what the other may not know, and speak; Carol answers."""
+    """Alice and Bob think, tell Carol something that the other may not know, and speak; Carol answers."""
 
     name = "seats"
 
     class Options(agentcho.Scenario.Options):
-        """How often they go round."""
+        """The number of rounds."""
 
         rounds: int = 1
 
     class Outcome(agentcho.Scenario.Outcome):
-        """What was said last."""
+        """The last message."""
 
         last: str
 

@@ -1,4 +1,4 @@
-"""One keyboard for several people, at a terminal that is driven in this process, and line by line."""
+"""Several people at one keyboard: at a terminal driven in this process, and line by line."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Secrets(Scenario):
     name = "secrets"
 
     class Outcome(Scenario.Outcome):
-        """The end."""
+        """The result."""
 
         end: str = "OUTCOME"
 
@@ -53,7 +53,7 @@ class Secrets(Scenario):
 
 
 class Screenshots(io.StringIO):
-    """What is written goes to an emulator; `fileno` is nobody's."""
+    """Forwards output to an emulator; it has no file descriptor."""
 
     encoding = "utf-8"
 
@@ -79,7 +79,7 @@ Plays = Callable[..., RunResult]
 
 @pytest.fixture
 def plays(emulator: Emulator) -> Iterator[Plays]:
-    """Plays a scenario with people at a terminal; `keys` answers each state that waits for a key, once it is shown."""
+    """Plays a scenario with people at a terminal. `keys` gives the answer to each state that waits for a key."""
     with create_pipe_input() as source:
 
         class Driven(Terminal):
@@ -166,7 +166,7 @@ def test_ctrl_d_leaves(plays: Plays) -> None:
 
 
 def lines(typed: bytes, scenario: Scenario, target: io.StringIO, **options: Any) -> RunResult:
-    """Play line by line, with these lines to read."""
+    """Plays line by line with this input."""
     source, sink = os.pipe()
     os.write(sink, typed)
     os.close(sink)
@@ -214,17 +214,17 @@ def test_the_names_of_a_cast_are_known_where_the_source_says_them_all() -> None:
     assert cast_names(Canaries()) == frozenset({"alice", "bob", "carol"})
 
     class Unsaid(Canaries):
-        """Of another class."""
+        """Inherits its play from another class."""
 
     class Given(Scenario):
-        """Gives the game away."""
+        """Passes its game to a helper function."""
 
         async def play(self, game: Game) -> Any:
             game.cast(Agent, name="bob")
             return await others(game)
 
     class Made(Scenario):
-        """Makes names."""
+        """Generates names."""
 
         async def play(self, game: Game) -> Any:
             return [game.cast(Agent, name=f"agent-{number}") for number in range(3)]
@@ -234,4 +234,4 @@ def test_the_names_of_a_cast_are_known_where_the_source_says_them_all() -> None:
 
 
 async def others(game: Game) -> Any:
-    """Casts who knows whom."""
+    """Casts agents outside of the scenario's class."""

@@ -1,4 +1,4 @@
-"""Questions as forms: which fields there are, and the JSON that comes of them."""
+"""Questions as forms: their fields, and the JSON made from them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def asked(model: type[BaseModel] | None = None, **options: Any) -> PersonPrompt:
 
 
 def fill(form: Form, *typed: str) -> Any:
-    """Type in one field after the other; the last answer."""
+    """Fills in the fields one after another; returns the answer."""
     words: str | None = None
     for each in typed:
         words, fault = form.enter(each)

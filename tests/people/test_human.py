@@ -1,4 +1,4 @@
-"""People in games: what they are shown, what they are asked, and what becomes of their words."""
+"""People in games: what they are shown, what they are asked, and what happens to their words."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_it_is_asked_all_that_a_verb_can_ask_for() -> None:
 
 
 def faults(words: list[str], **options: Any) -> list[str | None]:
-    """What is wrong with each of these words for a `say` with these options, the last of which is said."""
+    """The fault found in each of these texts for a `say` with these options; the last one is then said."""
     found: list[str | None] = []
 
     class Tries(Person):
@@ -268,7 +268,7 @@ class Open(Scenario):
     name = "open"
 
     class Outcome(Scenario.Outcome):
-        """What Bob said."""
+        """Bob's message."""
 
         bob: str
 
@@ -280,7 +280,7 @@ class Open(Scenario):
 
 
 class Half(Person):
-    """Game 0 is another's; it says the same in the rest."""
+    """Passes game 0 to another person; answers alike in all other games."""
 
     def __init__(self, other: Person) -> None:
         self.other = other

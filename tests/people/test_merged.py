@@ -1,4 +1,4 @@
-"""Parts of a run that people played and that called tools, merged: nothing that lies in their folders is left out."""
+"""Merging parts of a run with people and tool calls: every file in their folders is merged."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Talk(Scenario):
 
 
 class Breaks(FakeEngine):
-    """Breaks down at the words of a person."""
+    """Fails when a person's words are submitted."""
 
     def submit(self, calls: Any, *more: Any) -> Any:
         if any(getattr(call, "name", None) == "bob" and getattr(call, "forced", None) for call in calls):
@@ -52,7 +52,7 @@ class Breaks(FakeEngine):
 
 
 def parts(folder: Path) -> list[SavedRun]:
-    """Two of them, of which the second broke down as its person had spoken."""
+    """Two parts; the second failed after its person had spoken."""
     for part, engine, word in (("1/2", FakeEngine(), "one"), ("2/2", Breaks(), "typed once")):
         config, bob = CONFIG.model_copy(update={"part": part}), Scripted([word])
         play(RunRequest(Talk(), config, engine=engine, people={"bob": bob}, out=folder))

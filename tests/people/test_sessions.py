@@ -1,4 +1,4 @@
-"""Whole sessions of people at real terminals: time that runs out, several games, several people, kills and signals."""
+"""Whole sessions of people at real terminals: timeouts, several games, several people, kills and signals."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ TURNS = [(player, what) for player in ("alice", "bob") for what in ("think", "sa
 
 
 def typed(turn: Turn) -> str:
-    """What a player types in a turn: a secret, but for what is for everyone."""
+    """What a player types in a turn: a secret, except in public turns."""
     player, what = turn
     return f"in-the-open-by-{player}" if what == "all" else f"for-{player}-{what}"
 
 
 def answer(console: Console, turn: Turn) -> None:
-    """Wait for the question of a turn, and answer it."""
+    """Waits for the question of a turn, and answers it."""
     player, what = turn
     console.until(f"you are {player}")
     console.until({"think": "Think", "say": "carol can read it", "all": "Everyone can read it"}[what])
@@ -95,8 +95,8 @@ def answer(console: Console, turn: Turn) -> None:
 
 
 def apart(console: Console) -> None:
-    """Each screen has no words but for who sits there, and none at all while the keyboard is passed on: until a key is
-    pressed. After that a screen may be half drawn, with what was asked before still in its last lines."""
+    """Checks that each screen shows only the words of the player whose turn it is, and none while the keyboard is
+    passed on, until a key is pressed. After that, a half-drawn screen may still show the previous question."""
     sits, since = "", None
     for number, frame in enumerate(console.frames):
         joined = re.sub(r"\s", "", frame)

@@ -1,4 +1,4 @@
-"""People at a real terminal: a command in a pseudo terminal, driven by keys, and all that was ever on its screen."""
+"""People at a real terminal: a command in a pseudo-terminal, driven by keys, and everything ever on its screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page on a real model says what its results hold, and draws it."""
+"""The page on a real model agrees with its results, and draws them."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ TUNED = f"{AUDIT}@tuned"
 
 
 def tuned(*, untuned: float, with_adapter: float) -> FidelityResult:
-    """Ten conversations of ten tokens each, which differ a little, with an adapter and without."""
+    """Ten conversations of ten tokens each, with slightly different scores, with and without an adapter."""
     found = fidelity(0.1)
     reads = [
         ConversationScore(subject="talks", id=f"{n}", column=column, rows=10, kl=10 * kl + n / 1000)

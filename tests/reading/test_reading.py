@@ -1,4 +1,4 @@
-"""Recorded conversations read in other ways: beside a reading token by token, and with what is hidden exchanged."""
+"""Recorded conversations read in other modes: compared with token-by-token decoding, and with swapped secrets."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ KINDS = {"always_defect": "Always DEFECT.", "always_cooperate": "Always COOPERAT
 
 
 def dilemma(number: int, kind: str | None, word: str = "COOPERATE", form: str = '"{}"}}') -> Workflow:
-    """A short game whose owner was told something, as a recorded one."""
+    """A short game like the recorded ones, in which Alice was told something."""
     first = f"Good day, this is turn {number}. Shall we work together?"
     told = {"audience": ["alice"], "role": "system"}
     talk = ("bob.0", "alice.1", "bob.1")
@@ -67,7 +67,7 @@ def conversations(*kinds: str | None) -> list[Conversation]:
 
 
 def silent(done: int) -> None:
-    """Nobody listens."""
+    """Ignores progress."""
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def test_sums_are_those_of_a_reading_token_by_token(engine: Engine) -> None:
 
 
 def panel() -> Workflow:
-    """Two agents without prompts of their own, a thought, and a reader of everything."""
+    """Two agents without system prompts, a thought, and a reader of everything."""
     lines = [
         line("q", None, (), "How many apples are left?", role="user"),
         spoken("a", "ann", ("q",), "There are three apples left, I think."),
@@ -231,7 +231,7 @@ def test_rows_and_steps_by_hand() -> None:
 
 
 def odds(answers: tuple[Answer, ...], **wanted: Any) -> dict[tuple[str, str], float]:
-    """Log-odds by conversation and what was told, of the answers with these fields."""
+    """Log-odds by conversation and hidden fact, for the answers with these fields."""
     own = (each for each in answers if all(getattr(each, name) == value for name, value in wanted.items()))
     return {(each.id, each.told): each.odds for each in own}
 

@@ -1,6 +1,6 @@
-"""A chat server that answers as the test says: faults of all kinds, over a real socket, in the test's own event loop.
+"""A scripted chat server with faults of all kinds, over a real socket, in the test's own event loop.
 
-Does not know: who asks.
+Independent of clients.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
 
 
 class Request(NamedTuple):
-    """What came: the headers in small letters, and the body."""
+    """A received request, with its headers in lower case."""
 
     path: str
     headers: dict[str, str]
@@ -34,7 +34,7 @@ Answer = Callable[[SocketStream, Request], Awaitable[None]]
 
 
 def head(status: int = 200, **headers: str) -> bytes:
-    """The head of a response that ends when the connection does."""
+    """The head of a response that ends when the connection closes."""
     lines = [f"HTTP/1.1 {status} Some", "connection: close", "content-type: text/event-stream"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
@@ -46,13 +46,13 @@ def event(data: object) -> bytes:
 
 
 def piece(content: str | None = None, finish: str | None = None, **more: Any) -> bytes:
-    """The event of a piece of text, or of an end."""
+    """An event with a piece of text, or with a finish reason."""
     delta = {} if content is None else {"content": content}
     return event({"choices": [{"index": 0, "delta": delta, "finish_reason": finish} | more]})
 
 
 def told(usage: Mapping[str, Any] | None = USAGE) -> bytes:
-    """The end of a stream, with what it took."""
+    """The end of a stream, with its usage."""
     return (b"" if usage is None else event({"choices": [], "usage": usage})) + b"data: [DONE]\n\n"
 
 
@@ -77,7 +77,7 @@ def sends(*parts: bytes) -> Answer:
 
 
 def holds(*parts: bytes) -> Answer:
-    """Sends these bytes, and then nothing for ever."""
+    """Sends these bytes, then nothing, forever."""
 
     async def answer(stream: SocketStream, request: Request) -> None:
         await sends(*parts)(stream, request)
@@ -87,7 +87,7 @@ def holds(*parts: bytes) -> Answer:
 
 
 def repeats(first: bytes, part: bytes) -> Answer:
-    """Sends the second again and again."""
+    """Sends `first`, then `part` again and again."""
 
     async def answer(stream: SocketStream, request: Request) -> None:
         await stream.send(first)
@@ -99,8 +99,8 @@ def repeats(first: bytes, part: bytes) -> Answer:
 
 @dataclass
 class Faulty:
-    """A server. It gives its answers in turn, the last one again and again; `requests` are those that came, `most` how
-    many were there at a time, `gone` says that a client left in the midst of an answer."""
+    """A server that gives its answers in turn and repeats the last one. `requests` are those received, `most` is the
+    largest number at a time, and `gone` is set when a client leaves during an answer."""
 
     answers: list[Answer]
     port: int = 0
@@ -110,14 +110,14 @@ class Faulty:
     most: int = 0
 
     def config(self, **more: Any) -> ModelConfig:
-        """What asks it."""
+        """The configuration of a client."""
         url = f"http://127.0.0.1:{self.port}/v1"
         return ModelConfig.model_validate({"model": "openai:m", "base_url": url, "timeout": 5.0} | more)
 
     @asynccontextmanager
     async def asked(self, fresh: bool = False, **more: Any) -> AsyncIterator[Endpoint]:
-        """A model of it, that waits hardly at all before it is asked again. `fresh`: nobody knows yet whether it leaves
-        its thoughts in answers."""
+        """A client with very short retry delays. `fresh`: it is not known yet whether the server leaves thoughts in its
+        answers."""
         port = open_endpoint(self.config(**more), "far")
         assert isinstance(port, Endpoint)
         port.backoff = Backoff(0.001, 0.002)
@@ -128,7 +128,7 @@ class Faulty:
             await port.aclose()
 
     async def serve(self, stream: SocketStream) -> None:
-        """One connection: one request, one answer."""
+        """Serves one connection with one request."""
         async with stream:
             request = await _request(stream)
             answer = self.answers[min(len(self.requests), len(self.answers) - 1)]
@@ -154,7 +154,7 @@ class Faulty:
 
 @asynccontextmanager
 async def faulty(*answers: Answer) -> AsyncIterator[Faulty]:
-    """A server with these answers, until the context ends."""
+    """A server with these answers that runs until the context ends."""
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as group:
         server = Faulty(list(answers), listener.extra(SocketAttribute.local_port))
         group.start_soon(listener.serve, server.serve)

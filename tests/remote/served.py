@@ -1,7 +1,7 @@
-"""Real servers of the embedded model, in processes of their own: `agentcho serve`, and `transformers serve` in an
-environment beside the tests' own.
+"""Real servers of the embedded model, each in its own process: `agentcho serve`, and `transformers serve` in an
+environment of its own.
 
-Does not know: what they are asked.
+Independent of the requests.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.clients.environment import python_of
 
 @contextmanager
 def agentcho_served(*options: str) -> Iterator[ModelConfig]:
-    """`agentcho serve`, and the configuration by which it is asked."""
+    """`agentcho serve`, and the configuration of a client for it."""
     port = free_port()
     with running([*ours(UNDERSTUDY, "float32", port), *options], port):
         yield ModelConfig(model="openai:understudy", base_url=f"http://127.0.0.1:{port}/v1", server="agentcho")
@@ -26,8 +26,8 @@ def agentcho_served(*options: str) -> Iterator[ModelConfig]:
 
 @contextmanager
 def transformers_served() -> Iterator[ModelConfig]:
-    """`transformers serve`, and the configuration by which it is asked. What its own environment has not, it takes from
-    the tests' one."""
+    """`transformers serve`, and the configuration of a client for it. Packages missing from its environment come from
+    the tests' environment."""
     port, model = free_port(), folder(UNDERSTUDY)
     with running(_transformers(python_of("transformers"), model, port), port):
         yield ModelConfig(model=f"openai:{model}", base_url=f"http://127.0.0.1:{port}/v1", server="transformers")

@@ -1,4 +1,4 @@
-"""Where a server may be, and which key goes there."""
+"""Valid addresses of servers, and the key that is sent to each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is taken for an answer to a call, and what is not."""
+"""What counts as an answer to a call, and what does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong at a server: what is asked again, what is an error at once, and what an error tells."""
+"""Faults of servers: which are retried, which are errors at once, and what the errors say."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentcho.protocol.text_calls import PromptMessage, TextCall, TextReply
 
 from .faulty import USAGE, Answer, event, faulty, head, holds, piece, refuses, repeats, says, sends, told
 
-# The client leaves its own generators to the collector, of which trio warns.
+# The client leaves its generators to the garbage collector, about which trio warns.
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator:ResourceWarning")
 SECRET = "swordfish"
 CALL = TextCall((PromptMessage("user", "bob", f"The word is {SECRET}."),), sampling=Sampling(max_tokens=8))
@@ -27,7 +27,7 @@ Run = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]
 
 
 def on(backend: str) -> Run:
-    """Runs a coroutine function on an event loop; what is stuck fails."""
+    """Runs a coroutine function on an event loop; one that hangs fails."""
 
     async def guarded(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         with anyio.fail_after(20):
@@ -41,18 +41,18 @@ run = on("asyncio")
 
 @pytest.fixture(params=["asyncio", "trio"])
 def both(request: pytest.FixtureRequest) -> Run:
-    """One of the two event loops."""
+    """Each of the two event loops."""
     return on(request.param)
 
 
 async def asked(*answers: Answer, call: TextCall = CALL, **config: Any) -> tuple[TextReply, int]:
-    """What comes of a call, and how many requests it took."""
+    """The reply to a call, and the number of requests it took."""
     async with faulty(*answers) as server, server.asked(**config) as port:
         return await port.ask(call), len(server.requests)
 
 
 async def failed(*answers: Answer, call: TextCall = CALL, **config: Any) -> tuple[AgentchoError, int]:
-    """The error of a call, and how many requests it took."""
+    """The error of a call, and the number of requests it took."""
     async with faulty(*answers) as server, server.asked(**config) as port:
         with pytest.raises(AgentchoError) as found:
             await port.ask(call)
@@ -230,7 +230,7 @@ def test_an_error_tells_what_the_server_says() -> None:
 
 @pytest.mark.parametrize("count", [None, -1, 10**400, 1 << 63, 1.5, "7", True])
 def test_a_report_that_is_none_is_no_report(count: object) -> None:
-    """A count that no line of a record can have would make the record of a run unreadable."""
+    """A count that is invalid in a record would make the run's record unreadable."""
     usage = None if count is None else USAGE | {"prompt_tokens": count}
     reply, _ = run(lambda: asked(says("good day", usage=usage), tokens_per_minute=1000))
     assert reply.spent == (None, None, None, 1, None)

@@ -1,4 +1,4 @@
-"""Who may ask a server when: in the order in which they came, so many at a time, so much a minute."""
+"""Request pacing: in order of arrival, with limits on concurrency and on rates per minute."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from tests.choreography.stage import Clock
 
 @pytest.fixture(params=["asyncio", "trio"])
 def clock(request: pytest.FixtureRequest) -> Clock:
-    """One of the two event loops, under a clock of the test's own."""
+    """Each of the two event loops, with a simulated clock."""
     return Clock(request.param)
 
 
 class Line:
-    """Requests in front of a server: `begun` are the names of those that were sent, in order."""
+    """Requests waiting for a server. `begun` are the names of those sent, in order."""
 
     def __init__(self, pace: RequestPacer, group: anyio.abc.TaskGroup) -> None:
         self._pace, self._group, self._ends = pace, group, dict[str, anyio.Event]()
         self.begun = list[str]()
 
     async def ask(self, name: str, tokens: float = 1, used: float | None = None) -> anyio.CancelScope:
-        """Somebody asks, who can give it up."""
+        """Queues a request; returns a scope that can cancel it."""
         scope, self._ends[name] = anyio.CancelScope(), anyio.Event()
         self._group.start_soon(self._one, name, tokens, used, scope)
         await settle()
         return scope
 
     async def end(self, name: str) -> None:
-        """An answer ends."""
+        """Ends the answer to a request."""
         self._ends[name].set()
         await settle()
 
@@ -46,13 +46,13 @@ class Line:
 
 
 async def settle() -> None:
-    """Let everybody come to rest."""
+    """Lets all tasks run until they wait."""
     for _ in range(20):
         await checkpoint()
 
 
 def lined(clock: Clock, pace: tuple[Any, Any, Any], work: Any) -> None:
-    """Run a test with a line."""
+    """Runs a test with a queue."""
 
     async def run() -> None:
         async with anyio.create_task_group() as group:
@@ -128,7 +128,7 @@ def test_tokens_are_counted_before_and_corrected_after(clock: Clock) -> None:
         assert line.begun == ["a"]
         await line.end("a")
         clock.jump(1)
-        await line.ask("c", 5)  # behind b, though there is room
+        await line.ask("c", 5)  # waits behind b, although there is room
         assert line.begun == ["a"]
         clock.jump(MINUTE)
         await settle()

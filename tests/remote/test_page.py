@@ -1,4 +1,4 @@
-"""The page on models of servers: its table says what the client does."""
+"""The page on remote models: its table agrees with the client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEXT = " ".join(PAGE.split())
 
 
 def table() -> dict[str, dict[str, str]]:
-    """The table of what servers can be asked: a row a capability, a cell a server."""
+    """The table of servers' capabilities: a row per capability, a cell per server."""
     head, *rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in _lines()]
     return {row[0]: dict(zip(head[1:], row[1:], strict=True)) for row in rows}
 

@@ -1,4 +1,4 @@
-"""An answer that is not what was asked for is asked for again, twice at most, and nobody hears of it before."""
+"""Invalid answers are requested again, at most twice, and are not shown before that."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def tried(call: TextCall, *answers: Answer, **config: Any) -> tuple[TextReply | AgentchoError, list[Request]]:
-    """What comes of a call, and the requests for it."""
+    """The reply to a call, or its error, and the requests it took."""
 
     async def work() -> tuple[TextReply | AgentchoError, list[Request]]:
         async with faulty(*answers) as server, server.asked(**config) as port:

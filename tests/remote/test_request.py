@@ -1,4 +1,4 @@
-"""A call as the body of a request, for each kind of server: what is said in fields, and what in words."""
+"""Calls as request bodies for each kind of server: what goes into fields, and what into words."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EVERY: list[Server] = list(KINDS)
 def sent(
     server: Server, call: TextCall, can: Iterable[Capability] | None = None, url: str = "http://127.0.0.1:1/v1"
 ) -> dict[str, Any]:
-    """The body for a kind of server."""
+    """The request body for a kind of server."""
     does = None if can is None else tuple(can)
     config = ModelConfig(model="openai:m", base_url=url, server=server, can=does)
     return body("m", call, Abilities.of(config))
@@ -89,7 +89,7 @@ def test_openai_is_asked_for_what_differs_from_its_defaults() -> None:
 
 @pytest.mark.parametrize("server", ["agentcho", "vllm", "sglang", "llama.cpp"])
 def test_servers_with_defaults_of_their_own_are_told_all(server: Server) -> None:
-    """A model's own generation configuration may have other values."""
+    """The model's own generation configuration may have other defaults."""
     off = {"temperature": 1.0, "top_p": 1.0, "top_k": -1, "min_p": 0.0}
     assert sent(server, asked()).items() >= off.items()
     assert sent(server, asked(top_k=5, min_p=0.1)).items() >= {"top_k": 5, "min_p": 0.1}.items()

@@ -1,4 +1,4 @@
-"""Real servers are asked: ours, and the one of transformers, on the same model."""
+"""Requests to real servers: ours, and that of transformers, on the same model."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def theirs() -> Iterator[ModelConfig]:
     params=[pytest.param("ours", marks=pytest.mark.server), pytest.param("theirs", marks=pytest.mark.clients)]
 )
 def each(request: pytest.FixtureRequest) -> ModelConfig:
-    """One of the two servers."""
+    """Each of the two servers."""
     found: ModelConfig = request.getfixturevalue(request.param)
     return found
 
@@ -65,12 +65,12 @@ def asked(config: ModelConfig, call: TextCall, **more: Any) -> TextReply:
 
 
 def said(**options: Any) -> TextCall:
-    """A call for an answer, greedy if nothing else is asked for."""
+    """A call for an answer, greedy by default."""
     return TextCall(PROMPT, sampling=Sampling(**{"max_tokens": 24, "temperature": 0} | options))
 
 
 def test_an_answer_comes_in_pieces_with_what_it_took(each: ModelConfig) -> None:
-    """From the second answer on: whether a model thinks first is told by its first one, which is shown as a whole."""
+    """From the second answer on: the first tells whether the model thinks, so it is shown only as a whole."""
     pieces = list[str]()
 
     async def work() -> TextReply:
@@ -159,7 +159,7 @@ def test_ours_is_held_to_choices_and_schemas(ours: ModelConfig) -> None:
 @pytest.mark.server
 @pytest.mark.parametrize(("server", "can"), [("openai", None), ("vllm", ("choices", "schema", "seed", "salt"))])
 def test_ours_can_be_asked_as_others_are(ours: ModelConfig, server: str, can: Any) -> None:
-    """OpenAI's way to choose is a schema with one key, vLLM's a list of texts; ours takes both."""
+    """OpenAI's form of choices is a schema with one key, vLLM's a list of texts; our server accepts both."""
     for call in (said(choices=("white", "black"), stop=("answer",)), said(json_schema=SCHEMA)):
         reply = asked(ours, call, server=server, can=can)
         assert reply.text in ("white", "black") or reply.text.startswith('{"move":"')
@@ -169,7 +169,7 @@ def test_ours_can_be_asked_as_others_are(ours: ModelConfig, server: str, can: An
 @pytest.mark.clients
 @pytest.mark.parametrize("can", [None, ("choices", "schema", "seed")])
 def test_theirs_is_found_not_to_be(theirs: ModelConfig, can: Any) -> None:
-    """The small model does not do in words what it is told, and a server that is said to have the fields has not."""
+    """The small model does not follow instructions in words, and the server lacks the fields configured for it."""
     for call in (said(json_schema=SCHEMA), said(choices=("white", "black"))):
         with pytest.raises(AnswerInvalid, match="gave 3 answers, none of which was"):
             asked(theirs, call, can=can)

@@ -1,4 +1,4 @@
-"""What of a growing text is shown: never a header or a stop string, and in the end all else."""
+"""Which part of a growing text is shown: never a header or a stop string, and in the end everything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A thought that a server leaves in the text of an answer is told from it, however the text is cut into pieces."""
+"""Separating a thought that a server leaves in the answer's text, however the text is split into pieces."""
 
 from __future__ import annotations
 

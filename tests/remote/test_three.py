@@ -1,4 +1,4 @@
-"""A game of three local servers, as the page on models has it: two of ours, and the one of transformers."""
+"""A game with three local servers, as on the page on models: two of ours, and one of transformers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROUNDS = 2
 
 
 def section() -> dict[str, Block]:
-    """The blocks of the section, by their language."""
+    """The code blocks of the section, by language."""
     found = [
         block for block in blocks(PATH) if "three_servers" in block.text + block.before or "[second]" in block.text
     ]
@@ -28,7 +28,7 @@ def section() -> dict[str, Block]:
 
 
 def served(text: str, servers: list[ModelConfig]) -> str:
-    """What the page says, with the servers that are there."""
+    """The page's text with the addresses of these servers."""
     for number, server in enumerate(servers, 1):
         text = text.replace(f"http://127.0.0.1:800{number}/v1", str(server.base_url))
     return text.replace("openai:FOLDER", servers[2].model)

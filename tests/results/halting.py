@@ -1,4 +1,4 @@
-"""A scenario that says where it is and then takes long, in one of several ways, until a file `go` is there."""
+"""A scenario that creates a file and then waits, in one of several ways, until a file `go` exists."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import agentcho
 
 
 def until_it_may() -> str:
-    """Tell that it is under way, and wait."""
+    """Creates a file `under-way`, then waits for a file `go`."""
     Path("under-way").touch()
     while not Path("go").exists():
         time.sleep(0.01)
@@ -27,22 +27,22 @@ def in_thread() -> str:
 
 @agentcho.tool(audience="nobody", idempotent=True, isolate=True)
 def in_process() -> str:
-    """Waits in a process of its own."""
+    """Waits in another process."""
     return until_it_may()
 
 
 class Halting(agentcho.Scenario):
-    """Ann speaks, it takes long, Ann speaks again."""
+    """Ann speaks, the scenario waits, Ann speaks again."""
 
     name = "halting"
 
     class Options(agentcho.Scenario.Options):
-        """What takes long."""
+        """Where it waits."""
 
         at: Literal["wait", "speech", "thread", "process"] = "wait"
 
     class Outcome(agentcho.Scenario.Outcome):
-        """What was said last."""
+        """The last message."""
 
         last: str
 

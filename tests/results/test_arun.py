@@ -1,4 +1,4 @@
-"""`agentcho.arun`: several runs at once on one engine, in the event loop that runs; each ends alone."""
+"""`agentcho.arun`: several concurrent runs on one engine in the running event loop; each ends independently."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DILEMMA = "prisoners-dilemma"
 
 
 class Waits(agentcho.Scenario):
-    """One speaks; where `began` is given, lets somebody know, waits for `go` (None: for good), and speaks again."""
+    """An agent speaks. If `began` is given, sets it, waits for `go` (None: forever), and lets the agent speak again."""
 
     name = "waits"
 
@@ -43,7 +43,7 @@ class Waits(agentcho.Scenario):
 
 
 class Stray(Waits):
-    """Speaks to nobody there is."""
+    """Addresses an agent that does not exist."""
 
     name = "stray"
 
@@ -120,7 +120,7 @@ async def _cancel_after(event: anyio.Event, scope: anyio.CancelScope) -> None:
 
 
 def test_the_first_may_go_while_others_play_on(loop: Callable[..., Any]) -> None:
-    """Whoever opened the engine is cancelled; who came later plays to the end."""
+    """The run that opened the engine is cancelled; a later one plays to its end."""
     engine, found = FakeEngine(), list[agentcho.Played]()
 
     async def main() -> None:
@@ -234,7 +234,7 @@ def test_nothing_keeps_an_engine_that_nobody_plays_on() -> None:
         engines.clear()
 
     anyio.run(main)
-    for thread in set(threading.enumerate()) - before:  # of the loop: each holds its last work until it has ended
+    for thread in set(threading.enumerate()) - before:  # of the event loop: each holds its last work until it ends
         thread.join()
     gc.collect()
     assert gone() is None

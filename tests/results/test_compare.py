@@ -1,4 +1,4 @@
-"""`agentcho.compare`: what the command finds, in hand."""
+"""`agentcho.compare`: gives the same results as the command, as objects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODES = ("baseline", "choreographed:enforce")
 
 
 class Pick(agentcho.Scenario):
-    """One picks a side."""
+    """An agent picks a side."""
 
     name = "pick"
 
@@ -35,12 +35,12 @@ class Pick(agentcho.Scenario):
         return self.Outcome(left=await ann.choose(("left", "right")) == "left")
 
     def score(self, outcome: Any) -> dict[str, float]:
-        """1 where it was the left one."""
+        """1 if the side was left."""
         return {"left": float(outcome.left)}
 
 
 class Broken(Pick):
-    """Ends by an error."""
+    """Ends with an error."""
 
     name = "broken"
 
@@ -76,7 +76,7 @@ def test_its_folder_has_the_files_of_the_command(tmp_path: Path) -> None:
 def test_it_finds_what_the_command_finds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)  # without --out it makes a folder in runs/
+    monkeypatch.chdir(tmp_path)  # without --out it creates a folder in runs/
     command = "compare prisoners-dilemma --modes baseline --games 2 --model fake --json"
     cli = typer.main.get_command(app())
     cli.main([*command.split(), str(tmp_path / "r.json")], standalone_mode=False)

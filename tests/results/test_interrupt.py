@@ -1,4 +1,4 @@
-"""Ctrl-C in programs that play: they end at once, leave nothing that runs, and what was said can be gone on with."""
+"""Ctrl-C in programs that play: they end at once, leave no process running, and their runs can be resumed."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ except KeyboardInterrupt:
     raise
 """
 SECONDS = 30.0
-"""When a test gives up. What is waited for here comes in far less."""
+"""Timeout of a test, far longer than needed."""
 
 
 def begun_by(pid: int) -> list[Path]:
-    """The processes that a process has begun and that live."""
+    """The living child processes of a process."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return [Path("/proc", each) for task in tasks for each in (task / "children").read_text().split()]
 
 
 def lives(process: Path) -> bool:
-    """Whether a process is there and no mere entry of a table."""
+    """Whether a process runs, as opposed to being a zombie."""
     try:
         return (process / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -54,7 +54,7 @@ def lives(process: Path) -> bool:
 
 
 def interrupted(folder: Path, program: str, processes: bool) -> tuple[int, str, str]:
-    """Begin a program, send it SIGINT once it is under way: its exit code, what it printed, what of that as errors."""
+    """Starts a program and sends it SIGINT once it is under way: its exit code, standard output and standard error."""
     errors, out = folder / "errors", folder / "out"
     with errors.open("w") as stderr, out.open("w") as stdout:
         playing = subprocess.Popen([sys.executable, "-c", program], cwd=folder, stdout=stdout, stderr=stderr)
@@ -85,7 +85,7 @@ def test_ctrl_c_ends_a_program_and_its_run_goes_on_later(tmp_path: Path, way: st
     assert (code, printed) == (-signal.SIGINT, "nothing is left\n"), errors
     assert errors.endswith("KeyboardInterrupt\n")
     ours = re.findall(r"^\w[\w.]*(?:Error|Exception|Interrupt|Group|Failed)\b", errors, re.M)
-    asyncios = ["asyncio.exceptions.CancelledError"] if way == "arun" else []  # what asyncio.run makes of every Ctrl-C
+    asyncios = ["asyncio.exceptions.CancelledError"] if way == "arun" else []  # asyncio.run turns Ctrl-C into this
     assert ours == [*asyncios, "KeyboardInterrupt"], errors
     assert not {"Exception ignored", "never awaited", "never retrieved", "was destroyed"} & set(errors.split("\n"))
     record = find("last", tmp_path / "runs")

@@ -1,4 +1,4 @@
-"""What was played, in hand: the same as it was played and from its record, and nothing in it that could do harm."""
+"""Results of runs: the same right after playing and from the record, and safe to display."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[2J\u202e&am
 
 
 class Talk(agentcho.Scenario):
-    """Ann thinks, tells Bob, and everybody speaks; Cyd hears what is for everyone."""
+    """Ann thinks, tells Bob, and everybody speaks; Cyd hears public messages."""
 
     name = "talk"
 
     class Options(agentcho.Scenario.Options):
-        """The numbers of a game that fails, and of one in which two race."""
+        """The numbers of a game that fails, and of one in which two agents race."""
 
         fails: int = -1
         races: int = -1
 
     class Outcome(agentcho.Scenario.Outcome):
-        """What was said last."""
+        """The last message."""
 
         last: str
         parts: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class Talk(agentcho.Scenario):
         return self.Outcome(last=last.text, parts=("a", "b"))
 
     def score(self, outcome: Any) -> dict[str, float]:
-        """How long it was."""
+        """Its length."""
         return {"length": len(outcome.last), "<b>": 1.5}
 
 
@@ -81,7 +81,7 @@ def play(out: Path | None = None, script: Callable[..., str] | None = None, **ho
 
 
 def told(played: agentcho.Played) -> tuple[Any, ...]:
-    """All of it but times, and where it lies."""
+    """Everything except times and the location of the record."""
     times = {"seconds", "first_token"}
     rows = [row for what in ("games", "messages") for row in played.table(what).rows()]
     lines = sorted(str({key: value for key, value in row.items() if key not in times}) for row in rows)
@@ -255,7 +255,7 @@ def test_an_interrupt_that_ends_the_event_loop_leaves_no_thread_that_the_process
     before = {*threading.enumerate()}
 
     def interrupt(event: Event) -> None:
-        if isinstance(event, Ended) and event.entry.message.kind == "decode":  # a step has brought it, and no game
+        if isinstance(event, Ended) and event.entry.message.kind == "decode":  # from an engine step, not a game
             raise KeyboardInterrupt
 
     assert runtime.play(

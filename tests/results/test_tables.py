@@ -1,4 +1,4 @@
-"""Tables by the Arrow PyCapsule protocol, read by polars, pyarrow and pandas."""
+"""Tables through the Arrow PyCapsule protocol, read by polars, pyarrow and pandas."""
 
 from __future__ import annotations
 

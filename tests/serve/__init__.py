@@ -1,1 +1,1 @@
-"""The server: what it shares, with whom, and what it says to clients."""
+"""Tests of the server: what it shares, with whom, and what it tells clients."""

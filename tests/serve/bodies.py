@@ -1,4 +1,4 @@
-"""Bodies of both APIs, answers to them, and readers of what a server of ours sends, with the types of `openai`."""
+"""Request bodies for both APIs, answers to them, and readers of the server's output with the types of `openai`."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def user(text: str) -> dict[str, Any]:
 
 
 def said(**more: Any) -> dict[str, Any]:
-    """The body of a chat."""
+    """The body of a chat completion request."""
     return {"model": "m", "messages": [user("hello")]} | more
 
 
 def sent(**more: Any) -> dict[str, Any]:
-    """The body of a request for a response."""
+    """The body of a request to /v1/responses."""
     return {"model": "m", "input": "hello"} | more
 
 
@@ -58,7 +58,7 @@ def tools(request: ChatRequest) -> Tools:
 
 
 def refused(param: str | None, limits: RequestLimits = LIMITS, api: Any = chat, **more: Any) -> ApiError:
-    """The 400 for a body with these parameters."""
+    """The 400 error for a body with these parameters."""
     body = said(**more) if api is chat else sent(**more)
     with pytest.raises(ApiError) as caught:
         api.parsed(json.dumps(body).encode(), limits)
@@ -67,12 +67,12 @@ def refused(param: str | None, limits: RequestLimits = LIMITS, api: Any = chat, 
 
 
 def answered(shape: Shape, *answers: Answer, usage: TokenUsage = USAGE) -> Answers:
-    """The answers, with the ids that they were to get."""
+    """The answers, with the ids that the request assigned to them."""
     return Answers(tuple(each._replace(id=id) for each, id in zip(answers, shape.ids, strict=True)), usage)
 
 
 def data(sent: Iterable[bytes]) -> list[dict[str, Any]]:
-    """The data of events; the mark of the end is left out."""
+    """The data of server-sent events, without the final `[DONE]`."""
     found = []
     for event in sent:
         assert event.isascii()
@@ -87,7 +87,7 @@ def data(sent: Iterable[bytes]) -> list[dict[str, Any]]:
 
 
 def chunks(shape: Shape, deltas: Iterable[AnswerDelta], answers: Answers, opening: str | None = None) -> list[Any]:
-    """The chunks of a chat, from the first to the last."""
+    """All chunks of a streamed chat."""
     stream = chat.ChatStream(shape, opening)
     sent = [*stream.begin(), *(event for delta in deltas for event in stream.delta(delta)), *stream.end(answers)]
     assert sent[-1] == b"data: [DONE]\n\n"
@@ -95,7 +95,7 @@ def chunks(shape: Shape, deltas: Iterable[AnswerDelta], answers: Answers, openin
 
 
 def events(shape: Shape, deltas: Iterable[AnswerDelta], answers: Answers, opening: str | None = None) -> list[Any]:
-    """The events of a response, from the first to the last."""
+    """All events of a streamed response."""
     stream = responses.ResponsesStream(shape, opening)
     sent = [*stream.begin(), *(event for delta in deltas for event in stream.delta(delta)), *stream.end(answers)]
     found = [EVENTS.validate_python(each) for each in data(sent)]

@@ -1,4 +1,4 @@
-"""A server on a real socket, in the test's own event loop, in front of a model that answers as the test says."""
+"""A server on a real socket, in the test's own event loop, in front of a scripted model."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ LATE = 10.0
 
 
 class Scripted:
-    """A model that says `words`. `held`: an answer waits in its midst until it is set. `fault` is raised in place of
-    the first word, or with `late` after it. `asked` is who asked what; `cancelled` counts answers that were given up;
-    `societies`: what is there."""
+    """A model that says `words`. While `held` is an event, answers stop half-way until it is set. `fault` is raised in
+    place of the first word or, if `late`, after it. `asked` lists callers and requests; `cancelled` counts answers that
+    were cancelled; `societies` are those that exist."""
 
     def __init__(self, words: str = "good day to you", name: str = "m") -> None:
         self.name, self.words = name, words
@@ -75,22 +75,22 @@ class Scripted:
         return self.societies.pop((caller.tenant, caller.society), None) is not None
 
     def end_idle(self) -> None:
-        """Nothing ends."""
+        """Nothing to end."""
 
 
 class Door:
-    """A server that runs: `client` asks it, `server` and `site` are what it is made of."""
+    """A running server: `client` sends requests to it; `server` and `site` are its parts."""
 
     def __init__(self, client: httpx.AsyncClient, server: Server, site: Site, port: int) -> None:
         self.client, self.server, self.site, self.port = client, server, site, port
 
     async def ask(self, path: str = CHAT, key: str | None = None, **fields: Any) -> httpx.Response:
-        """One plain request."""
+        """Sends one request without streaming."""
         headers = {} if key is None else {"authorization": f"Bearer {key}"}
         return await self.client.post(path, json=ASKED | fields, headers=headers)
 
     async def error(self, status: int, answer: httpx.Response) -> dict[str, Any]:
-        """The error of an answer, which must have this status and the one shape."""
+        """Checks the status and the format of an error response, and returns the error."""
         assert answer.status_code == status, answer.text
         assert answer.headers["content-type"] == "application/json"
         assert answer.headers["x-request-id"]
@@ -100,7 +100,7 @@ class Door:
         return error
 
     def raw(self, content: bytes = b"") -> socket.socket:
-        """A connection that sends this and nothing more."""
+        """A connection that sends these bytes and nothing more."""
         made = socket.create_connection(("127.0.0.1", self.port), timeout=LATE)
         made.sendall(content)
         return made
@@ -108,7 +108,7 @@ class Door:
 
 @asynccontextmanager
 async def opened(*served: Model, keys: Iterable[ApiKey] = (), late: float = LATE, **limits: Any) -> AsyncIterator[Door]:
-    """A server of these models as long as the context lasts, at most `late` seconds. After it nothing of it is left."""
+    """Serves these models while the context lasts, for at most `late` seconds. Checks that nothing is left over."""
     site = Site(served, ApiKeys(keys), ServeLimits(**limits))
     server, address = Server(application(site), site), list[str]()
     listening = bound("127.0.0.1", 0, False)
@@ -133,5 +133,5 @@ async def opened(*served: Model, keys: Iterable[ApiKey] = (), late: float = LATE
 
 
 def play(body: Callable[[], Awaitable[None]]) -> None:
-    """Run a coroutine function to its end."""
+    """Runs a coroutine function to completion."""
     anyio.run(body)

@@ -1,6 +1,6 @@
 """A crowd of clients on plain sockets: those who read to the end, and those who do not.
 
-Each act is one connection of its own. Nothing here knows the server but by its port.
+Each act is a separate connection. The server is known only by its port.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ HEAD = f"POST {CHAT} HTTP/1.1\r\nhost: {HOST}\r\ncontent-type: application/json\
 BIG = 10_000_001
 DEEP = 2000
 ABORT = struct.pack("ii", 1, 0)
-"""SO_LINGER: a close that resets the connection at once."""
+"""SO_LINGER option that makes a close reset the connection at once."""
 Act = Callable[["Crowd", int], Awaitable[str]]
 
 
 @dataclass
 class Crowd:
-    """Clients of one server. `model` is what they ask for, `tokens` how many of an answer. `statuses` counts what they
-    got by act; `healths` are seconds that /health took; `held` are the sockets of those who hold on."""
+    """Clients of one server. They request `tokens` tokens of `model` each. `statuses` counts results by act; `healths`
+    are the response times of /health in seconds; `held` are the sockets of clients that keep their connection open."""
 
     port: int
     model: str
@@ -40,7 +40,7 @@ class Crowd:
     held: list[asyncio.StreamWriter] = field(default_factory=list)
 
     async def go(self, acts: Sequence[str], at_once: int) -> None:
-        """All acts, so many connections at a time, /health being asked all the while. Who holds on holds to the end."""
+        """Performs all acts, `at_once` at a time, while polling /health. Held connections close at the end."""
         left, done = list(enumerate(acts)), asyncio.Event()
 
         async def client() -> None:
@@ -67,7 +67,7 @@ class Crowd:
                 await asyncio.wait_for(done.wait(), 0.02)
 
     async def get(self, path: str) -> tuple[int, bytes]:
-        """A page: its status and body."""
+        """Gets a page: its status and body."""
         reader, writer = await asyncio.open_connection(HOST, self.port)
         try:
             writer.write(f"GET {path} HTTP/1.1\r\nhost: {HOST}\r\nconnection: close\r\n\r\n".encode())
@@ -76,10 +76,10 @@ class Crowd:
         finally:
             writer.close()
 
-    # -- the acts ----------------------------------------------------------------------------------------
+    # -- acts --------------------------------------------------------------------------------------------
 
     def chat(self, number: int, **more: Any) -> bytes:
-        """A chat: each third one quotes what others ask too."""
+        """A chat request with one of three prompts."""
         said = [
             {"role": "system", "content": f"you are agent {number % 3}"},
             {"role": "user", "content": "go on " * 20},
@@ -89,7 +89,7 @@ class Crowd:
         ).encode()
 
     async def post(self, body: bytes) -> str:
-        """Send it whole and read to the end: the status, and how a stream ended."""
+        """Sends a whole request and reads to the end. Returns the status and how a stream ended."""
         reader, writer = await self._sent(body)
         try:
             return outcome(await reader.read())
@@ -102,25 +102,25 @@ class Crowd:
         reader, writer = await asyncio.open_connection(HOST, self.port)
         writer.write(f"{HEAD}content-length: {len(body)}\r\n\r\n".encode())
         writer.write(body)
-        with suppress(ConnectionError):  # who is refused before all is sent may still read why
+        with suppress(ConnectionError):  # a client refused before it has sent everything may still read why
             await writer.drain()
         return reader, writer
 
     async def plain(self, number: int) -> str:
-        """Wait for the whole answer."""
+        """Waits for the whole answer."""
         return await self.post(self.chat(number))
 
     async def stream(self, number: int) -> str:
-        """Read a stream to its end."""
+        """Reads a stream to its end."""
         return await self.post(self.chat(number, stream=True, stream_options={"include_usage": True}))
 
     async def society(self, number: int) -> str:
-        """Ask as an agent of one of a few societies."""
+        """Sends a request as an agent of one of a few societies."""
         who = {"society": f"town-{number % 5}", "agent": f"agent-{number % 3}"}
         return await self.post(self.chat(number, agentcho=who))
 
     async def abort(self, number: int) -> str:
-        """Leave in the middle of a stream, or of an answer that was to come whole."""
+        """Disconnects in the middle of a stream, or of an answer without streaming."""
         reader, writer = await self._sent(self.chat(number, stream=number % 2 == 0, max_tokens=10 * self.tokens))
         if number % 2 == 0:
             with suppress(ConnectionError):
@@ -130,7 +130,7 @@ class Crowd:
         return "left"
 
     async def slow(self, number: int) -> str:
-        """Ask for a long stream, and read none of it."""
+        """Requests a long stream and reads none of it."""
         raw = socket.socket()
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         raw.setblocking(False)
@@ -143,7 +143,7 @@ class Crowd:
         return "held"
 
     async def half_open(self, number: int) -> str:
-        """Send a part of the header, or of the body, and no more."""
+        """Sends part of the header, or of the body, and nothing more."""
         _, writer = await asyncio.open_connection(HOST, self.port)
         rest = "content-length: 1000\r\n\r\n{" if number % 2 else ""
         writer.write((HEAD + rest).encode())
@@ -151,11 +151,11 @@ class Crowd:
         return "held"
 
     async def big(self, number: int) -> str:
-        """Ten megabytes of JSON."""
+        """Sends ten megabytes of JSON."""
         return await self.post(b'{"messages": "' + b"x" * BIG + b'"}')
 
     async def deep(self, number: int) -> str:
-        """A schema that no grammar takes, or JSON that no parser does."""
+        """Sends a schema that no grammar accepts, or JSON that no parser accepts."""
         if number % 2:
             return await self.post(b'{"messages": ' + b"[" * 100_000)
         schema: dict[str, Any] = {"type": "string"}
@@ -172,7 +172,7 @@ SHARES = {"plain": 25, "stream": 30, "society": 15, "abort": 20, "slow": 2, "hal
 
 
 def mixed(count: int, seed: int = 1) -> list[str]:
-    """So many acts in these shares, at least one of each, in an order that is drawn."""
+    """`count` acts in the proportions of `SHARES`, at least one of each, in random order."""
     acts = [name for name, share in SHARES.items() for _ in range(max(1, count * share // 100))]
     acts += ["stream"] * (count - len(acts))
     random.Random(seed).shuffle(acts)
@@ -180,7 +180,7 @@ def mixed(count: int, seed: int = 1) -> list[str]:
 
 
 def outcome(answer: bytes) -> str:
-    """In a word: the status, and whether an answer that was taken came to its end."""
+    """The status of an answer, and whether a stream was cut off."""
     head, _, body = answer.partition(b"\r\n\r\n")
     if not head:
         return "cut"
@@ -195,6 +195,6 @@ def outcome(answer: bytes) -> str:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value below which this share of them is."""
+    """The quantile of these values at `share`."""
     ranked = sorted(values)
     return ranked[min(len(ranked) - 1, int(share * len(ranked)))]

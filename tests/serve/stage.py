@@ -1,4 +1,4 @@
-"""A served model on the fake engine, and short ways to ask it."""
+"""A served model on the fake engine, and shortcuts for requests to it."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from agentcho.testing import FakeEngine
 
 
 class Asked:
-    """One served model, and what it was asked."""
+    """A served model, with the deltas of the last answer in `heard`."""
 
     def __init__(self, model: ServedModel, folder: Path | None) -> None:
         self.model, self.folder = model, folder
         self.heard: list[AnswerDelta] = []
 
     async def ask(self, *messages: QuotedMessage, who: Caller | None = None, **options: Any) -> Answers:
-        """One request of a caller: a society's agent where `who` says, else nobody's."""
+        """Sends one request: by the agent `who` of a society, or else outside of any society."""
         self.heard.clear()
         return await self.model.answer(who or Caller(), ChatRequest(messages, **options), self.heard.append)
 
     @property
     def engine(self) -> FakeEngine:
-        """The engine below."""
+        """The fake engine behind the model."""
         assert isinstance(self.model.engine, FakeEngine)
         return self.model.engine
 
 
 @asynccontextmanager
 async def served(folder: Path | None = None, engine: FakeEngine | None = None, **how: Any) -> AsyncIterator[Asked]:
-    """A model that is served as long as the context lasts."""
+    """Serves a model while the context lasts."""
     engine = engine or FakeEngine()
     model = ServedModel("fake", engine, RunConfig(model="fake"), Serving(record=folder, **how))
     async with model.serving():
@@ -49,7 +49,7 @@ async def served(folder: Path | None = None, engine: FakeEngine | None = None, *
 
 
 def play(body: Callable[..., Awaitable[None]], *args: Any) -> None:
-    """Run a coroutine function to its end."""
+    """Runs a coroutine function to completion."""
     anyio.run(body, *args)
 
 
@@ -60,7 +60,7 @@ def saved(folder: Path) -> SavedRun:
 
 
 def conclusion(folder: Path) -> str:
-    """What an audit of that record concludes."""
+    """The conclusion of an audit of that record."""
     return audit_run(saved(folder)).conclusion
 
 

@@ -1,4 +1,4 @@
-"""An adapter as peft writes one, served by a process: what it says is what the engine says with it."""
+"""A server process with an adapter in peft's format: its answers are those of the engine with that adapter."""
 
 from __future__ import annotations
 

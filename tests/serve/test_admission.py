@@ -1,4 +1,4 @@
-"""Who may begin a request: counts and rates, under a clock of the test's own."""
+"""Admission of requests: counts and rates, under a simulated clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client of the server meets over a real socket: routes, keys, errors, streams."""
+"""What clients of the server get over a real socket: routes, keys, errors, streams."""
 
 from __future__ import annotations
 
@@ -285,7 +285,7 @@ def test_society_and_agent_come_by_path_header_or_model_and_are_never_two() -> N
             await door.error(400, two)
             wrong = await door.client.post(CHAT, json=ASKED, headers={b"x-agentcho-society": b"\xff"})
             await door.error(400, wrong)
-            for path in ("/s/talk/%ff", "/s/talk/%fe"):  # what is no text would be one and the same agent
+            for path in ("/s/talk/%ff", "/s/talk/%fe"):  # undecodable names would all become the same agent
                 assert "UTF-8" in (await door.error(400, await door.ask(f"{path}{CHAT}")))["message"]
             await door.error(400, await door.client.post(CHAT, json=ASKED, headers={"x-agentcho-agent": "bob"}))
             heard = {"x-agentcho-society": "talk", "x-agentcho-audience": "bob, carol"}
@@ -297,7 +297,7 @@ def test_society_and_agent_come_by_path_header_or_model_and_are_never_two() -> N
 
 @pytest.mark.parametrize("name", ["x-agentcho-society", "x-agentcho-agent", "x-agentcho-audience"])
 def test_a_header_that_says_where_a_request_belongs_comes_once(name: str) -> None:
-    """A proxy that adds one of its own to what a client sent would be overruled by the client."""
+    """Otherwise a client could override the header that a proxy adds."""
 
     async def body() -> None:
         model = Scripted()

@@ -1,4 +1,4 @@
-"""Whatever comes as a body: a request, or one error that says what is wrong and none of the words."""
+"""Any body is either a valid request or gives one error, which says what is wrong without quoting its words."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 
 
 def outcome(api: Any, body: bytes) -> ApiError | None:
-    """The error of a body, which is a client's and well made; None: it is a request."""
+    """The error of a body, checked to be a well-formed client error; None if the body is a request."""
     try:
         target, request, shape = api.parsed(body, LIMITS)
     except ApiError as error:
@@ -141,7 +141,7 @@ def test_a_thousand_mistakes_are_one_error(api: Any) -> None:
 
 
 def _leaves(value: Any, put: Any) -> list[Any]:
-    """Copies of a value, each with another leaf replaced by what `put` makes of it, or another key added."""
+    """Copies of a value, each with another leaf replaced by what `put` makes of it, or with a key added."""
     if isinstance(value, dict):
         inside = [{**value, key: each} for key, old in value.items() for each in _leaves(old, put)]
         return [*inside, {**value, "unheard": CANARY}]
@@ -152,7 +152,7 @@ def _leaves(value: Any, put: Any) -> list[Any]:
 
 
 def _bodies(api: Any) -> list[Any]:
-    """Bodies with canaries in all of their words, each wrong in another place."""
+    """Bodies with canaries in all of their texts, each invalid in another place."""
     call = {"id": CANARY, "type": "function", "function": {"name": "weather", "arguments": CANARY}}
     messages: list[Any] = [
         user(CANARY),
@@ -189,7 +189,7 @@ FORMATS = {
 
 
 def visible(text: str, opening: str) -> str:
-    """The beginning of an unfinished text that stays before its first call, however the text goes on."""
+    """The beginning of an unfinished text that is certain to precede the first call, however the text continues."""
     squeezed = "".join(text.split())
     ways = WHOLE if opening == "{" else ("{",)
     if squeezed.startswith(ways) or any(way.startswith(squeezed) for way in ways):

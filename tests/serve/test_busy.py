@@ -1,4 +1,4 @@
-"""A society whose agents all talk at once, about what was forgotten, and some of whom go away in the midst of it."""
+"""A society whose agents all talk at once and quote forgotten messages, and some of whom disconnect meanwhile."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ AUDIENCES = (None, None, ("ann",), ("ann", "bob"), ("cem",))
 
 
 class Gone(Exception):
-    """A client that hears no more."""
+    """A client that has disconnected."""
 
 
 class Crowd:
-    """Requests that are drawn: who asks, whom of what was said they quote, who may read it, and when they go."""
+    """Random requests: the agent, the messages quoted, their readers, and when the client disconnects."""
 
     def __init__(self, at: Asked, seed: int) -> None:
         self._at, self._dice = at, random.Random(seed)
         self._said = list[tuple[frozenset[str] | None, str, str]]()
 
     async def go_on(self, rounds: int) -> None:
-        """So many times some of them at once."""
+        """Sends several random requests at a time, for this many rounds."""
         for _ in range(rounds):
             async with anyio.create_task_group() as group:
                 for _ in range(self._dice.randrange(1, 6)):

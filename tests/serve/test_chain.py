@@ -1,4 +1,4 @@
-"""A socket, an application and a served model on the fake engine, together: what is given up leaves nothing behind."""
+"""Socket, application and served model together, on the fake engine: cancelled requests leave nothing behind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONG = "word " * 200_000
 
 @asynccontextmanager
 async def chain(engine: FakeEngine, record: Path | None = None, **limits: Any) -> AsyncIterator[Door]:
-    """A served model behind a door. After it, nothing of it is left in the engine."""
+    """A served model on a real socket. Checks that nothing of it is left in the engine afterwards."""
     served = ServedModel("m", engine, RunConfig(model="fake"), Serving(record=record))
     async with served.serving() as model, opened(model, **limits) as door:
         yield door
@@ -41,7 +41,7 @@ def endless() -> FakeEngine:
 
 
 class Given:
-    """The engine's steps at each moment when a request was given up."""
+    """Notes the engine's step count whenever a request is cancelled."""
 
     def __init__(self, engine: FakeEngine, patch: pytest.MonkeyPatch) -> None:
         self.steps, self._engine, self._answer = list[int](), engine, ServedModel.answer
@@ -55,8 +55,8 @@ class Given:
             raise
 
     async def rest(self) -> None:
-        """Wait until no row runs any more: no more than one step after the request was given up, and the one that was
-        under way then."""
+        """Waits until no row runs. Checks that this took at most one more step after the cancellation, besides the step
+        in progress."""
         with anyio.fail_after(5):
             while self._engine.rows or not self.steps:
                 await anyio.sleep(0.01)
@@ -64,7 +64,7 @@ class Given:
 
 
 def asking(path: str, stream: bool) -> bytes:
-    """A request for an answer without end."""
+    """A request for an endless answer."""
     most = {"max_tokens": 1 << 19} if path.endswith(CHAT) else {"max_output_tokens": 1 << 19, "input": "hello"}
     content = json.dumps((ASKED if path.endswith(CHAT) else {"model": "m"}) | most | {"stream": stream}).encode()
     return f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(content)}\r\n\r\n".encode() + content

@@ -1,4 +1,4 @@
-"""/v1/chat/completions: what clients send is understood or refused by its name; what they get is what they check."""
+"""/v1/chat/completions: each parameter is either supported or refused by name; responses have the promised format."""
 
 from __future__ import annotations
 
@@ -529,7 +529,7 @@ def test_a_stream_has_usage_only_where_it_is_asked_for() -> None:
 
 
 def _heard(shape: Any, deltas: list[str], answer: Answer, opening: str | None) -> tuple[list[str], list[Any]]:
-    """The pieces of text of a stream, and its last chunk's reason with the calls that it had."""
+    """The text pieces of a stream, and its calls followed by the finish reason of its last chunk."""
     found = chunks(shape, [AnswerDelta(0, text) for text in deltas], answered(shape, answer), opening)
     pieces = [each.choices[0].delta.content for each in found if each.choices[0].delta.content]
     calls = [call for each in found for call in each.choices[0].delta.tool_calls or ()]

@@ -1,4 +1,4 @@
-"""What `previous_response_id` goes on with, for whom, and for how long."""
+"""What `previous_response_id` continues, for whom, and for how long."""
 
 from __future__ import annotations
 

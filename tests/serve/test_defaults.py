@@ -1,4 +1,4 @@
-"""What clients send by default, or often, asked of a real server of the understudy through the client of `openai`."""
+"""Parameters that clients send by default or often, sent to a real server of the understudy by the `openai` client."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(params=["/v1", "/s/talk/ann/v1"], ids=["no society", "society"])
 def asked(root: str, request: pytest.FixtureRequest) -> Any:
-    """A client; newer versions of `openai` have types that tests do not name."""
+    """An `openai` client; typed Any because its types differ between versions."""
     return openai.OpenAI(base_url=root + request.param, api_key="none", max_retries=0)
 
 
@@ -66,7 +66,7 @@ def test_penalties_change_what_is_said_and_say_it_again(asked: Any) -> None:
 
 
 class Said(NamedTuple):
-    """A greedy answer, whole or put together of its stream."""
+    """A greedy answer, received whole or assembled from a stream."""
 
     text: str
     ids: list[int]
@@ -76,7 +76,7 @@ class Said(NamedTuple):
 
 @pytest.fixture(params=[False, True], ids=["whole", "streamed"])
 def say(asked: Any, request: pytest.FixtureRequest) -> Callable[..., Said]:
-    """Asks for an answer with some of vLLM's parameters."""
+    """Requests an answer with some of vLLM's parameters."""
 
     def ask(**more: Any) -> Said:
         how: Any = {"messages": [user("What is 3 x 4?")], "max_tokens": 12, **ASKED}

@@ -1,4 +1,4 @@
-"""A chat that names no society is encoded exactly as a stock server would: what the engine is fed, to the id."""
+"""A chat outside of societies is encoded exactly as by a stock server: the engine is fed the same token ids."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALONE = (user("What shall we build?"),)
 
 
 class Fed:
-    """The ids of all prompts that an engine answered: BOS, what each decode attended to, and what opened it."""
+    """The token ids of all prompts that an engine answered: BOS, what each decode attended to, and its opening."""
 
     def __init__(self, engine: Engine, patch: pytest.MonkeyPatch) -> None:
         self.prompts = list[list[int]]()

@@ -1,4 +1,4 @@
-"""Records that cannot be written: who asks for them is told, and nobody else notices."""
+"""Records that cannot be written: the client concerned gets an error, and no other client is affected."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_after_a_write_that_failed_the_society_goes_on(tmp_path: Path, monkeypat
 def test_a_disk_that_was_full_for_one_answer_ends_no_society_for_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The answer's encodings were in the books when its line could not be written; the next line can be."""
+    """The answer's encodings were registered when its line could not be written; the next line can be."""
     said = RunRecord.said
 
     def once(record: RunRecord, entry: TranscriptEntry) -> None:

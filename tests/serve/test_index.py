@@ -1,4 +1,4 @@
-"""Which message is meant by a quoted one, however many there are."""
+"""Which of many messages a quoted message refers to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def known(number: int, audience: Audience = EVERYBODY, before: bytes = b"") -> Q
 
 
 def test_what_is_private_of_others_takes_nobody_s_place() -> None:
-    """Otherwise a miss would tell bob that others have a text in private, and how often."""
+    """Otherwise a miss would tell Bob that others hold a text in private, and how often."""
     texts = MessageIndex()
     texts.add(public := known(0))
     for number in range(1, message_index.MOST + 2):
@@ -64,7 +64,7 @@ def test_a_long_prompt_of_equal_texts_is_matched_with_a_few_looks_at_each(monkey
 def test_a_guess_at_hidden_words_takes_no_look_more_than_any_other(
     quoted: FramedMessage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever is asked of the index, no message is looked at that the reader may not read."""
+    """A lookup never compares with a message that the reader may not read."""
     looks, ids = list[str](), tuple(range(20))
 
     def counted(name: str) -> Callable[..., object]:

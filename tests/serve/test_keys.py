@@ -1,4 +1,4 @@
-"""Keys: what a file of them takes, and whom each speaks for."""
+"""API keys: what a key file accepts, and for whom each key speaks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def refused(keys: ApiKeys, of: ApiKey, claim: RequestClaim) -> tuple[int, str]:
 
 
 def written(path: Path, text: str) -> str:
-    """What is said of a file with this text."""
+    """The error for a key file with this text."""
     path.write_text(text)
     path.chmod(0o600)
     with pytest.raises(ConfigError) as error:

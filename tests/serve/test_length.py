@@ -1,4 +1,4 @@
-"""What is too long is found out before anybody tokenises it on the event loop."""
+"""Texts that are too long are refused before they are tokenized on the event loop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_text_of_many_letters_is_too_long_wherever_it_stands(where: str) -> No
 
 
 def test_who_goes_away_makes_no_room_for_more_work_than_there_is_at_a_time() -> None:
-    """Else whoever asks and goes, again and again, has as many threads at work as it likes."""
+    """Otherwise a client that sends requests and disconnects could occupy any number of threads."""
     begun, go_on, ended = Event(), Event(), list[int]()
 
     def work() -> None:

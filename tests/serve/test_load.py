@@ -1,4 +1,4 @@
-"""A crowd at a real server: afterwards nothing of it is left, and nobody was kept waiting for /health."""
+"""A crowd of clients at a real server: nothing of it is left afterwards, and /health is never delayed."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ LIMITS = (
     "society_tokens=1",
     "tenant_tokens=1",
 )
-"""Bounds within which nothing that nobody reads is kept: what is held at the end was lost."""
+"""Limits under which nothing unread is kept: whatever is still held at the end has leaked."""
 ALIKE = 10
 SOON = 20.0
-"""Seconds until the last deadline of a client who holds on has passed."""
+"""Seconds until the last deadline of a client that keeps its connection open has passed."""
 REFUSED = {"big": {"413", "cut"}, "deep": {"400"}}
 TAKEN = {"200", "429", "503"}
 
 
 class Running(NamedTuple):
-    """A server in a process of its own."""
+    """A server in its own process."""
 
     port: int
     pid: int
@@ -43,14 +43,14 @@ class Running(NamedTuple):
 
     @property
     def sockets(self) -> int:
-        """How many it has open."""
+        """The number of its open sockets."""
         links = (link.readlink() for link in Path(f"/proc/{self.pid}/fd").iterdir() if link.is_symlink())
         return sum(str(link).startswith("socket:") for link in links)
 
 
 @contextmanager
 def server(model: str, options: Sequence[str] = ()) -> Iterator[Running]:
-    """It runs as long as the context lasts. `options`: of `agentcho serve`, further ones."""
+    """A server that runs while the context lasts. `options` are further options of `agentcho serve`."""
     port = free_port()
     limits = [word for limit in LIMITS for word in ("--limit", limit)]
     words = ["serve", "--model", model, "--port", str(port), "--record", "none", *limits, *options]
@@ -59,20 +59,20 @@ def server(model: str, options: Sequence[str] = ()) -> Iterator[Running]:
 
 
 def gauges(text: bytes) -> dict[str, float]:
-    """What the metrics say is there now, by name."""
+    """The current gauges from the metrics, by name."""
     found = re.findall(r"^agentcho_(running_requests|running_rows|store_share)\S* (\S+)$", text.decode(), re.MULTILINE)
     return {name: float(value) for name, value in found}
 
 
 async def left(crowd: Crowd, of: Running) -> dict[str, float]:
-    """What is there now: requests, rows, the share of the store, sockets."""
+    """The current numbers of requests, rows and sockets, and the used share of the store."""
     found = gauges((await crowd.get("/metrics"))[1]) | {"sockets": of.sockets}
     assert set(found) == {"running_requests", "running_rows", "store_share", "sockets"}
     return found
 
 
 async def settled(crowd: Crowd, of: Running) -> dict[str, float]:
-    """The same, when it has been so for a while: what a request leaves goes after its answer."""
+    """The same, once it is stable: resources of a request are freed after its answer."""
     found = list[dict[str, float]]()
     while len(found) < ALIKE or any(each != found[-1] for each in found[-ALIKE:]):
         found.append(await left(crowd, of))
@@ -81,7 +81,7 @@ async def settled(crowd: Crowd, of: Running) -> dict[str, float]:
 
 
 def check(crowd: Crowd) -> None:
-    """Every act came to an end that it may come to, and each kind that can be answered was."""
+    """Every act ended in a permitted way, and each kind that can be answered was answered at least once."""
     for told in crowd.statuses:
         act, status = told.split(": ", 1)
         assert status in REFUSED.get(act, {"left", "held"} if act in ("abort", "slow", "half_open") else TAKEN), told
@@ -90,7 +90,7 @@ def check(crowd: Crowd) -> None:
 
 
 def press(model: str, requests: int, at_once: int, *options: str) -> None:
-    """Press a server, and look at what is left."""
+    """Puts load on a server, and checks what is left."""
 
     async def body(of: Running) -> Crowd:
         crowd = Crowd(of.port, of.model)

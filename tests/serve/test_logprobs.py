@@ -1,6 +1,6 @@
-"""What clients are shown of log-probabilities tells nothing of what the server computes at the same time.
+"""Log-probabilities shown to clients reveal nothing about what else the server computes at the same time.
 
-Requests go over HTTP. None is answered before all those have come that are to be answered in the same steps.
+Requests are sent over HTTP. Answers wait until all requests that are to share the same steps have arrived.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Shown = list[tuple[str, float]]
 
 
 class Together(ServedModel):
-    """A model that answers no request before `expected` have come."""
+    """A model that starts answering only when `expected` requests have arrived."""
 
     def __init__(self, engine: Engine, rule: LogprobsRule, deterministic: bool = False) -> None:
         serving = Serving(logprobs=rule, deterministic=deterministic)
@@ -48,7 +48,7 @@ class Together(ServedModel):
         self.expected, self._come, self._all = 1, 0, anyio.Event()
 
     async def answer(self, caller: Caller, request: ChatRequest, hear: Hear) -> Answers:
-        """Wait, then answer."""
+        """Waits, then answers."""
         self._come += 1
         if self._come == self.expected:
             self._come, everyone, self._all = 0, self._all, anyio.Event()
@@ -59,16 +59,16 @@ class Together(ServedModel):
 
 
 class Talk:
-    """Requests of one server, each in the company of a hidden message of `hidden` tokens, which nobody of them may
-    read (0: of none). What they share is shared with no other talk: they are a society of their own, or they have a
-    cache salt of their own."""
+    """Requests to one server, each concurrent with a hidden message of `hidden` tokens that none of the clients may
+    read (0: without one). Each talk has its own society or its own cache salt, so it shares nothing with other
+    talks."""
 
     def __init__(self, door: Door, model: Together, society: bool, hidden: int) -> None:
         self._door, self._model, self._society, self._hidden = door, model, society, hidden
         self._words = _words(model.engine, hidden)
 
     async def beside(self, *asks: Any) -> list[Any]:
-        """What these come to, in the company of the hidden message."""
+        """The results of these requests, concurrent with the hidden message."""
         self._model.expected = len(asks) + bool(self._hidden)
         found: dict[int, Any] = {}
 
@@ -83,7 +83,7 @@ class Talk:
         return [found[place] for place in range(len(asks))]
 
     async def _hide(self) -> None:
-        """Somebody else is answered, whom nobody else hears; what it asks for is shown to it alone."""
+        """Generates the hidden message for another agent; its log-probabilities are shown only to that agent."""
         messages = [{"role": "system", "content": "You are the clerk."}, {"role": "user", "content": "Say it."}]
         body: dict[str, Any] = {"messages": messages, "structured_outputs": {"choice": [self._words]}}
         body["logprobs"] = self._hidden % 2 == 1
@@ -92,7 +92,7 @@ class Talk:
         assert json.loads(answer)["usage"]["completion_tokens"] == self._hidden, answer
 
     async def ask(self, agent: str, api: str, stream: bool, messages: Sequence[Any]) -> Shown:
-        """Let an agent say `SAID`, and see all numbers of the answer."""
+        """Lets an agent say `SAID`; returns all log-probabilities of the answer."""
         body: dict[str, Any] = {"stream": stream, "top_logprobs": 3, "structured_outputs": {"choice": [SAID]}}
         body |= {"messages": messages, "logprobs": True} if api == "chat/completions" else {"input": messages}
         found = list(_shown(await self._post(agent, api, body), api, stream))
@@ -100,7 +100,7 @@ class Talk:
         return found
 
     async def tell(self, agent: str, messages: Sequence[Any]) -> None:
-        """Let an agent say `SAID`, without a word about logarithms."""
+        """Lets an agent say `SAID`, without requesting log-probabilities."""
         answer = await self._post(
             agent, "chat/completions", {"messages": messages, "structured_outputs": {"choice": [SAID]}}
         )
@@ -115,12 +115,12 @@ class Talk:
 
 
 def _words(engine: EnginePort, tokens: int) -> str:
-    """Words of so many tokens."""
+    """A text of this many tokens."""
     return next(text for end in range(100) if len(engine.framing.content.encode(text := SECRET[:end])) == tokens)
 
 
 def _shown(text: str, api: str, stream: bool) -> Iterator[tuple[str, float]]:
-    """All numbers of an answer, each with its token: of a token that was said, and of the likeliest."""
+    """All log-probabilities of an answer with their tokens: of each sampled token, and of the likeliest ones."""
     lines = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: {")]
     for event in map(json.loads, lines if stream else [text]):
         for each in _logprobs(event, api, stream):
@@ -143,10 +143,10 @@ def _logprobs(event: dict[str, Any], api: str, stream: bool) -> list[Any]:
 def shown(
     engine: Engine, lengths: Sequence[int], api: str, stream: bool, society: bool, rule: LogprobsRule
 ) -> list[list[Shown]]:
-    """What two clients are shown, for each length of the hidden messages beside all that they ask.
+    """What two clients are shown, for each length of the hidden messages beside their requests.
 
-    Bob says something, at full speed, in the first company; then he is asked again over his own words, while Carol is
-    asked over them too, each in the company of another hidden message.
+    Bob says something, under the fast profile, beside the first hidden message. Then he is asked again over his own
+    words while Carol is asked over them too, each beside another hidden message.
     """
     found = list[list[Shown]]()
 
@@ -200,8 +200,8 @@ def test_no_bit_depends_on_any_length_from_0_to_25(engines: Engines, dtype: str,
 
 
 class Watched(FakeEngine):
-    """An engine that knows of each encoding over which others it was made, and whether another profile than the
-    deterministic one had a part in it. `asked` are those of calls that ask for logarithms."""
+    """An engine that notes for each encoding what it was made over, and whether a step outside the deterministic
+    profile contributed to it. `asked` are the encodings of calls that request log-probabilities."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -209,7 +209,7 @@ class Watched(FakeEngine):
         self.fast, self.asked, self.salts = set[int](), set[int](), dict[int, str]()
 
     def submit(self, calls: Sequence[Call], turn: SchedulingPriority = DEFAULT_PRIORITY) -> tuple[int, ...]:
-        """Note what is asked for."""
+        """Notes the submitted calls."""
         ids = super().submit(calls, turn)
         of = {id(call): number for call, number in zip(calls, ids, strict=True)}
         for call, number in zip(calls, ids, strict=True):
@@ -219,12 +219,12 @@ class Watched(FakeEngine):
         return ids
 
     def step(self, deterministic: bool = False) -> StepResult:
-        """Note who is under way."""
+        """Notes which calls are in progress."""
         self.fast |= set() if deterministic else self._scheduler.in_flight
         return super().step(deterministic)
 
     def behind(self, id: int) -> set[int]:
-        """An encoding, and all that it was made over."""
+        """An encoding, and all encodings that it was made over."""
         return {id}.union(*map(self.behind, self.over[id]))
 
 
@@ -245,12 +245,12 @@ def test_all_behind_a_logarithm_that_is_shown_was_made_in_the_deterministic_prof
                 said[name, logprobs] = await at.model.answer(who, request, lambda delta: None)
 
             for turn in range(3):
-                await one("cem", None)  # which nothing stands beside that asks for logarithms
+                await one("cem", None)  # alone: no request for log-probabilities beside it
                 async with anyio.create_task_group() as group:
                     for name, logprobs in (("ann", None), ("ann", 2), ("bob", 0), ("dan", None)):
                         group.start_soon(one, name, logprobs)
                 await one("ann", 2)
-                await one("ann", 2)  # of two at once, each may have brought a message of its own
+                await one("ann", 2)  # of two at once, each may have encoded a message itself
                 used, opening = said["ann", 2].usage, engine.framing.opening("assistant", mode and "ann")
                 assert used.exact + used.reused == used.prompt - len(opening) - int(engine.bos), "all was there"
                 quoted = said[("ann", 2) if turn % 2 else ("cem", None)].answers[0]

@@ -1,4 +1,4 @@
-"""Ten thousand turns in one society, over a real socket, in flat memory."""
+"""Ten thousand turns in one society, over a real socket, in constant memory."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from tests.serve.door import CHAT, Door, opened, play
 
 NAMES = ("ann", "bob", "cem")
 WINDOW = 6
-"""Messages of the talk that a client still sends: those of its framework's buffer."""
+"""Number of earlier messages that a client resends, as from its framework's buffer."""
 GAME = 500
-"""Messages of one game of the society."""
+"""Number of messages in one game of the society."""
 STATM = Path("/proc/self/statm")
 LONG = 1800.0
 
 
 class Memory(NamedTuple):
-    """Bytes that the system says this process has in memory, and the objects of Python in it."""
+    """Resident bytes of this process, and the number of allocated Python blocks."""
 
     resident: int
     objects: int
 
 
 class Talk:
-    """Three agents who take turns, each sent its own private brief and the last messages of all; one answer of five is
+    """Three agents who take turns. Each request has a private brief and the last messages of all; one answer in five is
     streamed. Server and clients are in this process, with a socket between them."""
 
     def __init__(self, door: Door, engine: FakeEngine) -> None:
@@ -42,8 +42,8 @@ class Talk:
         self._said = deque[tuple[str, str]](maxlen=WINDOW)
 
     async def go_on(self, turns: int) -> Memory:
-        """To this turn, and on to the beginning of the next game: what there is then. What the fake keeps of its steps
-        for tests is thrown away."""
+        """Goes on to this turn, then to the beginning of the next game; returns the memory in use. Discards the batches
+        that the fake engine keeps for tests."""
         while self._turns < turns or await self._messages() > 20:
             self._turns += 1
             name = NAMES[self._turns % 3]
@@ -72,7 +72,7 @@ class Talk:
 
 
 def _streamed(text: str) -> str:
-    """The answer of a stream."""
+    """The text of a streamed answer."""
     data = (line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: {"))
     return "".join(json.loads(each)["choices"][0]["delta"].get("content") or "" for each in data)
 

@@ -1,4 +1,4 @@
-"""The name of a model says where a request goes; all places that say so must agree."""
+"""Model names select where a request goes, and must agree with headers, paths and body fields."""
 
 from __future__ import annotations
 

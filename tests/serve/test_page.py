@@ -1,4 +1,4 @@
-"""The page on the server says what the server does."""
+"""The documentation page of the server agrees with its behavior."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "serve.md"
 
 
 def bodies(top: type[Body] = Body) -> Iterator[type[Body]]:
-    """Everything that a request is made of."""
+    """All models of which a request body consists."""
     for each in top.__subclasses__():
         yield each
         yield from bodies(each)
@@ -42,7 +42,7 @@ guided_grammar guided_decoding_backend guided_whitespace_pattern structured_outp
 structured_outputs.choice structured_outputs.grammar structured_outputs.json_object structured_outputs.structural_tag
 structured_outputs.disable_fallback structured_outputs.disable_any_whitespace structured_outputs.whitespace_pattern
 structured_outputs.disable_additional_properties"""
-"""The fields of requests in vLLM 0.26 (its chat API, and of /v1/responses those that are its own), and older ones."""
+"""Request fields of vLLM 0.26 (its chat API, and those special to its /v1/responses), and of older versions."""
 INSIDE: dict[str, type[Body]] = {
     "stream_options": chat.ChatStreamOptions,
     "structured_outputs": request_fields.StructuredOutputs,
@@ -50,7 +50,7 @@ INSIDE: dict[str, type[Body]] = {
 
 
 def verdict(parameter: str) -> str:
-    """What the table says of a parameter, by what the server does with it."""
+    """The table cell of a parameter, computed from what the server does with it."""
     outer, _, inner = parameter.rpartition(".")
     body = INSIDE.get(outer, chat.ChatBody)
     if inner in {field.alias or name for name, field in body.model_fields.items()}:

@@ -1,4 +1,4 @@
-"""Requests without a society: equal beginnings are reused exactly, and never between tenants or cache salts."""
+"""Requests outside of societies: equal prefixes are reused exactly, but never between tenants or cache salts."""
 
 from __future__ import annotations
 

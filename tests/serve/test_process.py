@@ -1,4 +1,4 @@
-"""`agentcho serve` as a process: signals, files, and the requests of docs/serve.md as they stand there."""
+"""`agentcho serve` as a process: signals, files, and the requests in docs/serve.md verbatim."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LATE = 120.0
 
 @contextmanager
 def server(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
-    """A server in this folder, and a client of it. It is killed at the end, if it has not ended."""
+    """A server in this folder, and a client for it. The server is killed at the end if it still runs."""
     command = [*COMMAND, "serve", "--port", "0", *words]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -40,7 +40,7 @@ def server(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], h
 
 @contextmanager
 def streamed(client: httpx.Client) -> Iterator[Iterator[str]]:
-    """The lines of a stream that lasts, once the first is there."""
+    """The lines of a long stream, after the first has arrived."""
     lasting = {"stream": True, "max_tokens": 200, "structured_outputs": {"json": {"type": "array", "minItems": 80}}}
     with client.stream("POST", CHAT, json=ASKED | lasting) as stream:
         assert stream.status_code == 200, stream.read()

@@ -1,4 +1,4 @@
-"""The options of decodes: what an answer must be where it may, or must, be a call of a function."""
+"""Decode options for answers that may or must be function calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CALL, OTHER, SAID = {"name": "f", "arguments": {}}, {"name": "g", "arguments": {
 
 
 def taken(form: ToolFormat, choice: Any, answer: dict[str, Any] | None) -> list[bool] | None:
-    """Which of the three an answer may be; None: all that there is."""
+    """Which of three answers are permitted; None if all are."""
     request = ChatRequest(
         (), tools=Tools((ToolDefinition("f"), ToolDefinition("g")), choice, "f" if choice == "named" else None)
     )
@@ -69,7 +69,7 @@ WEATHER = ToolDefinition("weather", "", ANSWER)
 
 
 def found(text: str, form: ToolFormat = PLAIN, tool: ToolDefinition = WEATHER) -> tuple[str, list[str]]:
-    """The text that is left of an answer, and the arguments of its calls."""
+    """The text left of an answer without its calls, and the arguments of those calls."""
     frames = cast(Any, SimpleNamespace(framing=SimpleNamespace(tools=form)))
     before, calls = calls_in(text, Tools((tool, ToolDefinition("time")), "auto"), frames)
     return before, [call.arguments for call in calls]

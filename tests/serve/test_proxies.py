@@ -1,4 +1,4 @@
-"""The proxies of the page on many machines: all requests of a society reach one server, whichever way it is named."""
+"""The proxy configurations in the docs: all requests of a society reach the same server, however it is named."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ pytestmark = pytest.mark.server
 PAGE = Path(__file__).parents[2] / "docs" / "many-machines.md"
 SOCIETIES = [f"market-{n}" for n in range(24)]
 STARTS = 20.0
-"""Seconds that a proxy may take until it listens."""
+"""Maximum number of seconds until a proxy listens."""
 
 
 class _Answering(BaseHTTPRequestHandler):
-    """Says which server it is."""
+    """Answers with the port of its server."""
 
     protocol_version, wbufsize = "HTTP/1.1", -1
 
@@ -53,19 +53,19 @@ class _Answering(BaseHTTPRequestHandler):
 
 
 class _Server(ThreadingHTTPServer):
-    """Whose callers may go away."""
+    """A server that ignores clients that disconnect."""
 
     def handle_error(self, request: Any, client_address: Any) -> None: ...
 
 
 class Proxy(NamedTuple):
-    """A proxy that runs, and the servers behind it."""
+    """A running proxy, and the servers behind it."""
 
     port: int
     servers: tuple[int, int]
 
     def ask(self, path: str, method: str = "GET", **headers: str) -> int:
-        """Which server a request reaches; a status that the proxy itself gives."""
+        """The server that a request reaches, or the status returned by the proxy itself."""
         line = HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
             line.request(method, path, headers={name.replace("_", "-"): text for name, text in headers.items()})
@@ -78,7 +78,7 @@ class Proxy(NamedTuple):
 
 @pytest.fixture
 def servers() -> Iterator[tuple[int, int]]:
-    """Two servers that answer."""
+    """The ports of two servers."""
     started = [_Server(("127.0.0.1", 0), _Answering) for _ in range(2)]
     threads = [Thread(target=each.serve_forever, kwargs={"poll_interval": 0.01}) for each in started]
     for thread in threads:
@@ -91,7 +91,7 @@ def servers() -> Iterator[tuple[int, int]]:
 
 
 def configuration(begins: str, port: int, servers: tuple[int, int]) -> str:
-    """The block of the page that begins so, with other addresses."""
+    """The configuration block of the page that starts with this text, with other addresses."""
     (block,) = re.findall(rf"^```\w+\n({begins}.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     block = re.sub(r"listen 80;|bind :80\b", lambda found: f"{found[0].split()[0]} 127.0.0.1:{port}", block)
     block = block.replace(f"listen 127.0.0.1:{port}", f"listen 127.0.0.1:{port};")
@@ -103,7 +103,7 @@ def configuration(begins: str, port: int, servers: tuple[int, int]) -> str:
 
 @contextmanager
 def running(command: list[str], port: int) -> Iterator[None]:
-    """A proxy until the context ends."""
+    """Runs a proxy until the context ends."""
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             until = time.monotonic() + STARTS
@@ -123,7 +123,7 @@ def _listens(port: int) -> bool:
 
 @pytest.fixture(params=["nginx", "haproxy"])
 def proxy(request: pytest.FixtureRequest, servers: tuple[int, int], tmp_path: Path) -> Iterator[Proxy]:
-    """Each of the proxies, as the page sets it up."""
+    """Each of the proxies, configured as on the page."""
     program = shutil.which(request.param) or shutil.which(request.param, path="/usr/sbin")
     if program is None:
         pytest.skip(f"{request.param} is not installed")

@@ -1,4 +1,4 @@
-"""The server's model on a real network: the words and the tokens are those of the engine itself."""
+"""The served model on a real network: its words and tokens equal those of the engine itself."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TALK = (system("You are Ann. Answer in one sentence."), user("What shall we buil
 def by_the_engine(
     engine: Engine, talk: tuple[QuotedMessage, ...], tokens: int, name: str | None = None
 ) -> tuple[int, ...]:
-    """What the engine says when it reads the messages in order, each encoded over all before it."""
+    """What the engine says over the messages in order, each encoded over all before it."""
     parents: list[Prefill] = []
     for each in talk:
         parents.append(Prefill(each.text, tuple(parents), role=each.role))

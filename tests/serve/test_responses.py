@@ -1,4 +1,4 @@
-"""/v1/responses: what clients send is understood or refused by its name; what they get is what they check."""
+"""/v1/responses: each parameter is either supported or refused by name; responses have the promised format."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Answers that come back in other words: with other blanks, behind a name, merged, quoted in a prompt. They are found
-by their words, among what their reader may read alone, and the model reads what the client sent."""
+"""Answers that come back changed: with other whitespace, after a name, merged, quoted in a prompt. They are found by
+their words, only among messages that their reader may read, and the model reads what the client sent."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def missed(answers: Answers) -> dict[str, int]:
 
 
 def saying(call: Call, prompt: str) -> str:
-    """Ann says one long thing, Ben another, and everybody else something short."""
+    """Replies with a long text for Ann, another for Ben, and a short one for everybody else."""
     name = call.name if isinstance(call, Decode) else ""
     return {"ann": LONG, "ben": OTHER}.get(name or "", "well then")
 
@@ -46,7 +46,7 @@ def engine() -> FakeEngine:
 
 
 async def both_have_spoken(at: Asked, **ann: object) -> tuple[QuotedMessage, ...]:
-    """Ann has said `LONG`, and Ben `OTHER`."""
+    """Lets Ann say `LONG`, and Ben `OTHER`."""
     await at.ask(system("you are ann"), TASK, who=ANN, **ann)
     await at.ask(system("you are ben"), TASK, who=BEN)
     return (TASK,)
@@ -71,7 +71,7 @@ def test_a_rewritten_answer_is_encoded_once_for_all_who_read_it(how: str, tmp_pa
             before = await both_have_spoken(at)
             first = await at.ask(system("cal"), *before, REWRITTEN[how], who=CAL, max_tokens=2)
             second = await at.ask(system("dan"), *before, REWRITTEN[how], who=agent("dan"), max_tokens=2)
-            of_it = (len(LONG.split()) - EDGE) * (1 + (OTHER in REWRITTEN[how].text))  # its edges may be other tokens
+            of_it = (len(LONG.split()) - EDGE) * (1 + (OTHER in REWRITTEN[how].text))  # tokens at its edges may differ
             assert spared(second) - spared(first) >= of_it
             assert sum(missed(first).values()) == first.usage.prompt - spared(first) - _around(at, "cal")
             assert {"restyled", "inside"} & set(missed(first))
@@ -82,7 +82,7 @@ def test_a_rewritten_answer_is_encoded_once_for_all_who_read_it(how: str, tmp_pa
 
 
 def _around(at: Asked, name: str) -> int:
-    """Tokens before what is said: BOS, and the opening of the answer."""
+    """Tokens that are not of a message: BOS, and the opening of the answer."""
     return int(at.engine.bos) + len(at.engine.framing.opening("assistant", name))
 
 
@@ -108,7 +108,7 @@ def test_an_answer_in_json_is_found_in_another_form_and_by_its_strings(as_json: 
 
 
 def test_what_an_agent_adds_to_an_answer_in_json_stays_its_own() -> None:
-    """A key that comes twice would be lost in reading, and with it whatever stands there."""
+    """Parsing would drop the first value of a duplicate key, and with it the secret."""
 
     async def body() -> None:
         async with served(engine=FakeEngine(reply=lambda call, prompt: '{"ok": true}')) as at:
@@ -138,7 +138,7 @@ def test_the_model_reads_the_very_tokens_that_the_client_sent(how: str, tmp_path
 
 
 def test_what_was_cut_once_stays_cut_so(tmp_path: Path) -> None:
-    """Otherwise a prompt that a framework sends again and again were encoded anew with every answer that is in it."""
+    """Otherwise a prompt that a framework resends would be encoded anew with every answer found in it."""
 
     async def body() -> None:
         async with served(tmp_path, engine()) as at:
@@ -153,7 +153,7 @@ def test_what_was_cut_once_stays_cut_so(tmp_path: Path) -> None:
 
 
 def test_how_messages_were_cut_is_remembered_of_the_latest_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prompts that are put together from the same few parts bring no new message, and no end of prompts."""
+    """Recombining the same few parts gives no new messages, but any number of prompts."""
     monkeypatch.setattr(conversation, "MOST_CUT", 100)
 
     async def body() -> None:
@@ -179,7 +179,7 @@ HIDDEN: dict[str, QuotedMessage] = {
 
 @pytest.mark.parametrize("guess", HIDDEN)
 def test_a_guess_at_a_hidden_answer_is_a_miss_like_any_other(guess: str, tmp_path: Path) -> None:
-    """In usage, in what is told of the society, and in every call that the engine is asked for."""
+    """The same usage, the same information about the society, and the same calls of the engine."""
     told = list[object]()
     wrong = HIDDEN[guess]._replace(text=HIDDEN[guess].text.replace("nine", "four").replace("bridge", "tower"))
 
@@ -202,7 +202,7 @@ def test_a_guess_at_a_hidden_answer_is_a_miss_like_any_other(guess: str, tmp_pat
 
 
 def _shape(call: Call) -> tuple[object, ...]:
-    """A call but for its words."""
+    """A call without its words."""
     length = len(call.tokens or call.text.split()) if isinstance(call, Prefill) else 0
     return type(call).__name__, getattr(call, "role", ""), length, len(call.parents), call.salt.rpartition("/")[2]
 
@@ -212,7 +212,7 @@ def _shape(call: Call) -> tuple[object, ...]:
     [(user(f"This is the context: {LONG} and that is all there is to it."), "part"), (user(f"ann: {LONG}"), "user")],
 )
 def test_a_rewritten_hidden_answer_is_for_its_readers_alone(quoting: QuotedMessage, role: str, tmp_path: Path) -> None:
-    """Ann and Ben share what she whispered to him; Eve, who sends the same prompt, has it all encoded for herself."""
+    """Ann and Ben share what Ann whispered to Ben; for Eve, who sends the same prompt, everything is encoded anew."""
 
     async def body() -> None:
         async with served(tmp_path, engine(), user_messages="private") as at:
@@ -267,7 +267,7 @@ def test_a_short_answer_among_other_words_is_no_part() -> None:
 
 
 def test_a_text_full_of_beginnings_of_answers_is_done_with_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is looked for goes by the length of a text, however often something in it begins like an answer."""
+    """The search is linear in the length of a text, however often parts of it begin like an answer."""
     texts, everyone = message_index.MessageIndex(), Audience(None)
     for number in range(300):
         tokens = (*[1] * 400, number + 2)

@@ -1,4 +1,4 @@
-"""What a server promises of every request, in a society and without one."""
+"""Guarantees of the server for every request, with and without a society."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the client of `openai` makes of answers and streams of ours, and what it sends back of them. No socket."""
+"""How the `openai` client reads our answers and streams, and what it sends back. No socket is used."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class City(BaseModel):
 
 
 class Server:
-    """Answers every request with one answer, and keeps the last request. With a `fault`, that ends every stream."""
+    """Gives every request the same answer, and keeps the last request. With `fault`, streams end with an error."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer, self.fault = answer, False
@@ -64,7 +64,7 @@ def server() -> Server:
 
 @pytest.fixture
 def client(server: Server) -> Iterator[openai.OpenAI]:
-    http: Any  # newer versions of `openai` have types of another httpx, and take both
+    http: Any  # its type differs between versions of `openai`
     with httpx.Client(transport=httpx.MockTransport(server)) as http:
         yield openai.OpenAI(base_url="http://localhost/v1", api_key="none", max_retries=0, http_client=http)
 
@@ -102,7 +102,7 @@ def test_a_streamed_call_of_a_response_comes_back_as_it_was_said(server: Server,
     assert (quoted.text, quoted.calls) == (CALLED.before, (CALL._replace(id=f"call_{quoted.id}_0"),))
 
 
-@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # openai's own, of what it parsed
+@pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # of openai, about what it parsed
 def test_what_is_parsed_comes_back_as_text(server: Server, client: openai.OpenAI) -> None:
     server.answer = JSON
     message = (

@@ -1,4 +1,4 @@
-"""Societies: what their agents share, what they never share, and what is on record of them."""
+"""Societies: what their agents share, what they never share, and what is recorded about them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def records(folder: Path) -> list[EncodingRecord]:
 
 
 def spared(answers: Answers) -> int:
-    """How many tokens of the prompt were not encoded for it, in whichever way."""
+    """The number of prompt tokens that did not have to be encoded for this answer."""
     return answers.usage.exact + answers.usage.reused
 
 
@@ -231,7 +231,7 @@ def test_an_agent_has_its_own_words_as_it_said_them_and_others_have_them_without
 
 @pytest.mark.parametrize("brief", [(), (system(CANARY),)], ids=["nothing", "a secret"])
 def test_how_many_answers_nobody_has_read_does_not_tell_what_their_author_had_read(brief: tuple[Any, ...]) -> None:
-    """When they are many, the next one is encoded for others when it is read, which its reader can see."""
+    """Above a limit, the next answer is encoded for others only when it is read, which its reader can notice."""
     counts = list[int]()
 
     async def body() -> None:
@@ -367,7 +367,7 @@ def test_who_is_not_named_has_its_own_words_only_behind_the_prompt_that_they_wer
         for record in own
         if record.message != first
     ]
-    as_said = "author" if brief else "audience"  # without a prompt of its own, one encoding is both
+    as_said = "author" if brief else "audience"  # without a private system prompt, one encoding serves as both
     assert [found for found in recipes if found] == [[as_said], ["audience"]]
     assert conclusion(tmp_path) == "clean"
 

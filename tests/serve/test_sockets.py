@@ -1,4 +1,4 @@
-"""What a client does that is not in its senses, or in no hurry: half of a request, no reading, many connections."""
+"""Malformed and slow clients: half a request, no reading, many connections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONG = "word " * 40_000
 
 
 def told(connection: socket.socket) -> bytes:
-    """All that comes until the server closes the connection."""
+    """All bytes that arrive until the server closes the connection."""
     parts = list[bytes]()
     try:
         while part := connection.recv(1 << 16):
@@ -29,7 +29,7 @@ def told(connection: socket.socket) -> bytes:
 
 
 async def heard(connection: socket.socket) -> bytes:
-    """The same, in a thread: the server is on this one."""
+    """The same, in a thread: the server runs on this one."""
     return await to_thread.run_sync(told, connection)
 
 
@@ -38,7 +38,7 @@ def head(length: int, more: str = "") -> bytes:
 
 
 def refused(answer: bytes) -> tuple[int, str]:
-    """Status and message of an answer in the one shape."""
+    """The status and the message of an error response."""
     first, _, rest = answer.partition(b"\r\n")
     return int(first.split()[1]), json.loads(rest.partition(b"\r\n\r\n")[2])["error"]["message"]
 
@@ -99,7 +99,7 @@ def test_what_is_no_http_is_refused_in_the_shape_of_all_errors() -> None:
 
 @pytest.mark.parametrize("path", [CHAT, "/none"])
 def test_a_body_of_two_lengths_is_refused_and_nothing_behind_it_is_read(path: str) -> None:
-    """A proxy that goes by the other of the two lengths takes for one request what here were two."""
+    """Otherwise a proxy that goes by the other length would see one request where the server sees two."""
     hidden = b"0\r\n\r\nGET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
     sent = head(len(hidden), "transfer-encoding: chunked\r\n").replace(CHAT.encode(), path.encode()) + hidden
 

@@ -1,4 +1,4 @@
-"""What a served model thinks before it answers comes apart from the answer, and is its agent's alone in a society."""
+"""A served model's thought is separate from its answer, and private to its agent in a society."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def thinker(reply: str = "<think> hm so </think> hello there") -> FakeEngine:
 
 
 def heard(asked: Asked) -> tuple[str, str]:
-    """What a client of a stream hears: the thought, and the answer."""
+    """What a client hears of a stream: the thought, and the answer."""
     return "".join(each.thought for each in asked.heard), "".join(each.text for each in asked.heard)
 
 

@@ -1,4 +1,4 @@
-"""What a request says the chat template is given: in its prompt, in its thought, and where it changes nothing."""
+"""Chat template variables in requests: their effect on prompts and thoughts, and where they change nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TALK = (user("What shall we build?"),)
 
 
 def asked(variables: dict[str, Any], talk: Any = TALK, tokens: int = 3, **more: Any) -> ChatRequest:
-    """A request whose client names these variables."""
+    """A request with these template variables."""
     named: dict[str, Any] = {"variables": variables, "asked": frozenset(variables)}
     return ChatRequest(talk, {"temperature": 0.0}, tokens, **named, **more)
 

@@ -1,4 +1,4 @@
-"""Whose the messages are that a prompt brings: user messages that are private, and a history that an agent declares."""
+"""The audiences of messages in a prompt: private user messages, and a history that an agent declares as shared."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_history_that_no_model_said_here_is_shared_where_it_is_declared(histor
 
 
 def test_an_agent_declares_what_it_brings_itself_and_finds_nothing_of_others_by_it(tmp_path: Path) -> None:
-    """Ben's private history stays his: who declares the same words has them encoded anew, and he reads on alone."""
+    """Ben's private history stays private: for an agent that declares the same words they are encoded anew."""
 
     async def body() -> None:
         async with served(tmp_path) as at:

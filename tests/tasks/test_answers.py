@@ -1,4 +1,4 @@
-"""When an answer is right: as words, as a number, as mathematics."""
+"""Checking answers: as words, as a number, as mathematics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks from files: agentcho's own and the published formats, and each way in which a file can be broken."""
+"""Tasks from files: agentcho's own format and published ones, and every way in which a file can be invalid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Built-in tasks: the same each time, inside their bounds, true, and told apart by their digests."""
+"""Built-in tasks: reproducible, within their bounds, correct, and identified by their digests."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ def test_facts_that_lead_to_one_another_are_in_one_half() -> None:
 
 
 def test_the_texts_of_one_half_are_never_drawn_in_the_other() -> None:
-    """By words alone, without the code that splits: each question that one half can draw, against what the other
-    asks about."""
+    """Compares texts alone, without the code that splits: every question that one half can draw, against those of the
+    other."""
     wordings = lists("facts")
     texts = {half: every_question(half) for half in (1, 2)}
     assert not texts[1] & texts[2]
@@ -118,7 +118,7 @@ def test_the_texts_of_one_half_are_never_drawn_in_the_other() -> None:
 
 
 def plain(words: str) -> str:
-    """Names without article and case, by a rule of this test's own."""
+    """Names without article and in lower case, by a rule independent of the tested code."""
     first, _, rest = words.lower().partition(" ")
     return rest if first in ("a", "an", "the") and rest else words.lower()
 

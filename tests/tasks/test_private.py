@@ -1,4 +1,4 @@
-"""Tasks with secrets: rows in the shape of AgentLeak's and PrivacyLens's files, their faults, and what words tell."""
+"""Tasks with secrets: rows in the formats of AgentLeak and PrivacyLens, invalid rows, and secrets found in texts."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_files_are_taken_as_they_are_published(tmp_path: Path) -> None:
 
 
 def without(row: dict[str, Any], path: str) -> dict[str, Any]:
-    """A row that lacks a field."""
+    """A row without this field."""
     first, _, rest = path.partition(".")
     if not rest:
         return {key: value for key, value in row.items() if key != first}

@@ -1,4 +1,4 @@
-"""An MCP server for tests: over standard streams, or over HTTP on a port of loopback."""
+"""An MCP server for tests, over standard streams or over HTTP on a loopback port."""
 
 from __future__ import annotations
 

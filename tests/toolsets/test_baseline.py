@@ -1,5 +1,5 @@
-"""Prompts with functions in the baseline: those of stock `apply_chat_template(messages, tools=…)`, with every message
-on record that has a part in them."""
+"""Prompts with functions in baseline mode: equal to those of stock `apply_chat_template(messages, tools=…)`, with a
+record of every message in them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def count(most: Literal[3, 4]) -> str:
 
 
 class Looking(Scenario):
-    """Ann looks before she answers, and says something later; Bob hears what she says."""
+    """Ann looks before she answers, and speaks again later; Bob hears her."""
 
     def __init__(self, system: str | None) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class Looking(Scenario):
 
 
 def played(engine: Engine, system: str | None, **changes: Any) -> list[TranscriptEntry]:
-    """The entries of one game in the baseline."""
+    """The entries of one game in baseline mode."""
     events = list[Event]()
     config = RunConfig(mode="baseline", **changes)
 
@@ -69,8 +69,8 @@ def played(engine: Engine, system: str | None, **changes: Any) -> list[Transcrip
 
 
 def stock(engine: Engine, read: Sequence[TranscriptEntry], texts: bool) -> list[int] | None:
-    """What stock transformers makes of these messages; None: its template refuses them. A template that lists no
-    functions is told of them by a system message. `texts`: it takes arguments as texts."""
+    """The token ids that stock transformers makes of these messages; None if its template refuses them. Functions that
+    a template does not list are described in a system message. `texts`: arguments are passed as strings."""
     tokenizer: Any = engine.tokenizer
     writer, called = engine.framing.tools, dict[str | None, dict[str, Any]]()
     turns, tools = list[dict[str, Any]](), list[Any]()
@@ -128,7 +128,7 @@ def test_every_prompt_with_functions_is_the_stock_one(
         left_out = set(entry.message.parents) - entry.own.cone
         if style in ("hermes", "spelt", "parameters"):
             assert not left_out
-        elif style == "listed":  # which leaves a system message out where the user's is not the last
+        elif style == "listed":  # drops a system message unless the last message is the user's
             assert left_out <= {"ann.0"}
     decode, text = engine.framing.content.decode, look.form.description
     listed = [

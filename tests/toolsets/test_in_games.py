@@ -1,4 +1,4 @@
-"""Tools in games: calls and results as messages, who reads them, when an agent calls, and what goes wrong."""
+"""Tools in games: calls and results as messages, their audiences, when an agent calls, and errors."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def forever() -> str:
 
 
 def asking(lines: Sequence[str], config: RunConfig | None = None, **how: Any) -> Rehearsal:
-    """Ann is asked something, may call, and answers everyone; Bob speaks after her."""
+    """Ann is asked something, may call a tool, and answers everyone; Bob speaks after her."""
 
     async def script(game: Game) -> None:
         ann, bob = game.cast(Agent, "ann", system="You are Ann."), game.cast(Agent, "bob")
@@ -218,7 +218,7 @@ def test_seconds_count_while_a_tool_runs_and_it_is_cancelled() -> None:
 
 
 def cancelling(**how: Any) -> Rehearsal:
-    """Ann's call is cancelled while it runs; she speaks to everyone, and then calls and speaks again."""
+    """Ann's call is cancelled while it runs; she speaks to everyone, then calls and speaks again."""
 
     async def script(game: Game) -> None:
         ann, bob = game.cast(Agent, "ann"), game.cast(Agent, "bob")

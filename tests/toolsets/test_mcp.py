@@ -1,4 +1,4 @@
-"""Tools of MCP servers in games: real processes, over their standard streams and over HTTP."""
+"""Tools of MCP servers in games: real processes, over standard streams and over HTTP."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def _silent() -> AsyncIterator[Any]:
 
 
 def slow(seconds: float) -> MCPServer:
-    """A server with one tool, which takes so long."""
+    """A server with one tool, which takes this many seconds."""
     from mcp.server.mcpserver import MCPServer
 
     made = MCPServer("slow")
@@ -93,7 +93,7 @@ def slow(seconds: float) -> MCPServer:
 
 
 def on_a_clock_of_its_own(toolset: agentcho.MCPServer) -> running.Returned:
-    """What its one tool returns; where all wait, the time of the next is there at once."""
+    """The result of its only tool, under a simulated clock that jumps ahead when all tasks wait."""
 
     async def ask() -> running.Returned:
         async with toolset.connected("ann") as tools:
@@ -103,7 +103,7 @@ def on_a_clock_of_its_own(toolset: agentcho.MCPServer) -> running.Returned:
     return anyio.run(ask, backend="trio", backend_options={"clock": clock})
 
 
-@pytest.mark.slow  # to import the server takes seconds
+@pytest.mark.slow  # importing the server takes seconds
 @pytest.mark.parametrize(
     ("timeout", "seconds", "told"),
     [
@@ -182,7 +182,7 @@ def test_what_a_server_says_is_wrong_is_told_to_the_model(tmp_path: Path) -> Non
 
 
 class Listing:
-    """A server that has one tool that can never be called, and one that can."""
+    """A server with one tool that can never be called and one that can."""
 
     async def list_tools(self, cursor: str | None = None) -> Any:
         odd = {"type": "object", "properties": {"n": {"enum": []}}, "required": ["n"]}
@@ -231,7 +231,7 @@ def test_a_server_that_dies_ends_the_game() -> None:
 
 
 class Apart(Scenario):
-    """Game 0 needs a server, and game 1 does not."""
+    """Game 0 needs a server, game 1 does not."""
 
     name = "apart"
 
@@ -249,7 +249,7 @@ class Apart(Scenario):
 
 
 def check_the_game_beside(server: agentcho.MCPServer, told: str) -> None:
-    """One game ends with an error, and the other as ever."""
+    """Checks that one game ends with an error while the other is unaffected."""
     config = RunConfig(model="fake", games=2, max_tokens=64)
     both = runtime.play(RunRequest(Apart(server), config, engine=FakeEngine()))
     assert {game: type(failed.error) for game, failed in both.errors.items()} == {0: ToolFailed}
@@ -259,7 +259,7 @@ def check_the_game_beside(server: agentcho.MCPServer, told: str) -> None:
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """Where connections are taken, and nothing is said."""
+    """The address of a server that accepts connections but never answers."""
     with socket.socket() as heard:
         heard.bind(("127.0.0.1", 0))
         heard.listen()

@@ -1,4 +1,4 @@
-"""What measures, proves, compares or trains on recorded games takes results from the record, and calls nothing."""
+"""Measuring, proving, comparing and training on recorded games take tool results from the record, without any call."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RECIPE = Recipe(rank=2, alpha=4, epochs=1, batch=2, dev=0.5)
 
 
 class Looking(Scenario):
-    """Ann keeps a secret and looks with a tool that counts; Bob hears what she says."""
+    """Ann keeps a secret and uses a tool that counts its calls; Bob hears what she says."""
 
     name = "looking"
 
@@ -69,7 +69,7 @@ def saved(scenario: Scenario, engine: Engine | FakeEngine, out: Path) -> SavedRu
 
 
 def compared(engine: Engine | FakeEngine, out: Path, effort: Effort) -> int:
-    """How often a comparison of two columns has called."""
+    """The number of calls made by a comparison of two columns."""
     scenario, ways = Looking(), columns("baseline,choreographed:enforce")
     found = Comparing(Playing(scenario, CONFIG, engine), ways, out, no_progress, effort).run("agentcho compare")
     assert found.calls == {column.name: 2 for column in ways}

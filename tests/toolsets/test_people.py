@@ -1,4 +1,4 @@
-"""A person who plays an agent does not forget what it was shown: neither what it was told, nor by whom."""
+"""A person who plays an agent remembers what it was shown, so private and untrusted content stays tracked."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LINES = {
 
 
 def passed_on(leakage: Leakage = "enforce", choice: bool = False) -> Rehearsal:
-    """Bob, a person, is shown a mail, and tells Cat over a view without it."""
+    """Bob, a person, is shown a mail, and tells Cat about it over a view without the mail."""
     paid.clear()
 
     async def script(game: Game) -> None:

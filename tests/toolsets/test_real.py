@@ -1,4 +1,4 @@
-"""Tools in games on tiny networks: what a result is on weights, and how a model that nobody scripts comes to call."""
+"""Tools in games on tiny networks: the encoding of results, and calls made by an unscripted model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..engine.oracle import Message, Oracle
 from ..engines import Engines
 
 MARKED = Family("llama", "Llama", style="hermes")
-"""One whose template has a format for calls."""
+"""A model whose template has a format for calls."""
 
 
 @agentcho.tool(audience="nobody", results="bob")
@@ -34,7 +34,7 @@ def look(where: Literal["here", "there"]) -> str:
 
 
 class Looking(Scenario):
-    """Ann keeps a secret, looks and speaks; Bob reads what she found, and nothing else."""
+    """Ann keeps a secret, looks and speaks; Bob reads only what she found."""
 
     async def play(self, game: Game) -> Scenario.Outcome:
         ann, bob = game.cast(Agent, "ann", system="You are Ann."), game.cast(Agent, "bob")
@@ -46,7 +46,7 @@ class Looking(Scenario):
 
 
 class Free(Scenario):
-    """Ann calls or speaks, as she likes."""
+    """Ann may call or speak."""
 
     async def play(self, game: Game) -> Scenario.Outcome:
         ann, _ = game.cast(Agent, "ann"), game.cast(Agent, "bob")
@@ -55,7 +55,7 @@ class Free(Scenario):
 
 
 def played(engine: Engine, scenario: Scenario, seed: int = 0) -> tuple[list[TranscriptEntry], dict[EncodingId, Tensor]]:
-    """What is said in one game, and the rows that it was chosen from, by encoding. Nothing is left in the engine."""
+    """The entries of one game, and the logits sampled from, by encoding. Checks that nothing is left."""
     keeping, used, events = Keeping(engine), engine.fullness.used, list[Event]()
 
     async def work() -> None:
@@ -89,7 +89,7 @@ def _is_bobs(entry: TranscriptEntry) -> bool:
 
 
 def check_the_result(engine: Engine, oracle: Oracle) -> None:
-    """Bob's words were chosen over the result alone, as a stock model encodes it after nothing but its first token."""
+    """Bob's words are chosen over the result alone, as encoded by a stock model after only its first token."""
     entries, logits = played(engine, Looking())
     [result], [bob] = ([each for each in entries if ok(each)] for ok in (_is_result, _is_bobs))
     assert result.message.parents == ()

@@ -1,5 +1,5 @@
-"""Calls on record: what is there is taken and nothing is called; a call without a result stops its game, and no other,
-until somebody says what is to be done."""
+"""Recorded tool calls: results on record are reused without a call; a call without a result stops its game, and no
+other, until the user decides."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CONFIG = RunConfig(model="fake", games=2, max_tokens=64)
 
 
 class Bank:
-    """Counts what was paid. `fails` are the payments at which it is gone."""
+    """Counts payments. Payments in `fails` raise an error."""
 
     def __init__(self) -> None:
         self.paid: list[int] = []
@@ -55,7 +55,7 @@ class Bank:
 
 
 class Paying(Scenario):
-    """Ann pays twice, and speaks."""
+    """Ann pays twice, then speaks."""
 
     name = "paying"
 
@@ -126,7 +126,7 @@ def test_a_game_that_failed_later_takes_its_results_from_the_record(tmp_path: Pa
 
 
 class Leaving(Scenario):
-    """Ann's call is cancelled while it runs, and she speaks."""
+    """Ann's call is cancelled while it runs, then she speaks."""
 
     name = "leaving"
 
@@ -190,7 +190,7 @@ def test_a_call_without_a_result_stops_its_game_and_no_other(tmp_path: Path, ret
     bank.fails = {2}
     how = OnFailure(retries=retries)
     run = saved(play(RunRequest(Paying(bank), CONFIG, engine=FakeEngine(), out=tmp_path, at_once=1, on_failure=how)))
-    assert len(bank.paid) == 4  # the second of game 0 is not retried; game 1 is whole
+    assert len(bank.paid) == 4  # game 0's second payment is not retried; game 1 is complete
     again = play(RunRequest.resuming(run, Paying(bank), engine=FakeEngine(), changed="accept"))
     assert isinstance(again.error, ResumeMismatch)
     assert "game 0 cannot continue: ann.2 called a tool" in str(again.error)

@@ -1,4 +1,4 @@
-"""One call of a tool: its result, and that whatever is wrong with it is told to the model and ends nothing else."""
+"""A single tool call: its result, and errors, which are reported to the model and end nothing else."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def fail(how: str) -> str:
 
 
 class Mute(ValueError):
-    """An error that fails where it is asked what it says."""
+    """An error whose `__str__` raises."""
 
     def __str__(self) -> str:
         raise ZeroDivisionError
@@ -146,7 +146,7 @@ def counted(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Later:
-    """What can be awaited and is no coroutine."""
+    """An awaitable that is not a coroutine."""
 
     def __init__(self, value: str) -> None:
         self._value = value

@@ -1,5 +1,5 @@
-"""A call that tells a tool what others may not know is refused before it runs; so is an effect of untrusted words. What
-lets it pass: an open system prompt, a view without what is in the way, a release."""
+"""A call that would reveal private content to a tool is refused before it runs; so is an effect of untrusted words.
+What permits it: an open system prompt, a view without the content, a release."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ARGUMENTS = {"search": {"words": "weather"}, "inbox": {}, "pay": {"to": "me"}}
 
 
 def reply(call: Decode, prompt: str) -> str:
-    """Every call that is asked for, and some words."""
+    """The requested call, or some words."""
     if not call.forms:
         return "So be it."
     name = next(name for name in ARGUMENTS if name in str(call.forms[0].schema))
@@ -69,7 +69,7 @@ def audited(rehearsal: Rehearsal, leakage: Leakage = "enforce") -> AuditReport:
     return audit_entries(subject(leakage=leakage, agents=("ann", "bob")), {0: rehearsal.entries}, Seal(b"k" * 32))
 
 
-# -- who learns of the arguments -----------------------------------------------------------------------------
+# -- who sees the arguments ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("leakage", ["enforce", "deny", "audit"])
@@ -133,7 +133,7 @@ def test_a_second_call_stands_over_the_first_whose_arguments_are_known_by_then()
     assert ran == ["search", "search"]
 
 
-# -- whose words have an effect ------------------------------------------------------------------------------
+# -- effects of untrusted words ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("leakage", ["enforce", "deny", "audit"])
@@ -177,7 +177,7 @@ def test_a_released_effect_passes_and_is_a_note() -> None:
 
 @pytest.mark.parametrize("chosen", [True, False])
 def test_another_agent_may_read_and_choose_but_not_repeat(chosen: bool) -> None:
-    """The encoding that Ann reads holds nothing of the mail, which is Bob's alone; the words may."""
+    """The encoding that Ann reads contains nothing of the mail, which is private to Bob; its words may."""
 
     async def script(game: Game) -> None:
         bob, ann = game.cast(Agent, "bob"), game.cast(Agent, "ann")

@@ -1,4 +1,4 @@
-"""A typed function as a tool: its schema, its declarations, and what cannot be one, told where it is defined."""
+"""Typed functions as tools: schema, declarations, and functions that are refused where they are defined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workflows to unfold, and what the engine itself says of their words."""
+"""Workflows for unfolding, and the engine's own scores of their words."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def trace(*messages: Message, id: str = "w0", workflow_: str = "talk") -> Workfl
 
 
 def talk() -> Workflow:
-    """Private prompts, messages read by several in other orders and at other positions, and one that nobody reads."""
+    """Private prompts, messages read by several agents in other orders and positions, and one that nobody reads."""
     everyone = "everyone"
     return trace(
         prefill("s", None, everyone, role="system"),
@@ -50,7 +50,7 @@ def talk() -> Workflow:
 
 
 class Scored:
-    """An engine, and the log-probability `[tokens + 1]` that its own `score` gives each word of each decode."""
+    """Wraps an engine; collects the log-probabilities `[tokens + 1]` that its `score` gives each decode's words."""
 
     def __init__(self, engine: Engine) -> None:
         self.scores: list[tuple[EncodingId, Tensor]] = []
@@ -84,7 +84,7 @@ class Scored:
 
 
 def scored(flow: Workflow, engine: Engine, mode: Mode, leakage: Leakage) -> tuple[Tensor, Replayed]:
-    """The engine's own log-probabilities of all words that agents say, in the order of submission, and the replay."""
+    """The engine's log-probabilities of all decoded words, in order of submission, and the replay."""
     port: Any = Scored(engine)
     replayed = replay(flow, port, mode=mode, leakage=leakage, shadow="never", logits=False)
     return torch.cat([score for _, score in sorted(port.scores, key=lambda each: each[0])]), replayed

@@ -24,12 +24,12 @@ from .flows import scored, talk
 
 @pytest.fixture
 def base(engines: Engines) -> Engine:
-    """One whose network is its own: adapters stay on it."""
+    """An engine with its own network, since adapters stay on it."""
     return engines.own()
 
 
 def drawn(to: Path, seed: int, rank: int = 4) -> Path:
-    """An adapter with random weights, as peft itself writes one."""
+    """An adapter with random weights, written by peft."""
     config = LoraConfig(r=rank, target_modules=["q_proj", "k_proj", "v_proj", "o_proj"], init_lora_weights=False)
     model = llama_family().build()
     torch.manual_seed(seed)

@@ -1,4 +1,4 @@
-"""Training: it learns, goes on where it was broken off, keeps the best, and refuses what it cannot learn from."""
+"""Training: learning, resumption, choice of a checkpoint, and data that it refuses."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ QUICK = Recipe(rank=4, alpha=8, epochs=3, batch=4, rate=0.01, dev=0.2, dropout=0
 
 
 class Stopped(Exception):
-    """Whoever listens has pulled the plug."""
+    """Stands in for an interruption."""
 
 
 @pytest.fixture
 def engine(engines: Engines) -> Engine:
-    """One of its own: an adapter is put on its network."""
+    """An engine of its own, since an adapter is put on its network."""
     return engines.own()
 
 
 def said(number: int, **more: str) -> Workflow:
-    """Alice says what her prompt says; Bob says it again."""
+    """Alice says what her prompt says; Bob repeats it."""
     word = ("red", "green", "blue")[number % 3]
     return trace(
         prefill("p", "alice", ["alice"], text=f"say {word}"),
@@ -145,8 +145,8 @@ def test_broken_off_it_goes_on_to_the_same_end(engines: Engines, file: Path, tmp
 def test_games_choose_the_checkpoint_and_change_nothing_of_the_training(
     engines: Engines, file: Path, tmp_path: Path
 ) -> None:
-    """The adapter of each epoch is measured through an engine of its own, and dropped. Of those with the best score
-    the one with the lowest loss is kept."""
+    """The adapter of each epoch is measured through a separate engine and dropped. Among those with the best score, the
+    one with the lowest loss is kept."""
     engine, means = engines.own(), iter([0.2, 0.8, 0.5, 0.8])
     measured: list[float] = []
 
@@ -180,7 +180,7 @@ def test_games_choose_the_checkpoint_and_change_nothing_of_the_training(
 def test_all_that_it_computes_is_computed_in_threads_that_end(
     engine: Engine, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Torch keeps a pool of compute threads for each thread that computed; two of them are slower than one."""
+    """Torch keeps a pool of compute threads for each thread that has computed; two pools are slower than one."""
     seen: list[threading.Thread] = []
 
     def noted(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -296,7 +296,7 @@ def test_recomputed_activations_give_the_same_gradients(engine: Engine, file: Pa
     assert all(torch.allclose(a, b, atol=1e-6) for a, b in zip(*found, strict=True))
 
 
-# -- what is fed together -------------------------------------------------------------------------------------
+# -- batches --------------------------------------------------------------------------------------------------
 
 
 def unfolded(tokens: int) -> Unfolded:

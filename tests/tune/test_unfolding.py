@@ -1,4 +1,4 @@
-"""One forward over a whole workflow: its loss against the engine's own scores, its gradients against slow ways."""
+"""One forward over a whole workflow: its loss equals the engine's own scores, its gradients those of slower methods."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def gradients(network: torch.nn.Module, loss: Tensor) -> dict[str, Tensor]:
 
 
 def apart(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> float:
-    """The largest difference, in parts of the largest gradient of its parameter."""
+    """The largest difference, relative to the largest gradient of the parameter."""
     assert found.keys() == wanted.keys()
     return max(
         float((found[name] - wanted[name]).abs().max() / wanted[name].abs().max().clamp(min=1e-9)) for name in wanted
@@ -126,7 +126,7 @@ def test_what_inference_refuses_is_refused(engines: Engines) -> None:
 
 @st.composite
 def workflows(draw: st.DrawFn) -> Workflow:
-    """Messages of three agents and a scenario, for anybody, over what their authors may read, in any order."""
+    """Random messages of three agents and a scenario, for random audiences, over readable messages in any order."""
     messages: list[dict[str, Any]] = []
     for number in range(draw(st.integers(1, 9))):
         author = draw(st.sampled_from(["alice", "bob", "carol", None]))
@@ -155,5 +155,5 @@ def test_any_workflow_is_scored_as_the_engine_scores_it(
     wanted, _ = scored(flow, loaded, *way)
     with torch.no_grad():
         found = losses(loaded, unfolded)
-    # Which of two messages that wait for nothing of each other is submitted first depends on how long each takes.
+    # The submission order of independent waiting messages depends on timing.
     assert float((found.sort().values - (-wanted).sort().values).abs().max()) < 1e-4

@@ -1,7 +1,4 @@
-"""Pages of small games, and what is in them.
-
-Does not know: browsers.
-"""
+"""Pages of small games, and their contents."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ BLOCK = re.compile(r'<script type="application/json" id="([\w-]+)">(.*?)</script
 def recorded(
     folder: Path, entries: Sequence[TranscriptEntry], over: bool = True, raced: bool = False, **roles: str
 ) -> SavedRun:
-    """A record of one game; not `over`: as a killed process leaves it."""
+    """The record of one game. `over` False: as a killed process leaves it."""
     config = RunConfig(games=1, leakage="audit", seed=41)
     record = RunRecord.create(folder, "talk", {"plan": "optioncanary"}, config, {"tokenizer": "t"})
     for name, role in roles.items():
@@ -41,17 +38,17 @@ def recorded(
 
 
 def page_of(run: SavedRun, eyes: str | None = None) -> str:
-    """Its page."""
+    """The page of a run."""
     return page(page_content([run], PageSelection(eyes)))
 
 
 def blocks(text: str) -> dict[str, Any]:
-    """The data of a page, as a browser reads them."""
+    """The data blocks of a page, decoded as in a browser."""
     return {name: json.loads(data) for name, data in BLOCK.findall(text)}
 
 
 class Tags(HTMLParser):
-    """Every tag of a page."""
+    """All tags of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -63,5 +60,5 @@ class Tags(HTMLParser):
 
 
 def policy_of(text: str) -> str:
-    """What a page says that may be loaded and run."""
+    """The content security policy of a page."""
     return next(each["content"] for tag, each in Tags(text).tags if each.get("http-equiv")) or ""

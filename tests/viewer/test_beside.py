@@ -1,4 +1,4 @@
-"""Two games side by side: which games, how messages are paired, which words are marked, and what stands above."""
+"""Two games side by side: which games, how messages are paired, which words are marked, and the summary above."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .test_prompts import islands, used
 
 
 def changed() -> Talk:
-    """As `islands`, with other words of Bob's, more of Alice's, and nothing said before."""
+    """`islands` with another text by Bob, one more message by Alice, and her first message removed."""
     talk = islands()
     talk.drop("alice.0")
     talk.say("alice.1", "everyone", text="one more")

@@ -1,4 +1,4 @@
-"""The page of a run in a real browser: what is drawn, what keys and clicks do, and that texts do nothing."""
+"""The page of a run in a real browser: what is drawn, keys and clicks, and that texts of records have no effect."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .test_page import hostile
 
 pytestmark = pytest.mark.browser
 DRIVEN = Path(__file__).parent / "driven"
-"""What is done to a page, and what of it is looked at, where that is more than a few lines."""
+"""The folder of scripts that act on a page and inspect it."""
 LEFT = "document.body.dataset.left = JSON.stringify(left); </script></body>"
 PRESS = """<script>
 const press = (key) => {
@@ -41,7 +41,7 @@ const left = {};
 
 
 def driven(text: str, script: str, folder: Path, *options: str, at: str = "") -> dict[str, Any]:
-    """What a script that acts on a page leaves in `left`. The page's own policy would not let it run."""
+    """The value of `left` after a script has acted on the page, without the page's policy, which forbids it."""
     whole = text.replace(policy_of(text).replace("'", "&#39;"), "").replace("</body>", PRESS + script + LEFT)
     page = folder / "driven.html"
     page.write_text(whole, encoding="utf-8")
@@ -52,7 +52,7 @@ def driven(text: str, script: str, folder: Path, *options: str, at: str = "") ->
 
 
 def crowd(count: int, agents: int, private: float = 0.33) -> Talk:
-    """A talk of so many messages of so many agents, a third of them private; each reads the last dozen and its own."""
+    """A talk with a share of private messages; each reads the last dozen public ones and its author's last six."""
     random, talk, made = Random(3), Talk(), dict[str, list[int]]()
     everyone: list[int] = []
     for number in range(count):
@@ -223,7 +223,7 @@ def test_the_graph_has_a_line_for_each_reading_of_few_and_of_many_those_of_the_c
 
 
 def timed() -> Talk:
-    """Four messages of two agents, with the steps and seconds in which they were asked for, begun and ended."""
+    """Four messages of two agents, with the steps and seconds at which they were submitted, started and ended."""
     talk = Talk()
     rules = talk.say("alice.0", "everyone", kind="prefill")
     first = talk.say("alice.1", "everyone", [rules])
@@ -276,7 +276,7 @@ def test_words_that_come_are_added_and_messages_that_begin_are_shown(tmp_path: P
 
 
 def called() -> Talk:
-    """Alice calls a tool that tells Bob, which is let pass; Bob, a person, says what came of it before everyone."""
+    """Alice calls a tool that informs Bob, which a release permits; Bob, a person, answers publicly."""
     talk = timed()
     secret = talk.say("carol.0", ["carol"])
     call = talk.say("alice.2", ["alice"], [2, secret])
@@ -365,7 +365,7 @@ def test_the_graph_of_two_thousand_messages_of_twenty_agents_can_be_read(
 
 
 def judged(text: str, steps: list[list[str]], folder: Path, theme: str) -> dict[str, Any]:
-    """What axe finds on a page after each of these steps, which are keys; how much passed, how often contrast did."""
+    """What axe reports on a page after each step of keys, with counts of passed checks and of contrast checks."""
     (axe,) = python_of("axe").parents[1].glob("lib/python*/site-packages/axe_playwright_python/axe.min.js")
     library = axe.read_text(encoding="utf-8").replace("</body>", "")
     script = (DRIVEN / "axe.js").read_text().replace("STEPS", json.dumps(steps))

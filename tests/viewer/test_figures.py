@@ -1,4 +1,4 @@
-"""What a comparison or a sweep found stands on its page, as far as a page may have it; other files are told apart."""
+"""Results of comparisons and sweeps on their pages, where an agent's view permits; other files are refused."""
 
 from __future__ import annotations
 

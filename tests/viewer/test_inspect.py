@@ -1,4 +1,4 @@
-"""A run as a log of Inspect: what stands in which place, what failed, and that Inspect opens it."""
+"""A run as an Inspect log: where everything is stored, failures, and that Inspect can open it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..clients.environment import run_script
 
 
 class Talk(Scenario):
-    """Ann has a secret; bob reads what he must not, where that is allowed."""
+    """Ann has a secret; Bob reads what he should not, where that is permitted."""
 
     class Outcome(Scenario.Outcome):
         said: str
@@ -40,7 +40,7 @@ class Talk(Scenario):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> SavedRun:
-    """Two games under audit, the second of which fails."""
+    """Two games under leakage=audit, the second of which fails."""
     config = RunConfig(model="fake", games=2, seed=3, leakage="audit")
     record = play(RunRequest(Talk(), config, out=tmp_path_factory.mktemp("runs"))).record
     assert record is not None
@@ -48,7 +48,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> SavedRun:
 
 
 def opened(file: Path) -> dict[str, Any]:
-    """The files of a log."""
+    """The JSON files in a log, by name."""
     with zipfile.ZipFile(file) as archive:
         return {name: json.loads(archive.read(name)) for name in archive.namelist()}
 

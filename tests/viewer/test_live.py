@@ -1,4 +1,4 @@
-"""The page while its run goes on: who may see it, and that it follows the record, to its end or to a kill."""
+"""The live page of a run: who may see it, and that it follows the record until the run ends or is killed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ with RunRecord.create(Path(sys.argv[1]), "talk", {}, RunConfig(games=1), {"token
 
 
 def asked(source: LiveRecords, *paths: str, host: str = "127.0.0.1:80", method: str = "GET") -> list[httpx.Response]:
-    """What its application answers, whose token is "token"."""
+    """The responses of the live application, whose token is "token"."""
 
     async def ask() -> list[httpx.Response]:
         transport = httpx.ASGITransport(application(source, "token", 80))
@@ -97,7 +97,7 @@ def test_it_tells_what_is_new_and_else_nothing(tmp_path: Path) -> None:
 
 
 def speaking(folder: Path) -> tuple[RunRecord, LiveRecords]:
-    """A run that goes on: Bob has said a word of his, and Alice one that is hers alone."""
+    """A run in progress: Bob has said a word, and Alice a private one."""
     run = recorded(folder, canaries().entries[:2], over=False, alice="agent", bob="agent")
     talk = canaries()
     record = RunRecord.go_on(run, {})
@@ -191,7 +191,7 @@ def test_bad_input_is_one_clear_error(tmp_path: Path) -> None:
 
 @contextmanager
 def served(*options: str) -> Iterator[str]:
-    """The address of a server of its own process."""
+    """The address of a server in its own process."""
     with subprocess.Popen([*COMMAND, *options], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:

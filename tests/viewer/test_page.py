@@ -1,4 +1,4 @@
-"""The page of a run as text: what is in it, that nothing of it can be run, and what one agent may be given."""
+"""The text of a run's page: its content, that nothing in it can be executed, and the version for one agent."""
 
 from __future__ import annotations
 

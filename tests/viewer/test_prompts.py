@@ -1,4 +1,4 @@
-"""What prompts were made of and what agents cost, from receipts and usage; and that the page shows it."""
+"""The composition of prompts and the cost of agents, from receipts and usage; and their display on the page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .pages import blocks, page_of, recorded
 from .test_browser import driven, judged
 
 OPENING = 1
-"""Tokens that each message here opens with; the others are sampled."""
+"""Number of tokens in each message's opening; the others are sampled."""
 
 
 def used(encoded: int, reused: int, ttft: float = 0.0, seconds: float = 0.0) -> MessageUsage:
@@ -29,7 +29,7 @@ def sampled() -> dict[str, Any]:
 
 
 def islands() -> Talk:
-    """Bob reads rules that are in the store, a note that is encoded for him, and what Alice said, from the store."""
+    """Bob reads rules from the store, a note encoded for him, and Alice's message from the store."""
     talk = Talk()
     rules = talk.say("scenario.0", "everyone", author=None, kind="prefill")
     said = talk.say("alice.0", "everyone", [rules], **sampled())

@@ -1,4 +1,4 @@
-"""What a server has on record of a society is a page too, of all of it and of what one agent may read."""
+"""The record of a server's society as a page, complete or as one agent may read it."""
 
 from __future__ import annotations
 

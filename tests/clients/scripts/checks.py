@@ -1,6 +1,6 @@
-"""What every script of this folder shares: checks by their names, and one JSON object of what each found.
+"""Shared by all scripts of this folder: runs checks by name and prints one JSON object with their results.
 
-A script is run by the Python of its client's environment, which knows nothing of agentcho.
+A script runs under the Python of its client's environment, which does not have agentcho.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ BRIEFS = {
     "cal": "You are Cal. You want a fee of 2, and nobody knows that.",
 }
 TURNS = 9
-"""Of a talk of three agents, each of whom has a brief that the others do not know."""
+"""Number of turns in a talk of three agents, each with a brief that the others do not know."""
 WAIT = 20.0
-"""Seconds within which the row of a request that was given up is free."""
+"""Seconds within which the row of a cancelled request must be free."""
 
 
 class Target(NamedTuple):
-    """Where to ask: the server's address without a path, its model, and two keys: `key` may read the metrics, and
-    `slow_key` ask once a minute. A request that says `broken` fails while it is answered."""
+    """Where to send requests: the server's address without a path, its model, and two keys. `key` may read metrics;
+    `slow_key` allows one request per minute. A request with the text `broken` fails while it is answered."""
 
     root: str
     model: str
@@ -46,34 +46,34 @@ class Target(NamedTuple):
         return f"{self.root}/s/{society}/{agent}/v1"
 
     def tokens(self) -> dict[str, int]:
-        """How many tokens of prompts the server has read, and how many of these were there already."""
+        """Prompt tokens that the server has read, and how many of them were reused."""
         return {kind: self._count(f'agentcho_tokens_total{{kind="{kind}"}}') for kind in ("prompt", "exact", "reused")}
 
     @property
     def too_long(self) -> str:
-        """More than any context has room for."""
+        """A text longer than any context."""
         return "snow is white. " * 20_000
 
     def running(self) -> int:
-        """How many rows of decodes run on the server now."""
+        """The number of decode rows that run on the server now."""
         return self._count("agentcho_running_rows{")
 
     def _count(self, beginning: str) -> int:
-        """The sum of the metrics that begin so."""
+        """The sum of the metrics that start with `beginning`."""
         asked = urllib.request.Request(f"{self.root}/metrics", headers={"authorization": f"Bearer {self.key}"})
         with urllib.request.urlopen(asked) as answer:
             lines = answer.read().decode().splitlines()
         return sum(int(float(line.split()[-1])) for line in lines if line.startswith(beginning))
 
     def reaches(self, rows: int) -> int:
-        """How many run once it is `rows`, or else when the wait for it is over."""
+        """Waits until `rows` rows run, or for `WAIT` seconds; returns the number that run."""
         ends = time.monotonic() + WAIT
         while self.running() != rows and time.monotonic() < ends:
             pass
         return self.running()
 
     async def reached(self, rows: int) -> int:
-        """As `reaches`, while the client goes on."""
+        """Like `reaches`, without blocking the event loop."""
         return await asyncio.to_thread(self.reaches, rows)
 
 
@@ -81,13 +81,13 @@ Check = Callable[[Target], Any]
 
 
 def reused(target: Target, talk: Callable[[], Any]) -> dict[str, Any]:
-    """What a talk returned, with the share of its prompts' tokens that were there already."""
+    """The result of a talk, with the share of its prompt tokens that were reused."""
     before = target.tokens()
     return _with_share(target, before, talk())
 
 
 async def reused_async(target: Target, talk: Awaitable[Any]) -> dict[str, Any]:
-    """As `reused`, of a talk that is awaited."""
+    """Like `reused`, for an awaitable."""
     before = target.tokens()
     return _with_share(target, before, await talk)
 
@@ -98,19 +98,19 @@ def _with_share(target: Target, before: dict[str, int], said: Any) -> dict[str, 
 
 
 def usage(prompt: int | None, completion: int | None, total: int | None, cached: int | None = 0) -> dict[str, Any]:
-    """Tokens that a client reports, by the same names for all."""
+    """Token counts as a client reports them, under names common to all clients."""
     return {"prompt": prompt, "completion": completion, "total": total, "cached": cached}
 
 
 def told(error: BaseException) -> dict[str, Any]:
-    """An error as a test sees it: its class and those above it, its message, and what it says for programs."""
+    """An error as JSON: the names of its class and base classes, its message, code and status."""
     kinds = [kind.__name__ for kind in type(error).__mro__]
     code = getattr(error, "code", None)
     return {"raised": kinds, "message": str(error)[:2000], "code": code, "status": getattr(error, "status_code", None)}
 
 
 def main(*checks: Check) -> None:
-    """Run the checks that standard input names, in order, and print what each returned or raised."""
+    """Runs the checks named on standard input, in order, and prints what each returned or raised."""
     asked = json.load(sys.stdin)
     target, by_name = Target(**asked["target"]), {check.__name__: check for check in checks}
     print("\n" + json.dumps(asyncio.run(_all(target, [by_name[name] for name in asked["checks"]]))))

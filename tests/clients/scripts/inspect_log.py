@@ -1,4 +1,4 @@
-"""Reads a log with Inspect: as a log, by its dataframes, and by its command."""
+"""Reads a log with Inspect: as a log, with its dataframes, and with its command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two agents speak in turn, and a process of the engine is lost in between."""
+"""Two agents speak in turn; an engine process is killed in between."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Speaker(agentcho.Agent):
 
 
 class Lost(agentcho.Scenario):
-    """Two rounds; where a file named `bad` lies beside it, a process of vLLM is killed in the second."""
+    """Two rounds. If a file named `bad` is in the working folder, a process of vLLM is killed in the second."""
 
     name = "lost"
 

@@ -1,6 +1,6 @@
-"""Runs a block of code from the page on clients, and prints what it said, and which requests it made.
+"""Runs a block of code from the page on clients; prints its output and the requests that it made.
 
-Whatever client it is: they all send by httpx, or by its successor.
+This works for any client that sends requests by httpx or its successor.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ sent: list[dict[str, Any]] = []
 
 
 def record(name: str) -> None:
-    """From now on each request of this library, and the answer to it, is kept."""
+    """Starts recording the requests sent by this library, with their answers."""
     try:
         library = importlib.import_module(name)
     except ModuleNotFoundError:
@@ -39,7 +39,7 @@ def record(name: str) -> None:
 
 
 def keep(request: Any, response: Any) -> None:
-    """What was asked, and what came."""
+    """Records a request and its response."""
     if request.method == "POST":
         asked, answer = json.loads(request.content), response.content.decode()
         made = json.loads(answer) if answer.startswith("{") else answer
@@ -47,7 +47,7 @@ def keep(request: Any, response: Any) -> None:
 
 
 def main() -> None:
-    """Run what standard input holds."""
+    """Runs the code on standard input."""
     for library in ("httpx", "httpx2"):
         record(library)
     with contextlib.redirect_stdout(io.StringIO()) as said:

@@ -1,5 +1,5 @@
-"""Microsoft's agent-framework over /v1/responses, with sessions that the server keeps: a talk, a tool that the model
-may call, or must, streams, schemas."""
+"""Microsoft's agent-framework over /v1/responses, with sessions kept by the server: a talk, optional and required tool
+calls, streams, schemas."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def agent(target: Target, check: str, name: str = "ann", most: int = 24, tools: 
 
 
 def kept(session: AgentSession) -> bool:
-    """Whether the session is on the server: the client goes on in it by an id."""
+    """Whether the server keeps the session, so that the client continues it by id."""
     return session.service_session_id is not None
 
 
 async def talk(target: Target) -> dict[str, Any]:
-    """Each agent has a session, and hears in its turn what the others have said since its last."""
+    """A talk in which each agent has a session and reads in its turn what the others have said since its last."""
     agents = {name: agent(target, "talk", name) for name in BRIEFS}
     sessions = {name: each.create_session() for name, each in agents.items()}
     heard: dict[str, list[Any]] = {name: [TASK] for name in BRIEFS}

@@ -1,4 +1,4 @@
-"""CrewAI: nine tasks of three agents, each of which quotes what came of those before it; a tool, streams, schemas."""
+"""CrewAI: nine tasks of three agents, each quoting the results of earlier tasks; a tool, streams, schemas."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def talk(target: Target) -> dict[str, Any]:
 
 
 def tools(target: Target) -> dict[str, Any]:
-    """With penalties, as presets of users have them."""
+    """Sets penalties, as users' presets do."""
     agent = trader(model(target, "tools", most=96, frequency_penalty=0.5, presence_penalty=0.5), tools=[price])
     crew = Crew(agents=[agent], tasks=[work(agent, f"What is the price of the {item}?") for item in ("boat", "oar")])
     return {"turns": len(crew.kickoff().tasks_output)}
@@ -73,7 +73,7 @@ def schema(target: Target) -> list[Any]:
 
 
 def beside(check: Check) -> Check:
-    """CrewAI refuses to run where an event loop does."""
+    """Runs a check in a thread: CrewAI refuses to run inside an event loop."""
 
     @wraps(check)
     async def ran(target: Target) -> Any:

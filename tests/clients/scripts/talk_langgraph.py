@@ -1,4 +1,4 @@
-"""LangGraph over langchain-openai: a graph of three agents, an agent with a tool that it may call, streams, schemas."""
+"""LangGraph over langchain-openai: a graph of three agents, an agent with an optional tool, streams, schemas."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def talk(target: Target) -> dict[str, Any]:
 
 
 def tools(target: Target) -> dict[str, Any]:
-    """By default the model may call a tool or not; a call that it must make is answered, and it goes on."""
+    """By default the model may call a tool or not; a required call is answered and the conversation continues."""
     agent = create_react_agent(model(target, "tools", most=64), [price], prompt=BRIEFS["ann"])
     said = agent.invoke({"messages": [("user", "What is the price of the boat?")]})["messages"]
     said = agent.invoke({"messages": [*said, ("user", "And of the oar?")]})["messages"]

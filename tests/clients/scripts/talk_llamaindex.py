@@ -1,4 +1,4 @@
-"""LlamaIndex over its model for servers like OpenAI's: a talk, a tool that it may call, or must, streams, schemas."""
+"""LlamaIndex through its OpenAI-like model: a talk, optional and required tool calls, streams, schemas."""
 
 from __future__ import annotations
 

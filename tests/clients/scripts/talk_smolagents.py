@@ -1,4 +1,4 @@
-"""smolagents: three models that take turns, whose neighbours of one role it merges; agents with a tool; streams."""
+"""smolagents, which merges adjacent messages of one role: three models taking turns; agents with a tool; streams."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def talk(target: Target) -> dict[str, Any]:
 
 
 def tools(target: Target) -> dict[str, Any]:
-    """What the little model says is seldom a call that makes sense; the agents have to come to an end all the same."""
+    """The small model rarely produces a sensible call; the agents still have to finish."""
     called = ToolCallingAgent([price], model(target, "tools", most=96), max_steps=2, verbosity_level=0)
     coded = CodeAgent([price], model(target, "tools", "ben", 96), max_steps=2, verbosity_level=0)
     for agent in (called, coded):

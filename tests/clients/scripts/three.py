@@ -1,4 +1,4 @@
-"""Three agents speak in turn, each through a model of its own."""
+"""Three agents speak in turn, each with its own model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Speaker(agentcho.Agent):
 
 
 class Three(agentcho.Scenario):
-    """Two rounds; where a file named `bad` lies beside it, the process is killed in the second."""
+    """Two rounds. If a file named `bad` is in the working folder, the process is killed in the second."""
 
     name = "three"
     models = ("default", "other", "far")

@@ -74,7 +74,7 @@ async def limited(target: Target) -> None:
 
 
 async def once(asked: Model, text: str) -> None:
-    """Inspect tries again, and says then that it did."""
+    """Raises the original error, which Inspect wraps after retrying."""
     try:
         await asked.generate(text)
     except RetryError as error:
@@ -82,7 +82,7 @@ async def once(asked: Model, text: str) -> None:
 
 
 async def abort(target: Target) -> dict[str, int]:
-    """A plain call is given up while it runs."""
+    """Cancels a request without streaming while it runs."""
     asked = asyncio.create_task(model(target, max_tokens=4000).generate(PROMPT))
     during = await target.reached(1)
     asked.cancel()

@@ -1,4 +1,4 @@
-"""openai-agents, which takes /v1/responses unless it is told otherwise."""
+"""openai-agents, which uses /v1/responses by default."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def play(move: Literal["cooperate", "defect"], sure: bool) -> str:
 
 
 def agent(target: Target, slow: bool = False, **options: Any) -> Agent[Any]:
-    """`settings` are those of the model; all other options are the agent's."""
+    """`settings` are model settings; all other options are options of the agent."""
     client = AsyncOpenAI(base_url=target.url, api_key=target.slow_key if slow else target.key, max_retries=0)
     settings = ModelSettings(**{"temperature": 0, **options.pop("settings", {})})
     model = OpenAIResponsesModel(target.model, client)
