@@ -38,7 +38,10 @@ def picture(words: list[str], browser: str, file: Path) -> None:
     a program failed."""
     with tempfile.TemporaryDirectory() as folder:
         runs, page = Path(folder, "runs"), Path(folder, "view.html")
-        for each in ([*words, *SEED, "--out", str(runs)], ["view", "last", "--out", str(runs), "--html", str(page)]):
+        for each in (
+            [*words, *SEED, "--runs-dir", str(runs)],
+            ["view", "last", "--runs-dir", str(runs), "--html", str(page)],
+        ):
             subprocess.run([sys.executable, "-m", "agentcho", *each], check=True, stdout=subprocess.DEVNULL)
         said = [each for each in agentcho.load(out=runs).messages() if each.kind == "decode"]
         heard = [each.id for each in said if each.audience.members is None] or [each.id for each in said]
