@@ -63,6 +63,8 @@ SETTINGS = {"none": "free", "always-cooperate": "always cooperate", "always-defe
 LEAST, FEWEST = 0.005, 6
 """A change of a probability below half a point counts as none. With fewer conversations than this, no verdict is
 given."""
+TUNED_ROW = ", tuned"
+"""The end of the name of a row with an adapter."""
 FIGURE_8 = {f"{AUDIT}, {name}": name for name in BEHIND.values()}
 
 
@@ -90,6 +92,7 @@ def page(results: Path) -> str:
     leaks = [read_leaks(file) for name in LEAKS if (file := results / f"{name}.json").is_file()]
     decisions = [read_decisions(file) for name in DECISIONS if (file := results / f"{name}.json").is_file()]
     compared = [each for found in decisions for each in _compared(found)]
+    plain = [each for each in compared if not each.row.endswith(TUNED_ROW)]
     tuned = read_fidelity(file) if (file := results / f"{TUNED}.json").is_file() else None
     parts = read_fidelity(file) if (file := results / f"{PARTITIONED}.json").is_file() else None
     trainings = _read(results / f"{TRAININGS}.json", Trainings)
@@ -106,10 +109,10 @@ def page(results: Path) -> str:
         ],
         sizes=_sizes(decisions),
         adapted=any("@" in each.way for found in decisions for each in found.effects),
-        verdict=_verdict(compared),
+        verdict=_verdict(plain),
         leaks_here=_leaks_here(decisions),
-        summary=_summary([each.by_share for each in compared]),
-        summary_odds=_summary([each.by_odds for each in compared]),
+        summary=_summary([each.by_share for each in plain]),
+        summary_odds=_summary([each.by_odds for each in plain]),
         compared=_compared_table(compared),
         leaks=[(_about_leaks(each), _leaks(each), each) for each in leaks],
         trainings=_trainings(trainings),
@@ -305,7 +308,7 @@ def _compared(found: DecisionsResult) -> Iterator[Compared]:
         setting, fired = SETTINGS.get(each.told), _fired(_control(found, each.subject, each.question))
         if setting is None or each.games < FEWEST:
             continue
-        tuned = ", tuned" if _of_kind(each.way, f"{AUDIT}@") else ""
+        tuned = TUNED_ROW if _of_kind(each.way, f"{AUDIT}@") else ""
         row = f"{setting}, choreographed{tuned}"
         if (each.way == AUDIT or tuned) and each.question == DECISION:
             yield from _beside(each, fired, "3", row, score=COOPERATES)

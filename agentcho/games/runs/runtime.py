@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar, TypeVarTuple, Unpack, cast
 import anyio
 
 from agentcho.config import VLLM, RunConfig
-from agentcho.errors import AudienceError, ConfigError, GamesFailed, TaskError, nearest
+from agentcho.errors import AudienceError, ConfigError, GamesFailed, ModelNotFound, TaskError, nearest
 from agentcho.events import GameOver
 from agentcho.extras import importing
 from agentcho.games.play.game_faults import fault
@@ -368,9 +368,9 @@ def load_engine(config: RunConfig, tell: ProgressCallback = no_progress, share: 
 
 def _refuse_misspelt(model: str) -> None:
     """Raise `ConfigError` for a name similar to one of `OUR_MODELS`, because asking the hub can take half a minute, and
-    for a path to nothing."""
+    `ModelNotFound` for a path to nothing."""
     if model.startswith(("./", "../", "~", "/")) and not Path(model).exists():
-        raise ConfigError(f"there is no folder or file {model!r}; give a folder with config.json, or a GGUF file")
+        raise ModelNotFound(model, "there is no such folder or file")
     if "/" not in model and model not in OUR_MODELS and not Path(model).exists():
         like = nearest(model, OUR_MODELS)
         if like:
