@@ -173,7 +173,7 @@ def test_a_file_that_is_not_there_is_said_to_be_missing(agentcho: Command) -> No
 def test_a_path_to_no_model_is_not_asked_of_the_hub(agentcho: Command) -> None:
     ran = agentcho("run", "direct", "--model", "./my-model")
     assert ran.code == 2
-    assert "no model './my-model': there is no such folder or file. Give " in ran.err
+    assert "no model './my-model': the folder does not exist. Give " in ran.err
 
 
 @pytest.mark.parametrize(("model", "like"), [("fakee", "fake"), ("understudi", "understudy"), ("smolm2", "smollm2")])

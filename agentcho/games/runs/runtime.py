@@ -369,8 +369,8 @@ def load_engine(config: RunConfig, tell: ProgressCallback = no_progress, share: 
 def _refuse_misspelt(model: str) -> None:
     """Raise `ConfigError` for a name similar to one of `OUR_MODELS`, because asking the hub can take half a minute, and
     `ModelNotFound` for a path to nothing."""
-    if model.startswith(("./", "../", "~", "/")) and not Path(model).exists():
-        raise ModelNotFound(model, "there is no such folder or file")
+    if model.startswith(("./", "../", "~", "/")) and not model.endswith(".gguf") and not Path(model).exists():
+        raise ModelNotFound(model, "the folder does not exist")
     if "/" not in model and model not in OUR_MODELS and not Path(model).exists():
         like = nearest(model, OUR_MODELS)
         if like:
