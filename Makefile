@@ -172,6 +172,7 @@ bench-templates: .venv/.tools .venv/.tokenizers  ## real chat templates, from PL
 
 rules: .venv/.tools                ## the pages that list the audit's rules
 	$(BIN)/python -m tools.pages.rules docs/how-to/read-a-report.md docs/how-to/sinks.md
+	$(BIN)/python -m tools.pages.leakage docs/results docs/leakage.md
 
 methods: .venv/.tools              ## the page that lists the reuse methods
 	$(BIN)/python -m tools.pages.reuse docs/how-to/repair.md
