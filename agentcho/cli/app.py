@@ -205,7 +205,7 @@ def ls(
         typer.Argument(
             metavar="NAME",
             help="Show what this scenario or agent does, and its options.",
-            autocompletion=completion.library,
+            autocompletion=completion.scenarios_and_agents,
         ),
     ] = None,
     runs: Annotated[bool, typer.Option("--runs", help="List recorded runs instead of scenarios and agents.")] = False,
@@ -221,7 +221,9 @@ def cp(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="Name of a scenario or agent from `agentcho ls`.", autocompletion=completion.library
+            metavar="NAME",
+            help="Name of a scenario or agent from `agentcho ls`.",
+            autocompletion=completion.scenarios_and_agents,
         ),
     ],
     folder: Annotated[

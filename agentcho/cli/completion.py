@@ -24,7 +24,7 @@ def scenarios(incomplete: str) -> Completions:
     return _matching(_listed("scenarios"), incomplete)
 
 
-def library(incomplete: str) -> Completions:
+def scenarios_and_agents(incomplete: str) -> Completions:
     """Return the scenarios and agents that `agentcho ls` lists."""
     return _matching([*_listed("scenarios"), *_listed("agents")], incomplete)
 

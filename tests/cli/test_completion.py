@@ -48,7 +48,7 @@ def test_words_are_offered_with_what_they_are(monkeypatch: pytest.MonkeyPatch, t
         (tmp_path / "runs" / name / "run.json").touch()
     (tmp_path / "runs" / "notes").mkdir()
     assert completion.scenarios("du") == [("duel", "Two duel.")]
-    assert [name for name, _ in completion.library("pris")] == ["prisoners-dilemma", "prisoner"]
+    assert [name for name, _ in completion.scenarios_and_agents("pris")] == ["prisoners-dilemma", "prisoner"]
     assert [name for name, _ in completion.runs("")] == ["last", "2-debate", "1-debate"]
     assert [name for name, _ in completion.played("de")] == ["debate"]
     assert [name for name, _ in completion.models("")] == ["understudy", "smollm2", "fake", "openai:"]

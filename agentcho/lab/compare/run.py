@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 from agentcho.config import RunConfig, again, option_names
 from agentcho.errors import ConfigError
-from agentcho.games.runs import runtime
+from agentcho.games.runs import library, runtime
 from agentcho.games.runs.discovery import from_anywhere
-from agentcho.games.runs.library import chosen
 from agentcho.integrations.ray.players import Cluster, players
 from agentcho.lab.by_workers import remote_playing
 from agentcho.lab.collect import Playing
@@ -62,7 +61,7 @@ def compared(asked: CompareOptions, tell: ProgressCallback) -> tuple[Comparison,
     """Check everything, then load, play, compare and write. Returns the result and the files written in its folder, if
     it has one. `Interrupted`: Ctrl-C; finished games are kept."""
     found = columns(asked.modes, asked.repair, asked.adapter, asked.reuse)
-    scenario = chosen(asked.scenario, asked.given) if isinstance(asked.scenario, str) else asked.scenario
+    scenario = library.chosen(asked.scenario, asked.given) if isinstance(asked.scenario, str) else asked.scenario
     for column in found:
         column.config(asked.config)
     runtime.tasks_of(scenario, asked.config)

@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from agentcho.config import DEFAULT_MODEL, ModelConfig, RunConfig
 from agentcho.errors import AgentchoError, ConfigError
 from agentcho.games.runs import library
-from agentcho.games.runs.library import configured
 from agentcho.games.runs.model_file import read_models, tables
 from agentcho.lab.sweep.axes import Value, axes
 from agentcho.lab.sweep.grid import Fixed, as_model, check_axis
@@ -158,7 +157,7 @@ def _grid(file: SweepFile) -> dict[str, list[Any]]:
     for name, values in grid.items():
         try:
             (axis,) = axes(with_files({name: values}), (), kind)
-            check_axis(axis, partial(configured, kind))
+            check_axis(axis, partial(library.configured, kind))
         except ConfigError as error:
             raise file.fault(str(error), "grid", name) from None
     return with_files(grid)

@@ -16,7 +16,6 @@ from agentcho.errors import ConfigError, ExtraMissing
 from agentcho.extras import require
 from agentcho.games.runs import library
 from agentcho.games.runs.discovery import from_anywhere
-from agentcho.games.runs.library import configured
 from agentcho.games.runs.request import OnFailure
 from agentcho.games.runs.resume import Changed
 from agentcho.integrations.ray.players import Cluster, players
@@ -71,7 +70,7 @@ class SweepOptions(NamedTuple):
 def prepared(asked: SweepOptions) -> Sweep:
     """The requested cells, checked. Loads nothing. Raises what is wrong with any of them."""
     kind = asked.kind
-    make = partial(configured, kind)
+    make = partial(library.configured, kind)
     found = axes(asked.grid, asked.models, kind)
     for axis in found:
         check_axis(axis, make)
