@@ -20,6 +20,7 @@ from agentcho.lab.bench.peers.gguf import write_gguf
 from agentcho.lab.bench.peers.rows import Rows
 from agentcho.lab.bench.peers.same import EXACT, peek, prompt_of
 from agentcho.lab.bench.peers.targets import GUESSING, LLAMA, OURS, ROW
+from agentcho.records.trace import Workflow, write_traces
 from agentcho.lab.bench.result import read_result
 from agentcho.runner.understudy import weights_path
 
@@ -92,6 +93,39 @@ def test_both_are_timed_in_turns_on_the_same_words(
 
 
 @pytest.mark.slow
+def test_words_of_a_trace_are_timed_in_slots_that_hold_nothing_of_the_play_before(
+    network: Any, peer: Path, tree: Workflow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("gguf", reason="agentcho[peers] is not installed")
+    trace, file = tmp_path / "trace.jsonl", tmp_path / "peers.json"
+    write_traces(trace, [tree])
+    with completing(network) as server:
+
+        @contextmanager
+        def serving(peer: llama.Peer, file: Path, setting: llama.Setting) -> Iterator[llama.Served]:
+            yield llama.Served(server.server_address[1], "a stand-in")
+
+        monkeypatch.setattr(measured, "serving", serving)
+        words = ("--dtype", "float32", "--llama-server", str(peer), "--traces", str(trace), "--json", str(file))
+        assert run(monkeypatch, *words, "--repeats", "2", "--agents", "4") == 0
+        asked = [(body["id_slot"], len(body["prompt"]) == 1) for body in server.asked if body["id_slot"] >= 0]
+    found = read_result(file)
+    assert found.subjects == (ROW, "trace tree tree-0")
+    assert found.scale == 1
+    for slot in range(4):
+        own = [emptied for of, emptied in asked if of == slot]
+        plays = 2 * 3  # a warm-up and two repeats, without and with drafts
+        assert own == [True, False] * plays, "emptied before each play, in which each of four agents speaks once"
+
+
+def test_traces_and_workflows_are_not_both_timed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--traces", "x.jsonl", "--workflow", "debate") == 2
+    assert "give --workflow or --traces, not both" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.slow
 def test_another_network_is_not_timed(
     network: Any, peer: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -142,6 +176,20 @@ def test_the_real_server_computes_the_same_network_and_is_timed(
         assert all(rate > 0 for rate in found.values(subject, LLAMA, "rate"))
     assert found.values("2 agents", LLAMA, "said") == found.values("2 agents", "baseline", "said")
     assert found.values("2 agents", LLAMA, "cached")[0] > 0
+
+
+@pytest.mark.clients
+def test_the_real_server_reuses_nothing_of_an_earlier_play_of_a_trace(
+    real: Path, tree: Workflow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace, file = tmp_path / "trace.jsonl", tmp_path / "peers.json"
+    write_traces(trace, [tree])
+    words = ("--dtype", "float32", "--llama-server", str(real), "--traces", str(trace), "--json", str(file))
+    assert run(monkeypatch, *words, "--repeats", "3", "--agents", "4") == 0
+    found = read_result(file)
+    (subject,) = (each for each in found.subjects if each != ROW)
+    cached = found.values(subject, LLAMA, "cached")
+    assert len(set(cached)) == 1, "as much in the first play as in those after it"
 
 
 @pytest.mark.clients

@@ -21,7 +21,7 @@ from agentcho.lab.bench.peers.generate import stock_attention
 from agentcho.lab.bench.peers.llama import Peer, Said, Setting
 from agentcho.lab.bench.peers.rows import Rows, ours, row_text
 from agentcho.lab.bench.peers.same import Peeked, Same, check_same, compared, prompt_of
-from agentcho.lab.bench.peers.slots import play_slots, slot_calls
+from agentcho.lab.bench.peers.slots import empty_slots, play_slots, slot_calls
 from agentcho.lab.bench.peers.targets import GUESSING, LLAMA, OURS, ROW, targets
 from agentcho.lab.bench.prompts import prompts
 from agentcho.lab.display.peers import peers as tables
@@ -79,6 +79,20 @@ def test_a_prompt_on_the_peer_has_what_the_peer_said(engine: Engine, tree: Workf
     assert len(vote) == len(recorded)
     changed = sum(one != two for one, two in zip(vote, recorded, strict=True))
     assert changed == sum(len(call.text) for id, call in prompts(tree, engine.framing).items() if id != "vote")
+
+
+def test_slots_are_emptied_by_a_token_that_begins_no_prompt(engine: Engine, tree: Workflow) -> None:
+    asked = list[tuple[tuple[int, ...], int, int]]()
+
+    def heard(prompt: Sequence[int], count: int, slot: int) -> Said:
+        asked.append((tuple(prompt), count, slot))
+        return Said((7,) * count, len(prompt), 0, 0, 0, 0.1, 0.1)
+
+    empty_slots(slot_calls(tree, engine.framing, 4), 4, heard)
+    assert [(count, slot) for _, count, slot in asked] == [(1, 0), (1, 1), (1, 2), (1, 3)]
+    (ids,) = {ids for ids, _, _ in asked}
+    assert len(ids) == 1
+    assert ids[0] not in {call.prompt[0] for call in prompts(tree, engine.framing).values()}
 
 
 def test_a_row_reads_as_many_ids_as_were_asked_for_and_never_the_same_again(engine: Engine) -> None:

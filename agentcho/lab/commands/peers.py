@@ -24,7 +24,8 @@ OURS = (
 BINARY = "llama.cpp's llama-server; default: that of `make llama`, or the one on the search path."
 TYPE = "llama.cpp's type of weights, such as Q4_K_M; default: the type with the same bits as --weights."
 FLOWS = "One or more of the paper's workflows; default: a parallel debate of --agents, and with --server {}."
-SCALED = "Lengths of texts, relative to those that an 8B model writes."
+TRACES = "Workflows of these trace files instead of random words."
+SCALED = "Lengths of texts, relative to those that an 8B model writes; default: 0.25, and 1 for trace files."
 RECORDED = ("prisoners-dilemma", "tree-of-thoughts")
 Server = Annotated[
     str | None, typer.Option(metavar="URL", help="Measure this OpenAI-compatible server instead.", show_default=False)
@@ -69,7 +70,9 @@ def peers(
     workflow: Annotated[
         list[str] | None, typer.Option(help=FLOWS.format(" and ".join(RECORDED)), show_default=False)
     ] = None,
-    scale: Annotated[float, typer.Option(help=SCALED, min=0.01)] = 0.25,
+    traces: Annotated[list[Path] | None, typer.Option(help=TRACES, show_default=False)] = None,
+    limit: Annotated[int, typer.Option(help="Maximum number of workflows read from each trace file.", min=1)] = 1,
+    scale: Annotated[float | None, typer.Option(help=SCALED, min=0.01, show_default=False)] = None,
     llama_server: Annotated[Path | None, typer.Option(metavar="FILE", help=BINARY, show_default=False)] = None,
     peer_type: Annotated[str | None, typer.Option(metavar="TYPE", help=TYPE, show_default=False)] = None,
     server: Server = None,
@@ -85,6 +88,10 @@ def peers(
     """Compare the engine with llama.cpp's server on the same weights, bits and threads.
 
     It times one row, a prompt of 512 tokens and eight agents; or workflows on a server of your own."""
+    if workflow and traces:
+        raise typer.BadParameter("give --workflow or --traces, not both")
+    scale = scale or (1.0 if traces else 0.25)
+    recorded = [each for file in traces or () for each in speed.traced(file, limit, scale)]
     named = model if shape is None else speed.named("", shape)
     asked = speed.Benchmark(
         bench="peers",
@@ -96,7 +103,8 @@ def peers(
         device="cpu",
     )
     if server is not None:
-        _own(asked, Own(server, server_model, server_key_env, tokens), workflow or RECORDED, scale)
+        own = Own(server, server_model, server_key_env, tokens)
+        _own(asked, own, recorded or speed.paper(workflow or RECORDED, seed, scale), scale)
         return
     if server_model is not None or server_key_env is not None:
         raise typer.BadParameter("--server-model and --server-key-env need --server; add it")
@@ -105,8 +113,8 @@ def peers(
         quantized=QuantizationOptions(**quantized),
         checked=TemplateChecks(**checked),
     )
-    subjects = cache(partial(_subjects, workflow, agents, seed, scale))
-    _llama(asked, subjects, Beside(llama_server, peer_type, agents), scale)
+    drawn = cache(partial(_subjects, workflow, agents, seed, scale))
+    _llama(asked, (lambda _: recorded) if recorded else drawn, Beside(llama_server, peer_type, agents), scale)
 
 
 def _llama(asked: speed.Benchmark, subjects: Callable[[int], Sequence[Workload]], beside: Beside, scale: float) -> None:
@@ -142,12 +150,11 @@ def _subjects(workflow: list[str] | None, agents: int, seed: int, scale: float, 
     return plans.paper(workflow, drawn, scale) if workflow else plans.debate(agents, drawn, scale)
 
 
-def _own(asked: speed.Benchmark, own: Own, workflow: Sequence[str], scale: float) -> None:
+def _own(asked: speed.Benchmark, own: Own, subjects: Sequence[Workload], scale: float) -> None:
     from agentcho.lab.bench.remote import beside, reached
     from agentcho.lab.bench.serving import ServingOptions
     from agentcho.lab.display import peers as tables
 
-    subjects = speed.paper(workflow, asked.seed, scale)
     remote = reached(own.url, own.model, own.key_env)
     with progress("bench peers", sys.stderr) as told:
         how = ServingOptions(

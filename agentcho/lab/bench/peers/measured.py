@@ -22,7 +22,7 @@ from agentcho.lab.bench.measure import Timed, measure, runs_of
 from agentcho.lab.bench.peers import rows, same
 from agentcho.lab.bench.peers.gguf import check_writable, write_gguf
 from agentcho.lab.bench.peers.llama import GUESSES, Peer, Served, Setting, complete, serving
-from agentcho.lab.bench.peers.slots import play_slots, slot_calls, speakers, spoken
+from agentcho.lab.bench.peers.slots import empty_slots, play_slots, slot_calls, speakers, spoken
 from agentcho.lab.bench.peers.targets import GUESSING, LLAMA, OURS, ROW
 from agentcho.lab.bench.plans import Workload
 from agentcho.lab.bench.prompts import prompts
@@ -202,4 +202,6 @@ def _ours(name: str, engine: Any, workflow: Workflow) -> Mapping[str, float]:
 
 
 def _theirs(port: int, engine: Any, slots: int, workflow: Workflow) -> Mapping[str, float]:
-    return play_slots(slot_calls(workflow, engine.framing, slots), partial(complete, port)).figures()
+    calls, ask = slot_calls(workflow, engine.framing, slots), partial(complete, port)
+    empty_slots(calls, slots, ask)
+    return play_slots(calls, ask).figures()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import count
 from time import perf_counter
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ Ids = tuple[int, ...]
 ANY = -1
 """Lets the server choose the slot."""
 Complete = Callable[[Sequence[int], int, int], Said]
-"""`(prompt, count, slot)`: generates `count` tokens."""
+"""`(prompt, number, slot)`: generates this number of tokens."""
 
 
 class SlotCall(NamedTuple):
@@ -98,6 +99,15 @@ COUNTS = ("cached", "guessed", "right")
 def spoken(said: int, seconds: float) -> dict[str, float]:
     """The number of generated tokens, and the rate per second."""
     return {"said": float(said), "rate": said / seconds}
+
+
+def empty_slots(calls: Sequence[SlotCall], slots: int, complete: Complete) -> None:
+    """Replace what each slot holds by a token that no prompt begins with, so that a play reuses nothing of an earlier
+    play of the same words. `ArmUnavailable`."""
+    begun = {call.ids({part: (ANY,) for part in call.prompt if isinstance(part, str)})[0] for call in calls}
+    other = next(id for id in count() if id not in begun)
+    for slot in range(slots):
+        complete((other,), 1, slot)
 
 
 def play_slots(calls: Sequence[SlotCall], complete: Complete) -> SlotsPlayed:
