@@ -17,7 +17,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(N
 OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 
 .PHONY: demo real tokenizers templates bench-templates test quick test-doors test-plain test-slow clients llama load lint graph docs pages rules methods structure understudy bench bench-games bench-plan bench-leakage bench-speed bench-agentdojo bench-agentleak gpu bench-judge bench-vllm bench-leaks bench-paper
-.PHONY: cli families gallery bench-nine bench-wins bench-real mutants nightly dist lock clean
+.PHONY: cli families gallery bench-nine bench-wins bench-real bench-real-speed mutants nightly dist lock clean
 
 demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
 	$(BIN)/agentcho run prisoners-dilemma
@@ -125,6 +125,7 @@ ATTACKED := --kind codes -n 200 --candidates 64 --templates 4 --attack linear --
 OFFICE := runs/real/office
 LEARNT := runs/real/dilemma
 SAMPLE = $(BIN)/agentcho trace prisoners-dilemma --model smollm2 --temperature 0.7 --max-tokens 192 --dtype bfloat16
+SAMPLED = $(foreach each,$(SIX),runs/real/$(each)-sampled.jsonl)
 DECIDED := baseline,choreographed:audit,choreographed:audit@$(LEARNT)-audit,choreographed:enforce,choreographed:enforce@$(LEARNT)-enforce
 RATES := 2e-4 6.7e-4
 RATE := 2e-3
@@ -157,6 +158,18 @@ bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DAT
 		--limit 8 --modes $(TUNED_MODES) --json docs/results/real-fidelity-tuned.json
 	$(BIN)/agentcho paper --model smollm2 --dtype bfloat16 --data generators --quick -n 24 --table 1,2,4 --max-tokens 96 \
 		--out runs/real/paper --export docs/results/real-paper.json
+	$(BIN)/python -m tools.pages.real_model docs/results docs/real-model.md
+
+bench-real-speed: .venv/.tools real llama .venv/clients/vllm/.installed  ## speed on workflows that SmolLM2 sampled, beside stock transformers, llama.cpp and vLLM (an hour)
+	for each in $(SIX); do $(BIN)/agentcho trace $$each --model smollm2 --temperature 0.7 --dtype bfloat16 --seed 5 -n 2 \
+		--out runs/real/$$each-sampled.jsonl; done
+	$(BIN)/agentcho bench workflows --model smollm2 --dtype float32 $(foreach each,$(SAMPLED),--traces $(each)) --repeats 3 \
+		--json docs/results/real-speed.json
+	$(BIN)/agentcho bench peers --model smollm2 --dtype float32 $(foreach each,$(SAMPLED),--traces $(each)) --agents 16 --repeats 3 \
+		--json docs/results/real-speed-llama.json
+	OMP_NUM_THREADS=1 VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_CPU_KVCACHE_SPACE=2 PYTHONPATH=. .venv/clients/vllm/bin/python -m tools.bench vllm \
+		$(foreach each,$(SAMPLED),--traces $(each)) --scale 1 --repeats 3 \
+		--json docs/results/real-speed-vllm.json
 	$(BIN)/python -m tools.pages.real_model docs/results docs/real-model.md
 
 bench-paper: .venv/.tools          ## all tables of the paper on the understudy, and docs/paper.md; goes on where it was
@@ -215,7 +228,7 @@ bench-plan: .venv/.tools          ## what is predicted of GPUs, and beside what 
 	$(BIN)/python -m tools.pages.plan docs/results docs/plan.md
 
 bench-vllm: .venv/clients/vllm/.installed  ## engine vllm beside vLLM's prefix cache on SmolLM2, about 40 minutes, and its part of docs/vllm.md
-	OMP_NUM_THREADS=1 VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_CPU_KVCACHE_SPACE=2 PYTHONPATH=. .venv/clients/vllm/bin/python -m tools.bench vllm $(foreach file,$(TRACES),--traces $(file)) --json docs/results/vllm.json
+	OMP_NUM_THREADS=1 VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_CPU_KVCACHE_SPACE=2 PYTHONPATH=. .venv/clients/vllm/bin/python -m tools.bench vllm $(foreach each,prisoners-dilemma tree-of-thoughts parallel-debate,--workflow $(each)) $(foreach file,$(TRACES),--traces $(file)) --json docs/results/vllm.json
 	$(BIN)/python -m tools.pages.vllm docs/results docs/vllm.md
 
 load: .venv/.tools                ## 2,000 mixed requests on 200 connections at `agentcho serve`: what they leave behind (nothing), and how long /health took

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequen
 from contextlib import asynccontextmanager
 from functools import wraps
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar, Unpack, cast
 
 import anyio
 import anyio.lowlevel
@@ -91,6 +91,34 @@ def _coroutine_function(function: Callable[P, T]) -> Callable[P, T]:
         return inspect.markcoroutinefunction(function)
     function._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]
     return function
+
+
+def by_name(*names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorate a method that took the keyword-only arguments `names` by position, in this order, after its own.
+
+    They are still taken so, with a `FutureWarning` at the line of the caller.
+    """
+
+    def decorated(method: Callable[P, T]) -> Callable[P, T]:
+        own = sum(each.kind is each.POSITIONAL_OR_KEYWORD for each in inspect.signature(method).parameters.values())
+
+        @wraps(method)
+        def called(*args: Any, **options: Any) -> T:
+            late = args[own:]
+            if 0 < len(late) <= len(names):
+                named = dict(zip(names, late, strict=False))
+                listed = ", ".join(f"{name}=…" for name in named)
+                warn_caller(
+                    f"{method.__qualname__}() takes {' and '.join(f'`{name}`' for name in named)} by name: give "
+                    f"{listed}; from agentcho 0.6 on it is an error to give them by position",
+                    FutureWarning,
+                )
+                return cast(Callable[..., T], method)(*args[:own], **named, **options)
+            return cast(Callable[..., T], method)(*args, **options)
+
+        return cast(Callable[P, T], called)
+
+    return decorated
 
 
 class ToolWish(NamedTuple):
@@ -172,6 +200,8 @@ class Agent:
 
     Subclass it and set its attributes in the class, or pass them by name. `Game.cast` or `agentcho.run` casts an agent.
     It speaks through its verbs, which are coroutines and may run side by side. `stream` is an async context manager.
+    A verb takes by position what it is about (a text, choices, a model, a message) and the prompt, if it has both.
+    Everything else is given by name, above all `to`, the audience.
 
     Every verb that generates text takes `prompt`, `header`, `view` and the options of `Sampling` by name. All verbs
     raise:
@@ -326,11 +356,12 @@ class Agent:
         return await self._speak((), prompt, header, view, **options)
 
     @verb
+    @by_name("to", "prompt")
     async def say(
         self,
+        *,
         to: Names | None = None,
         prompt: str | None = None,
-        *,
         header: str = "",
         view: ViewLike = None,
         tools: Sequence[Tool | Toolset] | None = None,
@@ -369,7 +400,7 @@ class Agent:
 
         Example::
 
-            message = await ann.say("everyone", prompt="Greet the newcomer.", max_tokens=40)
+            message = await ann.say(to="everyone", prompt="Greet the newcomer.", max_tokens=40)
             print(message.text)
         """
         told, may = checked_bool(release, "release"), self.tools if tools is None else tools
@@ -380,14 +411,15 @@ class Agent:
         return await self._current_game.speak(self, asked)
 
     @verb
+    @by_name("to", "opening", "closing")
     async def choose(
         self,
         choices: Iterable[str],
         prompt: str | None = None,
+        *,
         to: Names | None = None,
         opening: str = "",
         closing: str = "",
-        *,
         header: str = "",
         view: ViewLike = None,
         **options: Unpack[Unconstrained],
@@ -437,14 +469,15 @@ class Agent:
         return found
 
     @verb
+    @by_name("to", "opening", "closing")
     async def ask(
         self,
         prompt: str,
         choices: Iterable[str],
+        *,
         to: Names | None = None,
         opening: str = "",
         closing: str = "",
-        *,
         header: str = "",
         view: ViewLike = None,
         **options: Unpack[Unconstrained],
@@ -476,15 +509,18 @@ class Agent:
             suspect = await ann.ask("Whom do you suspect?", ["ben", "cat"], to=())
         """
         audience = self._private(to, "ask")
-        return await self.choose(choices, prompt, audience, opening, closing, header=header, view=view, **options)
+        return await self.choose(
+            choices, prompt, to=audience, opening=opening, closing=closing, header=header, view=view, **options
+        )
 
     @verb
+    @by_name("to")
     async def answer(
         self,
         model: type[M],
         prompt: str | None = None,
-        to: Names | None = None,
         *,
+        to: Names | None = None,
         header: str = "",
         view: ViewLike = None,
         **options: Unpack[Unconstrained],
@@ -539,12 +575,13 @@ class Agent:
                 "pattern), or ask again"
             ) from error
 
+    @by_name("to", "prompt")
     @asynccontextmanager
     async def stream(
         self,
+        *,
         to: Names | None = None,
         prompt: str | None = None,
-        *,
         header: str = "",
         view: ViewLike = None,
         **options: Unpack[SamplingOptions],
@@ -598,13 +635,14 @@ class Agent:
             raise pieces.error
 
     @verb
+    @by_name("to", "role", "view")
     async def tell(
         self,
         text: str,
+        *,
         to: Names | None = None,
         role: str = "assistant",
         view: ViewLike = None,
-        *,
         release: bool = False,
     ) -> str:
         """Put a message of known text into the game as the agent's own. Nothing is sampled.
@@ -634,7 +672,8 @@ class Agent:
         return await self._current_game.tell(self, text, self._audience(to), role, view, release=release)
 
     @verb
-    async def release(self, message: Message, to: Names | None = None, view: ViewLike = None) -> str:
+    @by_name("to", "view")
+    async def release(self, message: Message, *, to: Names | None = None, view: ViewLike = None) -> str:
         """Put the tokens of one of the agent's own messages before another audience, as a new message.
 
         Audits list it as a release.

@@ -59,7 +59,7 @@ class Scenario:
             async def play(self, game: agentcho.Game) -> Outcome:
                 ann = game.cast(agentcho.Agent, "ann")
                 game.cast(agentcho.Agent, "ben")
-                message = await ann.say("ben", prompt="Greet Ben.")
+                message = await ann.say(to="ben", prompt="Greet Ben.")
                 return self.Outcome(greeting=message.text)
 
         agentcho.run(Greeting())

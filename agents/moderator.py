@@ -37,5 +37,5 @@ class Moderator(agentcho.Agent):
     async def conclude(self) -> str:
         """The final answer."""
         prompt = f"The debate is over, {self.name.capitalize()}. Give the final answer as a number."
-        said = await self.say("everyone", prompt, header='{"answer": ', stop=("}",), temperature=0)
+        said = await self.say(to="everyone", prompt=prompt, header='{"answer": ', stop=("}",), temperature=0)
         return said.text.strip().strip('"')

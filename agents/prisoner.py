@@ -53,7 +53,7 @@ class Prisoner(agentcho.Agent):
         header = f"To {self.you.capitalize()}: "
         if self.behind == "all":
             return await self.say(header=header)
-        said = await self.say((), header=header)
+        said = await self.say(to=(), header=header)
         self._copies.add(await self.release(said, view=self._public))
         return said
 

@@ -29,7 +29,7 @@ class Classroom(agentcho.Scenario):
         marks = dict.fromkeys(PUPILS, 0)
         for question, answer in SHEET.items():
             await game.announce(question)
-            written = await game.together(*(pupil.say("teacher", max_tokens=20) for pupil in pupils))
+            written = await game.together(*(pupil.say(to="teacher", max_tokens=20) for pupil in pupils))
             for pupil, message in zip(pupils, written, strict=True):
                 right = answer.casefold() in message.text.casefold()
                 marks[pupil.name] += right

@@ -37,7 +37,9 @@ class Mediation(agentcho.Scenario):
             for name, limit in LIMITS.items()
         ]
         await game.announce("Find a price for the lamp.")
-        await game.together(*(side.say("mediator", "Tell the mediator your limit.", max_tokens=30) for side in sides))
+        await game.together(
+            *(side.say(to="mediator", prompt="Tell the mediator your limit.", max_tokens=30) for side in sides)
+        )
         for number in range(1, self.options.rounds + 1):
             await mediator.say(prompt="Propose a price to both.", max_tokens=40)
             answers = await game.together(

@@ -38,7 +38,7 @@ class Guess(agentcho.Scenario):
         ann = game.cast(agentcho.Agent, name="ann", system="Describe the word that you choose, and never say it.")
         bob = game.cast(agentcho.Agent, name="bob", system="Guess Ann's word.")
         word = await ann.choose(["moon", "bread", "clock"], "Choose a word.", to=())
-        await ann.say("bob", header="My word: ", max_tokens=20)
+        await ann.say(to="bob", header="My word: ", max_tokens=20)
         guess = await bob.choose(["moon", "bread", "clock"], "Which is it?", to=())
         return self.Outcome(right=word == guess)
 

@@ -39,7 +39,7 @@ class Player(agentcho.Agent):
     async def pick(self, living: list[str], why: str, to: agentcho.Audience | Sequence[str] | str = ()) -> str:
         """One of the other living players, chosen before an audience; by default nobody hears it."""
         others = [name for name in living if name != self.name]
-        return await self.choose(others, f"Who {why}?", to, opening="I choose ", closing=".")
+        return await self.choose(others, f"Who {why}?", to=to, opening="I choose ", closing=".")
 
 
 class Werewolf(agentcho.Scenario):
@@ -91,7 +91,7 @@ class Werewolf(agentcho.Scenario):
         pack = self.awake(living, "werewolf")
         await game.announce(f"Werewolves, open your eyes: {', '.join(pack)}.", to=pack)
         for wolf in pack:
-            await self.players[wolf].say(pack, "Whisper to your pack: whom to kill, and why?", max_tokens=40)
+            await self.players[wolf].say(to=pack, prompt="Whisper to your pack: whom to kill, and why?", max_tokens=40)
         prey = [name for name in living if name not in pack]
         victim = await self.players[pack[0]].pick(prey, "dies tonight", to=pack)
         for seer in self.awake(living, "seer"):

@@ -90,8 +90,8 @@ def test_a_reader_of_any_name_is_judged(word: str, tmp_path: Path) -> None:
 
 async def _talk(game: Any) -> None:
     alice, bob = game.cast(Agent, "alice"), game.cast(Agent, "bob")
-    await alice.say("bob")
-    await bob.say("alice")
+    await alice.say(to="bob")
+    await bob.say(to="alice")
 
 
 def _rename(path: Path, old: str, new: str, files: tuple[str, ...]) -> None:

@@ -89,8 +89,8 @@ def test_a_message_says_when_it_was_asked_for_and_in_which_steps_it_was_made() -
         alice, bob = Talker("alice"), Talker("bob")
         game.cast(alice)
         game.cast(bob)
-        await game.together(alice.say("everyone", "Hello."), bob.say("everyone"))
-        await alice.say("everyone")
+        await game.together(alice.say(to="everyone", prompt="Hello."), bob.say(to="everyone"))
+        await alice.say(to="everyone")
 
     entries = rehearse(both_and_one).entries
     asked, *said = entries

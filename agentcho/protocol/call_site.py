@@ -42,10 +42,7 @@ _made_at: ContextVar[CallSite | None] = ContextVar("made_at", default=None)
 def calling() -> CallSite | None:
     """Return where user code calls the function that calls this one. None if the caller is not user code."""
     frame = _caller(sys._getframe(2))
-    if frame is None or not outside(frame):
-        return None
-    outer = _outermost(frame) or frame
-    return CallSite(_place(outer), _place(frame), frame.f_globals)
+    return _site(frame) if frame is not None and outside(frame) else None
 
 
 def _place(frame: FrameType) -> tuple[str, int]:
@@ -80,12 +77,21 @@ def made_at() -> str | None:
 
 def warn_caller(message: str, category: type[Warning]) -> None:
     """Warn at the innermost line of user code that made the current call."""
-    site = _made_at.get()
+    site = _made_at.get() or _site(sys._getframe(1))
     if site is None:
         warnings.warn(message, category, stacklevel=2)
     else:
         registry = site.scope.setdefault("__warningregistry__", {})
         warnings.warn_explicit(message, category, *site.inner, module=site.scope.get("__name__"), registry=registry)
+
+
+def _site(frame: FrameType | None) -> CallSite | None:
+    """Return where user code on the stack, from this frame up, made a call. None if there is none."""
+    while frame is not None and (not outside(frame) or _top(frame) in HANDED_ON):
+        frame = frame.f_back
+    if frame is None:
+        return None
+    return CallSite(_place(_outermost(frame) or frame), _place(frame), frame.f_globals)
 
 
 def call_site(frame: FrameType | None = None) -> str | None:

@@ -156,10 +156,10 @@ def test_without_its_lines_a_game_is_no_cleaner(said: tuple[TranscriptEntry, ...
 def test_free_words_and_releases_have_no_bound() -> None:
     async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
         secret = View.of([await whispered(game)])
-        await alice.say("bob", view=secret)
+        await alice.say(to="bob", view=secret)
         mine = await alice.think(view=secret)
-        await alice.release(mine, "carol")
-        await alice.say("carol", view=secret, release=True)
+        await alice.release(mine, to="carol")
+        await alice.say(to="carol", view=secret, release=True)
         await bob.choose([mine.text, "no"], to="everyone", view=View(()))
 
     played = rehearse(script, {"alice": ["One.", "Two.", "Three."], "bob": ["no"]}, words="track")

@@ -20,8 +20,8 @@ from agentcho.lab.bench.peers.gguf import write_gguf
 from agentcho.lab.bench.peers.rows import Rows
 from agentcho.lab.bench.peers.same import EXACT, peek, prompt_of
 from agentcho.lab.bench.peers.targets import GUESSING, LLAMA, OURS, ROW
-from agentcho.records.trace import Workflow, write_traces
 from agentcho.lab.bench.result import read_result
+from agentcho.records.trace import Workflow, write_traces
 from agentcho.runner.understudy import weights_path
 
 from .llama import completing

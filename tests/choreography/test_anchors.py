@@ -45,7 +45,7 @@ class News(Scenario):
         for each in cast:
             await each.think("plan")
         for number in range(self.limit):
-            await game.announce(f"The news of day {number} is out", "everyone")
+            await game.announce(f"The news of day {number} is out", to="everyone")
             for each in cast:
                 await each.say(header=f"{number}: ")
         return self.Outcome()

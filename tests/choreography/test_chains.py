@@ -27,12 +27,12 @@ def chain(
 
     async def script(game: Game) -> None:
         alice, bob = game.cast(Agent, "alice"), game.cast(Agent, "bob")
-        last = await alice.tell("begin", "everyone")
+        last = await alice.tell("begin", to="everyone")
         for number in range(1, length):
-            last = await alice.tell("go on", "everyone", view=View.of([last]))
+            last = await alice.tell("go on", to="everyone", view=View.of([last]))
             if number % (length // 10) == 0:
                 times.append(clock())
-        await bob.say("everyone", view=View.of([last]))
+        await bob.say(to="everyone", view=View.of([last]))
 
     config = RunConfig(model="fake", mode=mode, leakage=leakage, repair=repair)
     return play(script, config=config), times

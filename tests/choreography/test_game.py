@@ -38,7 +38,7 @@ def test_a_thought_is_its_authors_alone_and_what_is_said_is_read_by_its_audience
 def test_an_audience_is_of_exact_names(play: Play, names: str | list[str]) -> None:
     async def script(game: Game) -> None:
         a, _ = game.cast(Talker, "alice"), game.cast(Talker, "bob")
-        for act in (a.say, lambda to: a.tell("x", to), lambda to: game.announce("x", to)):
+        for act in (lambda to: a.say(to=to), lambda to: a.tell("x", to=to), lambda to: game.announce("x", to=to)):
             with pytest.raises(AudienceError):
                 await act(to=names)
         assert game.said == ()
@@ -123,7 +123,7 @@ def test_moves_of_a_round_are_unseen_until_it_closes_and_come_out_in_order(play:
         seen: list[tuple[str, ...]] = []
 
         async def twice(agent: Agent) -> None:
-            await agent.say("everyone", "well?", max_tokens=9)
+            await agent.say(to="everyone", prompt="well?", max_tokens=9)
             seen.append(tuple(m.id for m in game.said))
             await agent.say()
 

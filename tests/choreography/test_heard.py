@@ -106,7 +106,7 @@ def test_a_stream_left_by_an_error_leaves_its_message(play: Play, tmp_path: Path
         alice, bob = pair(game)
         await alice.think()
         heard.extend(await leave(alice, prompt="Tell us.", header="Well: "))
-        await bob.say("everyone")
+        await bob.say(to="everyone")
 
     engine, run = talker(6), Played(tmp_path, mode, leakage)
     run.play(play, script, engine)
@@ -335,7 +335,7 @@ def test_on_a_model_too(play: Play, tmp_path: Path, tiny: Engine, mode: Mode) ->
 
     async def script(game: Game) -> None:
         alice, bob = pair(game)
-        await bob.say("everyone")
+        await bob.say(to="everyone")
         heard.extend(await leave(alice, pieces=3, header="So: "))
         await alice.say(header="So: ")
 

@@ -209,7 +209,7 @@ class Wide(Audience):
 def test_an_audience_is_made_of_exact_words(to: Any, readers: set[str] | None) -> None:
     async def script(game: Game) -> None:
         alice, _, _ = (game.cast(Eve, name) for name in ("alice", "bob", "eve"))
-        await alice.say(to)
+        await alice.say(to=to)
 
     [said] = play(script).said()
     assert type(said.audience) is Audience
@@ -240,7 +240,7 @@ def test_what_is_no_audience_is_refused_by_one_error(to: Any) -> None:
     async def script(game: Game) -> None:
         alice, _ = game.cast(Eve, "alice"), game.cast(Eve, "bob")
         alice.audience = to
-        for act in (lambda: game.announce("x", to), alice.say, lambda: alice.tell("x")):
+        for act in (lambda: game.announce("x", to=to), alice.say, lambda: alice.tell("x")):
             with pytest.raises(AudienceError):
                 await act()
         assert list(game.said) == []

@@ -79,7 +79,7 @@ def test_in_lockstep_it_tells_nothing(play: Play) -> None:
 
 def test_who_may_read_the_plan_is_told_nothing_by_the_order(play: Play) -> None:
     async def tells(agent: Agent) -> None:
-        await agent.say(["bob"], max_tokens=5)
+        await agent.say(to=["bob"], max_tokens=5)
         await agent.tell("I am ready.")
 
     async def script(game: Game) -> None:

@@ -104,7 +104,7 @@ def test_what_others_read_of_words_does_not_tell_who_has_a_system_prompt_of_its_
         async def script(game: Game) -> None:
             alice, bob = game.cast(Talker, "alice", system=system), game.cast(Looks, "bob")
             await game.announce("What is it?")
-            await alice.say("everyone")
+            await alice.say(to="everyone")
             await bob.think()
 
         entries, _ = game(play, script, with_default(), leakage="enforce")

@@ -368,8 +368,8 @@ def test_events_tell_a_turn_from_its_beginning_to_its_end() -> None:
 def test_a_release_is_the_same_tokens_before_others_over_what_its_view_says(play: Play) -> None:
     async def script(game: Game) -> None:
         a, b = game.cast(Talker, "alice", system="be sly"), game.cast(Talker, "bob")
-        said = await a.say((), header="To Bob: ")
-        released = await a.release(said, "everyone", view=lambda readable: View.of([readable[0]]))
+        said = await a.say(to=(), header="To Bob: ")
+        released = await a.release(said, to="everyone", view=lambda readable: View.of([readable[0]]))
         assert released != said.id
         heard = await b.say()
         assert released in heard.parents
@@ -388,8 +388,8 @@ def test_a_release_is_the_same_tokens_before_others_over_what_its_view_says(play
 def test_a_view_may_be_a_function_of_what_may_be_read(play: Play) -> None:
     async def script(game: Game) -> None:
         a, b = game.cast(Talker, "alice"), game.cast(Talker, "bob")
-        await a.say("everyone")
-        await a.say(())
+        await a.say(to="everyone")
+        await a.say(to=())
         seen: list[str] = []
 
         def last(readable: Sequence[Metadata]) -> View:

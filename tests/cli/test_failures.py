@@ -176,7 +176,7 @@ def test_what_a_listener_raises_stops_the_run_and_is_no_games_error(tmp_path: Pa
 def test_a_script_of_one_game_raises_and_of_several_returns(tmp_path: Path) -> None:
     class Bad(package.Agent):
         async def run(self) -> None:
-            await self.say("everyone")
+            await self.say(to="everyone")
             raise KeyError(self.name)
 
     with pytest.raises(KeyError, match="ann"):

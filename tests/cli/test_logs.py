@@ -43,12 +43,12 @@ class Spies(agentcho.Scenario):
     async def play(self, game):
         ann, bob = game.cast(Spy, "ann"), game.cast(Spy, "bob")
         await game.announce("{CANARY}")
-        await ann.tell("{CANARY}", "everyone")
+        await ann.tell("{CANARY}", to="everyone")
         plan = await ann.think("{CANARY}", header="{CANARY} ")
-        await ann.release(plan, "bob")
+        await ann.release(plan, to="bob")
         await bob.choose(["{CANARY} a", "{CANARY} b"], "{CANARY}", opening="{CANARY}")
         await bob.answer(Note, "{CANARY}")
-        async with bob.stream("everyone", "{CANARY}", stop=["{CANARY}"]) as pieces:
+        async with bob.stream(to="everyone", prompt="{CANARY}", stop=["{CANARY}"]) as pieces:
             async for piece in pieces:
                 pass
         if game.index == 1:

@@ -43,7 +43,7 @@ class Pays(agentcho.Scenario):
     async def play(self, game):
         ann = game.cast(agentcho.Agent, name="ann", tools=[pay])
         for _ in range(2):
-            await ann.say("everyone", tool_choice="required", max_calls=1)
+            await ann.say(to="everyone", tool_choice="required", max_calls=1)
         return self.Outcome()
 '''
 

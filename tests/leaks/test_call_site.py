@@ -34,7 +34,7 @@ class Talker(Agent):
     async def turn(self, lines: list[str]) -> None:
         """Speak once."""
         lines.append(next_line())
-        await self.say("everyone")
+        await self.say(to="everyone")
 
     async def run(self) -> None:
         """Speak once, by itself."""

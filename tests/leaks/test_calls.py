@@ -118,10 +118,10 @@ class Walk:
             self._oracle.look()
 
     async def _announce(self, name: str, agent: Agent) -> None:
-        await self._game.announce("news", self._to())
+        await self._game.announce("news", to=self._to())
 
     async def _say(self, name: str, agent: Agent) -> None:
-        self._own[name].append(await agent.say(self._to(), view=self._view(name), max_tokens=2))
+        self._own[name].append(await agent.say(to=self._to(), view=self._view(name), max_tokens=2))
 
     async def _choose(self, name: str, agent: Agent) -> None:
         await agent.choose(("yes", "no"), to=self._to(), view=self._view(name))
@@ -130,7 +130,7 @@ class Walk:
     async def _release(self, name: str, agent: Agent) -> None:
         if self._own[name]:
             message = self._random.choice(self._own[name])
-            self._oracle.copies[await agent.release(message, self._to(), view=self._view(name))] = message.id
+            self._oracle.copies[await agent.release(message, to=self._to(), view=self._view(name))] = message.id
 
     async def _call(self, name: str, agent: Agent) -> None:
         declared, release = self._declared(), self._random.random() < 0.1
@@ -144,7 +144,7 @@ class Walk:
         asked: dict[str, Any] = {"tools": [tool], "tool_choice": "tool", "max_calls": 1, "release": release}
         view, before = self._view(name), len(self.named)
         try:
-            self._own[name].append(await agent.say(self._to(), view=view, max_tokens=12, **asked))
+            self._own[name].append(await agent.say(to=self._to(), view=view, max_tokens=12, **asked))
         except LeakageError as error:
             self.named.append(error.path)
         self._note(declared, release, bool(ran), len(self.named) > before)

@@ -103,10 +103,10 @@ def cost(bench: Bench, leakage: Leakage, first: Names, second: Names) -> tuple[i
             for number, to in enumerate((first, second)):
                 game = Game(c, number, 0, RunConfig(model="any", leakage=leakage, default_prompt="drop"))
                 alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
-                await game.announce("A word that only some may hear.", to)
-                await alice.tell("Who heard that?", to, role="user")
+                await game.announce("A word that only some may hear.", to=to)
+                await alice.tell("Who heard that?", to=to, role="user")
                 before = c.encoded
-                await bob.say(bob.name, max_tokens=1, temperature=0)
+                await bob.say(to=bob.name, max_tokens=1, temperature=0)
                 spent.append(c.encoded - before)
 
     anyio.run(work)

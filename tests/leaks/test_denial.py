@@ -166,7 +166,7 @@ def test_a_careless_view_is_refused_before_the_engine_hears_of_it(mode: Mode, le
         await alice.think()
         steps = engine.steps
         try:
-            await bob.say("everyone")
+            await bob.say(to="everyone")
         except LeakageError as error:
             refused.append(error.path)
         return engine.steps - steps

@@ -42,8 +42,8 @@ class Reader(Agent):
         self.planned = View(tuple(Read(id, at) for id, at in plan.reads), plan.at)
         to = Audience(plan.audience)
         if plan.generated:
-            return (await self.say(to, header=plan.text)).id
-        return await self.tell(plan.text, to)
+            return (await self.say(to=to, header=plan.text)).id
+        return await self.tell(plan.text, to=to)
 
 
 class Played(NamedTuple):
@@ -61,7 +61,7 @@ def play(lines: dict[int, Line], leakage: Leakage, deterministic: bool = False, 
 
     async def act(game: Game, plan: Plan) -> str:
         if plan.author is None:
-            return await game.announce(plan.text, Audience(plan.audience))
+            return await game.announce(plan.text, to=Audience(plan.audience))
         agent = game.agents[plan.author]
         assert isinstance(agent, Reader)
         return await agent.act(plan)

@@ -36,9 +36,9 @@ def enforced(script: Script, shadow: Shadowing = "auto") -> Rehearsal:
 
 async def _secret_then_public(game: Game) -> str:
     alice, bob = game.cast(Talker, "alice", system="a secret"), game.cast(Talker, "bob")
-    first = await alice.say("everyone")
-    second = await alice.say("everyone")
-    await bob.say("everyone")
+    first = await alice.say(to="everyone")
+    second = await alice.say(to="everyone")
+    await bob.say(to="everyone")
     return f"{first.id} {second.id}"
 
 
@@ -80,7 +80,7 @@ def test_everyone_is_no_roster() -> None:
         game.cast(Talker, "alice")
         announced = await game.announce("welcome")
         late = game.cast(Talker, "late")
-        assert game.message((await late.say("everyone")).id).parents == (announced,)
+        assert game.message((await late.say(to="everyone")).id).parents == (announced,)
 
     entries = enforced(script).entries
     assert {entry.message.audience for entry in entries} == {EVERYONE}
@@ -101,9 +101,9 @@ def test_an_open_system_prompt_is_nobodys_and_a_private_one_reaches_nobody_else(
     async def script(game: Game) -> None:
         alice = game.cast(Talker, "alice", system="same", open_system=True)
         bob = game.cast(Talker, "bob", system="same")
-        await alice.say("everyone")
-        await bob.say("everyone")
-        await alice.say("everyone")
+        await alice.say(to="everyone")
+        await bob.say(to="everyone")
+        await alice.say(to="everyone")
 
     made = records(enforced(script))
     prompts = {message: recipe for recipe, message in made if message in {"scenario.0", "bob.0"}}
@@ -121,12 +121,12 @@ def test_what_all_may_read_is_encoded_once_until_its_author_has_a_secret(shadow:
 
     async def script(game: Game) -> None:
         alice, bob = (game.cast(Talker, name, system="same", open_system=True) for name in ("alice", "bob"))
-        await alice.say("everyone")
-        await bob.say("everyone")
-        await alice.say("everyone")
+        await alice.say(to="everyone")
+        await bob.say(to="everyone")
+        await alice.say(to="everyone")
         await alice.think("mine alone")
-        await alice.say("everyone")
-        await bob.say("everyone")
+        await alice.say(to="everyone")
+        await bob.say(to="everyone")
 
     played = enforced(script, shadow=shadow)
     made = [(record.message, record.recipe) for entry in played.entries for record in entry.made]
@@ -159,8 +159,8 @@ def test_others_read_a_message_where_its_author_did_not_put_it() -> None:
         alice, bob = game.cast(Talker, "alice", system="a secret of some length"), game.cast(Talker, "bob")
         system = game.said[0].id
         placed = View((Read(system),), After(system, 9))
-        await alice.say("everyone", view=placed)
-        await bob.say("everyone")
+        await alice.say(to="everyone", view=placed)
+        await bob.say(to="everyone")
 
     made = records(enforced(script))
     assert made["author", "alice.1"].receipt.start > made["audience", "alice.1"].receipt.start == 1
@@ -169,8 +169,8 @@ def test_others_read_a_message_where_its_author_did_not_put_it() -> None:
 def test_others_never_read_an_authors_encoding_clean_or_not() -> None:
     async def script(game: Game) -> None:
         alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
-        await alice.say("everyone")  # over nothing at all, so it is clean
-        await bob.say("everyone")
+        await alice.say(to="everyone")  # over nothing at all, so it is clean
+        await bob.say(to="everyone")
 
     played = enforced(script)
     made = {record.id: record for entry in played.entries for record in entry.made}

@@ -96,7 +96,7 @@ def tainted(script: Script, **config: Any) -> set[str]:
         alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
         for _ in range(2):
             await alice.think(max_tokens=4)
-        await bob.say("everyone", max_tokens=4)
+        await bob.say(to="everyone", max_tokens=4)
         await script(game, alice, bob)
         await game.announce("So be it.")
 
@@ -135,7 +135,7 @@ async def answer(game: Game, alice: Agent, bob: Agent) -> None:
 
 
 async def stream(game: Game, alice: Agent, bob: Agent) -> None:
-    async with alice.stream((), max_tokens=4) as pieces:
+    async with alice.stream(to=(), max_tokens=4) as pieces:
         async for _ in pieces:
             break
 
@@ -156,7 +156,7 @@ async def respelled(game: Game, alice: Agent, bob: Agent) -> None:
 
 
 async def race(game: Game, alice: Agent, bob: Agent) -> None:
-    await game.first(alice.think(max_tokens=9), bob.say("everyone", max_tokens=2))
+    await game.first(alice.think(max_tokens=9), bob.say(to="everyone", max_tokens=2))
 
 
 async def raced(game: Game, alice: Agent, bob: Agent) -> None:
@@ -219,11 +219,11 @@ def test_an_id_that_is_not_there_counts_what_its_author_has_said() -> None:
 
 
 async def in_view(game: Game, alice: Agent, bob: Agent) -> None:
-    await alice.say("everyone", view=lambda readable: View.of(list(readable)[-1:]), max_tokens=4)
+    await alice.say(to="everyone", view=lambda readable: View.of(list(readable)[-1:]), max_tokens=4)
 
 
 async def open_to_all(game: Game, alice: Agent, bob: Agent) -> None:
-    await alice.say("everyone", view=View.open_to(game.said, "everyone"), max_tokens=4)
+    await alice.say(to="everyone", view=View.open_to(game.said, "everyone"), max_tokens=4)
 
 
 async def by_its_id(game: Game, alice: Agent, bob: Agent) -> None:
@@ -243,7 +243,7 @@ async def before_a_deadline(game: Game, alice: Agent, bob: Agent) -> None:
 
 
 async def cancelled_in_the_open(game: Game, alice: Agent, bob: Agent) -> None:
-    await cancelled(alice.say("everyone", max_tokens=200))
+    await cancelled(alice.say(to="everyone", max_tokens=200))
 
 
 @pytest.mark.parametrize(
@@ -325,6 +325,6 @@ def test_who_guesses_ids_in_views_has_looked_at_what_is_there(id: str, error: An
     async def script(game: Game, alice: Agent, bob: Agent) -> None:
         await bob.think(max_tokens=4)
         with pytest.raises(error):
-            await bob.say("everyone", view=View.of([id]))
+            await bob.say(to="everyone", view=View.of([id]))
 
     assert tainted(script) == looked_at

@@ -60,8 +60,8 @@ def test_what_was_read_long_ago_is_in_the_way_where_its_encodings_carry_it(mode:
 
     async def script(game: Game) -> None:
         ann = game.cast(Agent, "ann")
-        secret = await game.announce("The word is swordfish.", "ann")
-        said = await ann.say("everyone", view=View.of([secret]))
+        secret = await game.announce("The word is swordfish.", to="ann")
+        said = await ann.say(to="everyone", view=View.of([secret]))
         try:
             await calls(game, ann, View.of([said.id]))
         except LeakageError as refused:

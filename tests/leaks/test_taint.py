@@ -58,8 +58,8 @@ def test_a_value_is_proved_to_be_used_where_the_code_says_it_or_looks_at_its_mes
         value = await ask(game, alice)
         await game.announce("The votes are in: true, I choose nothing.")
         await game.announce(f"It is {value}!")
-        await alice.say("everyone", header=f"{value}: ")
-        await alice.say("everyone")
+        await alice.say(to="everyone", header=f"{value}: ")
+        await alice.say(to="everyone")
         assert game.message("alice.0").text
         await game.announce("That is all.")
 
@@ -152,7 +152,7 @@ def test_a_release_is_its_authors_act_and_no_look_of_the_code() -> None:
         plan = await alice.think()
         kept = {plan}
         await alice.release(plan, to="bob")
-        await bob.say("everyone")
+        await bob.say(to="everyone")
         assert plan in kept
 
     assert acts(script) == {}
@@ -176,7 +176,7 @@ def test_who_looks_at_a_plan_and_then_speaks_before_all_has_acted_on_it(backend:
         assert plan.text
         await game.announce("after")
         await game.announce("to whom may know", to="alice")
-        await alice.say("everyone")
+        await alice.say(to="everyone")
 
     assert acts(script, backend) == {"scenario.1": ("alice.0",), "alice.1": ("alice.0",)}
 
@@ -186,15 +186,15 @@ def test_a_part_of_a_round_hears_apart_until_the_round_is_over(backend: str) -> 
     async def script(game: Game, alice: Talker, bob: Talker) -> None:
         async def listens() -> None:
             assert (await alice.think()).text
-            await alice.say("everyone")
+            await alice.say(to="everyone")
 
         async def does_not() -> None:
             for _ in range(3):
                 await bob.think()
-            await bob.say("everyone")
+            await bob.say(to="everyone")
 
         await game.together(listens(), does_not())
-        await bob.say("everyone")
+        await bob.say(to="everyone")
 
     assert acts(script, backend) == {"alice.1": ("alice.0",), "bob.4": ("alice.0",)}
 
@@ -207,10 +207,10 @@ def test_rounds_in_rounds_are_joined_all_the_way_up(backend: str) -> None:
 
         async def inner() -> None:
             await game.together(listens(), bob.think())
-            await bob.say("everyone")
+            await bob.say(to="everyone")
 
         await game.together(inner(), alice.think())
-        await alice.say("everyone")
+        await alice.say(to="everyone")
 
     told = acts(script, backend)
     assert told["bob.1"] == told["alice.2"] == ("alice.1",) or told["bob.1"] == told["alice.2"] == ("alice.0",)
@@ -226,7 +226,7 @@ def test_a_round_that_fails_is_joined_too(backend: str) -> None:
 
         with pytest.raises(KeyError):
             await game.together(fails())
-        await bob.say("everyone")
+        await bob.say(to="everyone")
 
     assert acts(script, backend) == {"bob.0": ("alice.0",)}
 
@@ -236,7 +236,7 @@ async def choose(game: Game, alice: Talker) -> None:
 
 
 async def stream(game: Game, alice: Talker) -> None:
-    async with alice.stream(()) as pieces:
+    async with alice.stream(to=()) as pieces:
         async for _ in pieces:
             pass
 
@@ -256,6 +256,6 @@ async def not_looked_at(game: Game, alice: Talker) -> None:
 def test_every_way_to_the_words_is_heard(verb: Callable[..., Awaitable[None]], heard: bool, backend: str) -> None:
     async def script(game: Game, alice: Talker, bob: Talker) -> None:
         await verb(game, alice)
-        await bob.say("everyone")
+        await bob.say(to="everyone")
 
     assert acts(script, backend) == ({"bob.0": ("alice.0",)} if heard else {})

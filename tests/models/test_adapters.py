@@ -48,7 +48,9 @@ async def talk(game: Game, rounds: int = 3) -> None:
     dora = game.cast(Talker, "dora", model=lambda turn: ("default", "one", "two")[turn % 3])
     await bob.think(max_tokens=3)
     for _ in range(rounds):
-        await game.together(ann.say(max_tokens=3), bob.say("everyone", "Well?", max_tokens=3), cleo.say(max_tokens=3))
+        await game.together(
+            ann.say(max_tokens=3), bob.say(to="everyone", prompt="Well?", max_tokens=3), cleo.say(max_tokens=3)
+        )
         await dora.say(max_tokens=3)
 
 

@@ -261,7 +261,7 @@ def test_nothing_private_reaches_a_vendor_that_may_not_have_it(
                 if prompt is not None:
                     watched.may[prompt], watched.authors[prompt] = frozenset({PLACES[model]}), agent.name
                     watched.audiences[prompt] = Audience(frozenset({agent.name}))
-                id = (await agent.say(to, prompt, header=f"{agent.name}: ", view=everything)).id
+                id = (await agent.say(to=to, prompt=prompt, header=f"{agent.name}: ", view=everything)).id
         except LeakageError:
             return
         watched.note(game.message(id), PLACES[model])

@@ -52,14 +52,14 @@ def talk(dice: random.Random) -> Script:
             case "tell":
                 await agent.tell("Known words.", to=to)
             case "round":
-                await game.together(agent.say(to), other.say("everyone"))
+                await game.together(agent.say(to=to), other.say(to="everyone"))
             case "release" if name in said:
                 await agent.release(said[name], to="everyone")
             case "cut":
                 with anyio.move_on_after(0):
-                    await agent.say(to)
+                    await agent.say(to=to)
             case _:
-                said[name] = await agent.say(to, "Why?" if verb == "ask" else None)
+                said[name] = await agent.say(to=to, prompt="Why?" if verb == "ask" else None)
 
     return script
 

@@ -31,7 +31,7 @@ async def talk(game: Game) -> None:
     ann, bob = game.cast(Talker, "ann", system="Be ann."), game.cast(Talker, "bob", model="small")
     cleo = game.cast(Talker, "cleo", model=lambda turn: ("default", "small")[turn % 2])
     for _ in range(2):
-        await game.together(ann.say(max_tokens=3), bob.say("everyone", "Well?", max_tokens=3))
+        await game.together(ann.say(max_tokens=3), bob.say(to="everyone", prompt="Well?", max_tokens=3))
         await cleo.say(max_tokens=3)
 
 
@@ -142,7 +142,7 @@ def test_a_text_too_long_for_a_model_is_refused_to_who_reads_it_there_with_its_n
 
     async def script(game: Game) -> None:
         ann, bob = game.cast(Talker, "ann"), game.cast(Talker, "bob", model="small")
-        await ann.tell("word " * 60, "everyone")
+        await ann.tell("word " * 60, to="everyone")
         with pytest.raises(ContextOverflow, match="the model 'small' has 40"):
             await bob.say(max_tokens=2)
         await ann.say(max_tokens=2)

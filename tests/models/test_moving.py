@@ -71,18 +71,18 @@ def played(plan: Sequence[Act], way: str) -> Seen:
         for who, engine, verb, to, words in plan:
             audience = to or "everyone"
             if who is None:
-                await game.announce(words, audience)
+                await game.announce(words, to=audience)
                 continue
             agent, where[who] = cast[who], engine
             try:
                 if verb == "tell":
-                    await agent.tell(words, audience)
+                    await agent.tell(words, to=audience)
                 elif verb == "release" and who in last:
-                    await agent.release(last[who], audience)
+                    await agent.release(last[who], to=audience)
                 elif verb == "think":
                     last[who] = await agent.think(max_tokens=3)
                 else:
-                    last[who] = await agent.say(audience, words if verb == "ask" else None, max_tokens=3)
+                    last[who] = await agent.say(to=audience, prompt=words if verb == "ask" else None, max_tokens=3)
             except LeakageError:  # deny refuses readings that carry hidden words
                 assert way == "deny"
 

@@ -122,8 +122,8 @@ def test_places_are_counted_in_the_words_of_the_engine_that_reads(tmp_path: Path
     async def script(game: Game) -> None:
         ann = game.cast(Talker, "ann")
         bob = game.cast(Talker, "bob", model=lambda turn: ("small", "default")[turn % 2])
-        long = await ann.tell("incomprehensible consequences", "everyone")
-        short = await ann.tell("so", "everyone")
+        long = await ann.tell("incomprehensible consequences", to="everyone")
+        short = await ann.tell("so", to="everyone")
         view = View((Read(long), Read(short, After(long, 5))), After(short, 2))
         for _ in range(2):
             await bob.say(view=view, max_tokens=2)

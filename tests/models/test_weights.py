@@ -32,8 +32,8 @@ async def talk(game: Game, moving: bool = True) -> None:
     await game.announce("Speak.")
     await ann.think("What now?", max_tokens=4)
     for _ in range(2):
-        await game.together(ann.say(max_tokens=5), bob.say("everyone", "Well?", max_tokens=5))
-    await bob.release((await bob.think(max_tokens=4)), "ann")
+        await game.together(ann.say(max_tokens=5), bob.say(to="everyone", prompt="Well?", max_tokens=5))
+    await bob.release((await bob.think(max_tokens=4)), to="ann")
     await ann.say(max_tokens=5)
 
 

@@ -35,7 +35,7 @@ class Talker(Agent):
     audience = "everyone"
 
     async def run(self) -> None:
-        said = await self.say("everyone", "Well?", header="So: ", max_tokens=8, temperature=0.5, stop=["."])
+        said = await self.say(to="everyone", prompt="Well?", header="So: ", max_tokens=8, temperature=0.5, stop=["."])
         assert_type(said, Message)
         assert_type(said.text, str)
         assert_type(await self.think(view=View.of(()), top_k=1, seed=3, choices=["a", "b"]), Message)
@@ -46,6 +46,7 @@ class Talker(Agent):
         async with self.stream(min_p=0.1) as pieces:
             async for piece in pieces:
                 assert_type(piece, str)
+        await self.say("everyone")  # wrong
         await self.say(max_token=8)  # wrong
         await self.think("x", temperatur=1.0)  # wrong
         await self.think(stop=".")  # wrong

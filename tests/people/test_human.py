@@ -47,8 +47,8 @@ async def talk(game: Game) -> list[str]:
     await alice.think()
     await alice.say()
     await bob.say()
-    await alice.say(("carol",))
-    await carol.say(("bob",))
+    await alice.say(to=("carol",))
+    await carol.say(to=("bob",))
     await bob.think("What do you think?")
     return [m.id for m in game.said]
 
@@ -430,7 +430,7 @@ def test_its_words_may_hold_secrets_of_others_that_no_vendor_is_sent() -> None:
     async def script(game: Game) -> str:
         alice = game.cast(Agent, "alice")
         bob = game.cast(Agent, "bob", model="far")
-        await alice.say(("bob",))
+        await alice.say(to=("bob",))
         return (await bob.think()).text
 
     rehearsal = play(script, people={"bob": Scripted(["I know"])}, others=vendors)

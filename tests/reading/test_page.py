@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agentcho.audit.measurement import Interval
+from agentcho.lab.bench.result import Figures, Result
 from agentcho.lab.plots import plot_readings
 from agentcho.lab.reading.partitions import AGENTS, SALTS
 from agentcho.lab.reading.result import (
@@ -163,6 +164,34 @@ def test_partitions_stand_beside_ways_on_the_same_conversations(results: Path, e
     parts = [base.model_copy(update={"column": name, "ratio": ratio}) for name, ratio in ((SALTS, 1.25), (AGENTS, 2.5))]
     (results / "real-partitions.json").write_text(of_talk(encoded, (base, *parts)))
     assert f"| talks | 9 | 1.25 | 2.50 | {beside} |" in real_model.page(results)
+
+
+def test_speed_on_sampled_words_stands_beside_the_same_repeat_of_ours(results: Path) -> None:
+    def timed(name: str, arms: dict[str, tuple[float, float]]) -> None:
+        each = [
+            Figures(
+                subject=subject, arm=arm, values={"seconds": taken, "ttft": (1.0, 1.0), "encoded": (1234.0, 1234.0)}
+            )
+            for subject in ("trace debate debate-5-0", "trace trees trees-5-0")
+            for arm, taken in arms.items()
+        ]
+        row = Figures(subject="1 row", arm="agentcho", values={"step": (1.0, 1.0)})
+        whole = Result(**ABOUT, bench="workflows", command=f"made {name}", repeats=2, figures=(*each, row))
+        (results / f"{name}.json").write_text(whole.model_dump_json())
+
+    untimed = "speed on words that it sampled itself, beside llama.cpp and vLLM"
+    assert untimed in real_model.page(results)
+    timed("real-speed", {"baseline": (3.0, 5.0), ENFORCE: (2.0, 2.0)})
+    timed("real-speed-llama", {ENFORCE: (1.0, 4.0), "llama-server": (0.5, 2.0)})
+    page = " ".join(real_model.page(results).split())
+    assert untimed not in page
+    cells = "2.00 (1.50-2.50) | not measured | not measured | not measured | 0.50 | not measured |"
+    assert f"| debate | {cells}" in page
+    assert "baseline: `enforce` ended sooner in 2 of 2 workflows; all together took 2.00 (1.50-2.50) times" in page
+    assert "llama.cpp: `enforce` ended sooner in 0 of 2 workflows; all together took 0.50 times" in page
+    assert "debate 1,234, trees 1,234." in page
+    assert "- `made real-speed-llama`: smollm2, float32; x86_64, 2 cores" in page
+    assert "1 row" not in page
 
 
 def test_decisions_with_adapters_stand_beside_those_without(results: Path) -> None:

@@ -56,8 +56,8 @@ class Leaky(Scenario):
 
     async def play(self, game: Game) -> Scenario.Outcome:
         ann, bob = game.cast(Agent, "ann"), game.cast(Agent, "bob")
-        await ann.say("everyone", tools=[look], tool_choice="required", max_calls=1)
-        await bob.say("everyone")
+        await ann.say(to="everyone", tools=[look], tool_choice="required", max_calls=1)
+        await bob.say(to="everyone")
         return self.Outcome()
 
 

@@ -48,10 +48,10 @@ class Looking(Scenario):
     async def play(self, game: Game) -> Scenario.Outcome:
         ann, bob = game.cast(Agent, "ann", system=self.system), game.cast(Agent, "bob")
         how: Any = {"tools": [look, count], "tool_choice": "required", "max_calls": 1, "max_tokens": 6}
-        await ann.say("everyone", "Where is it?", **how)
-        await bob.say("everyone", max_tokens=6)
-        await ann.say("everyone", "And how many?", tools=[look, count], max_tokens=6)
-        await ann.say("everyone", "Is that all?", max_tokens=6)
+        await ann.say(to="everyone", prompt="Where is it?", **how)
+        await bob.say(to="everyone", max_tokens=6)
+        await ann.say(to="everyone", prompt="And how many?", tools=[look, count], max_tokens=6)
+        await ann.say(to="everyone", prompt="Is that all?", max_tokens=6)
         return self.Outcome()
 
 

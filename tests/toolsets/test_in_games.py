@@ -48,8 +48,8 @@ def asking(lines: Sequence[str], config: RunConfig | None = None, **how: Any) ->
 
     async def script(game: Game) -> None:
         ann, bob = game.cast(Agent, "ann", system="You are Ann."), game.cast(Agent, "bob")
-        await ann.say("everyone", "How much is that?", **{"tools": [add], **how})
-        await bob.say("everyone")
+        await ann.say(to="everyone", prompt="How much is that?", **{"tools": [add], **how})
+        await bob.say(to="everyone")
 
     return play(script, {"ann": lines, "bob": ["ok"]}, config=config)
 
@@ -101,7 +101,7 @@ def test_whether_to_call_is_the_markers_and_what_began_as_text_is_said_with_the_
 
     async def script(game: Game) -> str:
         ann = game.cast(Agent, "ann", tools=[add])
-        return (await ann.say("everyone", min_tokens=least)).text
+        return (await ann.say(to="everyone", min_tokens=least)).text
 
     played = play(script, reply)
     assert [message.text for message in played.said()] == ["No", "No call." * max(1, least // 2)]
@@ -112,8 +112,8 @@ def test_whether_to_call_is_the_markers_and_what_began_as_text_is_said_with_the_
 def test_a_later_say_reads_calls_and_results_and_neither_the_listing_nor_the_choices() -> None:
     async def script(game: Game) -> None:
         ann = game.cast(Agent, "ann")
-        await ann.say("everyone", tools=[add])
-        await ann.say("everyone")
+        await ann.say(to="everyone", tools=[add])
+        await ann.say(to="everyone")
 
     played = play(script, {"ann": [ADD, "Three.", "Done."]})
     last = played.said()[-1]
@@ -176,13 +176,13 @@ def test_an_error_of_ours_that_a_tool_meets_is_told_like_any_other_and_the_call_
 def test_a_leak_of_an_agent_that_a_tool_lets_speak_is_told_to_nobody_and_ends_the_game() -> None:
     async def script(game: Game) -> None:
         ann, bob = game.cast(Agent, "ann"), game.cast(Agent, "bob")
-        secret = await bob.say("bob")
+        secret = await bob.say(to="bob")
 
         @agentcho.tool(audience="nobody")
         async def ask() -> str:
-            return (await ann.say("everyone", view=View.of([secret.id]))).text
+            return (await ann.say(to="everyone", view=View.of([secret.id]))).text
 
-        await ann.say("everyone", tools=[ask], tool_choice="required")
+        await ann.say(to="everyone", tools=[ask], tool_choice="required")
 
     with pytest.raises(LeakageError, match=r"ann may not read message bob\.0"):
         play(script)
@@ -199,7 +199,7 @@ def test_a_result_that_does_not_fit_the_context_is_told_too() -> None:
     lines = Lines({"ann": ['{"name": "long", "arguments": {}}', "Sorry."], "bob": ["ok"]})
 
     async def script(game: Game) -> None:
-        await game.cast(Agent, "ann").say("everyone", tools=[long])
+        await game.cast(Agent, "ann").say(to="everyone", tools=[long])
 
     played = play(script, engine=FakeEngine(lines, answer=lines, context=2000))
     assert by_id(played)["ann.1.result"].message.text.startswith("Error: ")
@@ -231,12 +231,12 @@ def cancelling(**how: Any) -> Rehearsal:
             return "done"
 
         async with anyio.create_task_group() as group:
-            group.start_soon(partial(ann.say, "everyone", tools=[slow], tool_choice="required"))
+            group.start_soon(partial(ann.say, to="everyone", tools=[slow], tool_choice="required"))
             await begun.wait()
             group.cancel_scope.cancel()
-        await bob.say("everyone")
-        await ann.say("everyone")
-        await ann.say("everyone", tools=[add])
+        await bob.say(to="everyone")
+        await ann.say(to="everyone")
+        await ann.say(to="everyone", tools=[add])
 
     calls = ['{"name": "slow", "arguments": {}}', "I am back.", ADD, "Three."]
     return play(script, {"ann": calls, "bob": ["ok"]})
@@ -278,10 +278,10 @@ def test_others_go_on_while_a_tool_runs() -> None:
 
         async def others() -> None:
             for _ in range(3):
-                await bob.say("everyone")
+                await bob.say(to="everyone")
             spoken.set()
 
-        await game.together(ann.say("everyone", tools=[wait], tool_choice="required"), others())
+        await game.together(ann.say(to="everyone", tools=[wait], tool_choice="required"), others())
         return len(game.said)
 
     assert play(script).over.outcome == {"value": 8}
@@ -317,7 +317,7 @@ def test_what_the_world_learns_is_checked_before_the_call_runs() -> None:
 def test_a_model_behind_an_api_chooses_first_and_calls_by_a_schema() -> None:
     async def script(game: Game) -> None:
         ann = game.cast(Agent, "ann", system="You are Ann.")
-        await ann.say("everyone", "How much is that?", tools=[add, fail])
+        await ann.say(to="everyone", prompt="How much is that?", tools=[add, fail])
 
     def reply(call: Any) -> str:
         if call.sampling.json_schema is not None:

@@ -45,8 +45,8 @@ def asking(tools: list[Any], *lines: str, backend: str = "asyncio") -> Rehearsal
     async def script(game: Game) -> None:
         ann, bob = (game.cast(Agent, name, tools=tools) for name in ("ann", "bob"))
         for _ in lines:
-            await ann.say("everyone")
-            await bob.say("everyone")
+            await ann.say(to="everyone")
+            await bob.say(to="everyone")
 
     said = [text for line in lines for text in (line, "Done.")]
     return play(script, {"ann": said, "bob": said}, backend=backend)
@@ -241,10 +241,10 @@ class Apart(Scenario):
 
     async def play(self, game: Game) -> Scenario.Outcome:
         ann, bob = game.cast(Agent, "ann"), game.cast(Agent, "bob")
-        await bob.say("everyone")
+        await bob.say(to="everyone")
         if game.index == 0:
-            await ann.say("everyone", tools=[self._server], tool_choice="required")
-        await bob.say("everyone")
+            await ann.say(to="everyone", tools=[self._server], tool_choice="required")
+        await bob.say(to="everyone")
         return self.Outcome()
 
 

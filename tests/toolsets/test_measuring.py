@@ -50,9 +50,9 @@ class Looking(Scenario):
 
     async def play(self, game: Game) -> Scenario.Outcome:
         ann, bob = game.cast(Agent, "ann"), game.cast(Agent, "bob")
-        await ann.say("ann")
-        await ann.say("everyone", tools=[self._look], tool_choice="required", max_calls=1)
-        await bob.say("everyone")
+        await ann.say(to="ann")
+        await ann.say(to="everyone", tools=[self._look], tool_choice="required", max_calls=1)
+        await bob.say(to="everyone")
         return self.Outcome()
 
 

@@ -47,13 +47,13 @@ def passed_on(leakage: Leakage = "enforce", choice: bool = False) -> Rehearsal:
 
     async def script(game: Game) -> None:
         ann, bob, cat = (game.cast(Agent, name) for name in ("ann", "bob", "cat"))
-        await ann.say((), tools=[inbox], tool_choice="inbox", max_calls=1)
+        await ann.say(to=(), tools=[inbox], tool_choice="inbox", max_calls=1)
         if choice:
             await bob.choose(["pay", "wait"], to="everyone", view=View(()))
         else:
-            await bob.say("everyone", view=View(()))
+            await bob.say(to="everyone", view=View(()))
         last = View.of([game.said[-1]])
-        await cat.say((), view=last, tools=[pay], tool_choice="pay", max_calls=1)
+        await cat.say(to=(), view=last, tools=[pay], tool_choice="pay", max_calls=1)
 
     bob = Scripted(["pay"])
     config = RunConfig(model="fake", leakage=leakage, max_tokens=64)

@@ -38,10 +38,10 @@ class Looking(Scenario):
 
     async def play(self, game: Game) -> Scenario.Outcome:
         ann, bob = game.cast(Agent, "ann", system="You are Ann."), game.cast(Agent, "bob")
-        await ann.say("ann", max_tokens=6)
-        await ann.say("everyone", tools=[look], tool_choice="required", max_calls=1, max_tokens=6)
+        await ann.say(to="ann", max_tokens=6)
+        await ann.say(to="everyone", tools=[look], tool_choice="required", max_calls=1, max_tokens=6)
         [found] = [message.id for message in game.said if message.role == "tool"]
-        await bob.say("bob", view=View.of([found]), max_tokens=6)
+        await bob.say(to="bob", view=View.of([found]), max_tokens=6)
         return self.Outcome()
 
 
@@ -50,7 +50,7 @@ class Free(Scenario):
 
     async def play(self, game: Game) -> Scenario.Outcome:
         ann, _ = game.cast(Agent, "ann"), game.cast(Agent, "bob")
-        await ann.say("everyone", tools=[look], max_calls=2, max_tokens=6)
+        await ann.say(to="everyone", tools=[look], max_calls=2, max_tokens=6)
         return self.Outcome()
 
 

@@ -65,8 +65,8 @@ class Paying(Scenario):
 
     async def play(self, game: Game) -> Scenario.Outcome:
         ann = game.cast(Agent, "ann", tools=[self._bank.pay])
-        await ann.say("everyone", tool_choice="required", max_calls=1)
-        await ann.say("everyone", tool_choice="required", max_calls=1)
+        await ann.say(to="everyone", tool_choice="required", max_calls=1)
+        await ann.say(to="everyone", tool_choice="required", max_calls=1)
         self._after(game.index)
         return self.Outcome()
 
@@ -98,7 +98,7 @@ def test_a_call_is_on_record_before_it_is_made_and_after(tmp_path: Path) -> None
 
     class One(Paying):
         async def play(self, game: Game) -> Scenario.Outcome:
-            await game.cast(Agent, "ann", tools=[pay]).say("everyone", tool_choice="required", max_calls=1)
+            await game.cast(Agent, "ann", tools=[pay]).say(to="everyone", tool_choice="required", max_calls=1)
             return self.Outcome()
 
     run = saved(play(RunRequest(One(bank), CONFIG.model_copy(update={"games": 1}), engine=FakeEngine(), out=tmp_path)))
@@ -137,11 +137,11 @@ class Leaving(Scenario):
     async def play(self, game: Game) -> Scenario.Outcome:
         ann = game.cast(Agent, "ann", tools=[self.slow])
         async with anyio.create_task_group() as group:
-            group.start_soon(partial(ann.say, "everyone", tool_choice="required"))
+            group.start_soon(partial(ann.say, to="everyone", tool_choice="required"))
             while not any(message.id == "ann.0" for message in game.said) or (self._fails and not self.called):
                 await anyio.sleep(0.001)
             group.cancel_scope.cancel()
-        await ann.say("everyone", tools=[])
+        await ann.say(to="everyone", tools=[])
         if self._fails:
             raise ValueError("later")
         return self.Outcome()
@@ -262,7 +262,7 @@ class Killed(Scenario):
     name = "killed"
 
     async def play(self, game: Game) -> Scenario.Outcome:
-        await game.cast(Agent, "ann", tools=[pay]).say("everyone", tool_choice="required", max_calls=1)
+        await game.cast(Agent, "ann", tools=[pay]).say(to="everyone", tool_choice="required", max_calls=1)
         return self.Outcome()
 """
 
@@ -372,9 +372,9 @@ def test_a_call_that_lost_a_race_is_judged_like_one_that_ended(tmp_path: Path) -
 
             async def late() -> None:
                 await begun.wait()
-                await bob.say("everyone")
+                await bob.say(to="everyone")
 
-            await game.first(ann.say("everyone", tool_choice="required", max_calls=1), late())
+            await game.first(ann.say(to="everyone", tool_choice="required", max_calls=1), late())
             return self.Outcome()
 
     one = CONFIG.model_copy(update={"games": 1})

@@ -57,7 +57,7 @@ def reply(call: Decode, prompt: str) -> str:
 
 
 async def call(agent: Agent, tool: Any, to: str | tuple[str, ...] = "everyone", **how: Any) -> None:
-    await agent.say(to, tools=[tool], tool_choice=tool.name, max_calls=1, **how)
+    await agent.say(to=to, tools=[tool], tool_choice=tool.name, max_calls=1, **how)
 
 
 def played(script: Callable[[Game], Any], leakage: Leakage = "enforce") -> Rehearsal:
@@ -183,7 +183,7 @@ def test_another_agent_may_read_and_choose_but_not_repeat(chosen: bool) -> None:
         bob, ann = game.cast(Agent, "bob"), game.cast(Agent, "ann")
         await call(bob, inbox, to=())
         before = {m.id for m in game.said}
-        await (bob.choose(("pay", "wait"), to="ann") if chosen else bob.say("ann"))
+        await (bob.choose(("pay", "wait"), to="ann") if chosen else bob.say(to="ann"))
         told = [m.id for m in game.said if m.id not in before]
         await call(ann, pay, view=View.of(told))
 

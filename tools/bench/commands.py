@@ -409,7 +409,7 @@ def vllm(
     dtype: Dtype = "float32",
     workflow: Played = None,
     traces: Annotated[
-        list[Path] | None, typer.Option(help="Files of recorded workflows, beside the paper's.", show_default=False)
+        list[Path] | None, typer.Option(help="Files of recorded workflows; with --workflow, both.", show_default=False)
     ] = None,
     games: Annotated[int, typer.Option("-n", help="So many of each file.", min=1)] = 1,
     scale: Scale = 0.3,
@@ -428,8 +428,8 @@ def vllm(
     from tools.bench.vllm.measure import compare
 
     recorded = (each for file in traces or () for each in islice(read_traces(file), games))
-    played = paper(workflow or ["prisoners-dilemma", "tree-of-thoughts", "parallel-debate"], seed, scale)
-    subjects = [*played, *traced(recorded, scale)]
+    usual = [] if traces else ["prisoners-dilemma", "tree-of-thoughts", "parallel-debate"]
+    subjects = [*paper(workflow or usual, seed, scale), *traced(recorded, scale)]
     asked = Benchmark("vllm", model, dtype, repeats, seed, Files(json_), program=PROGRAM)
     with progress("bench vllm", sys.stderr) as told, engines(model, dtype, context=4096) as on:
         found = compare(on, subjects, repeats, seed, told.tell)

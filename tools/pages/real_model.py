@@ -34,6 +34,7 @@ from agentcho.lab.reading.result import (
     read_fidelity,
 )
 from agentcho.lab.tune.recipe import Recipe
+from tools.pages.real_speed import speed
 from tools.pages.render import render, write
 from tools.trainings import TrainedAdapter, Trainings
 
@@ -70,6 +71,7 @@ FIGURE_8 = {f"{AUDIT}, {name}": name for name in BEHIND.values()}
 
 ATTACKS, KINDS = ("linear", "mlp", "inversion", "collision", "asked"), ("codes", "names", "plans", "preferences")
 """All attacks, and all kinds of secrets, of `agentcho bench leaks`."""
+SPEED = "speed on words that it sampled itself, beside llama.cpp and vLLM"
 INCONCLUSIVE = "inconclusive"
 """The verdict on an effect whose positive control did not move the reader."""
 
@@ -96,9 +98,10 @@ def page(results: Path) -> str:
     tuned = read_fidelity(file) if (file := results / f"{TUNED}.json").is_file() else None
     parts = read_fidelity(file) if (file := results / f"{PARTITIONED}.json").is_file() else None
     trainings = _read(results / f"{TRAININGS}.json", Trainings)
-    paper = _read(results / f"{PAPER}.json", PaperFound)
+    paper, fast = _read(results / f"{PAPER}.json", PaperFound), speed(results)
     return render(
         "real-model",
+        speed=fast,
         kept=_kept(fidelity.values()),
         partitions=parts and (_about(parts), _partitions(parts, fidelity.values())),
         fidelity=[
@@ -118,7 +121,7 @@ def page(results: Path) -> str:
         trainings=_trainings(trainings),
         tuned=tuned and (_about(tuned), list(_tables(tuned)), list(_brought_back(tuned))),
         paper=paper and _Paper.of(paper),
-        missing=_missing(tuned, paper, leaks, decisions),
+        missing="; ".join([*_missing(tuned, paper, leaks, decisions), *([] if fast else [SPEED])]),
         attacked=[_attacked(each) for each in leaks],
     )
 
@@ -277,7 +280,7 @@ def _missing(
     paper: PaperFound | None,
     leaks: Sequence[LeaksResult],
     decisions: Sequence[DecisionsResult],
-) -> str:
+) -> list[str]:
     """What has not been measured yet."""
     natural = [each for each in leaks if each.sentence == "natural"]
     tried = {row.attack for each in natural for row in each.rows if row.unavailable is None}
@@ -285,7 +288,7 @@ def _missing(
     attacks = ["asking the model" if name == "asked" else name for name in ATTACKS if name not in tried]
     others = [name for name in KINDS if name not in kinds]
     adapted = any("@" in each.way for found in decisions for each in found.effects)
-    lacks = [
+    return [
         *([] if tuned else ["the effect of tuning"]),
         *([] if paper else ["the scores of the paper's workflows"]),
         *([] if natural else ["attacks on sentences in the model's own words"]),
@@ -293,9 +296,7 @@ def _missing(
         *([f"{listed(others)} as secrets of such sentences"] if natural and others else []),
         *([] if adapted else ["decisions with adapters"]),
         "the scores of the paper's workflows with adapters",
-        "speed on words that it sampled itself, beside llama.cpp and vLLM",
     ]
-    return "; ".join(lacks)
 
 
 # -- decisions

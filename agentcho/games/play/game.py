@@ -15,7 +15,7 @@ from typing import Any, TypeVar, overload
 import anyio.lowlevel
 from pydantic import BaseModel
 
-from agentcho.agent import Agent, Names, Utterance, ViewLike, require_run, verb
+from agentcho.agent import Agent, Names, Utterance, ViewLike, by_name, require_run, verb
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import ReusePolicy, RunConfig
 from agentcho.errors import ScenarioError, TaskError
@@ -308,7 +308,8 @@ class Game:
         return self._messages.looked_up(id)
 
     @verb
-    async def announce(self, text: str, to: Names = "everyone", role: Role = "user", *, release: bool = False) -> str:
+    @by_name("to", "role")
+    async def announce(self, text: str, *, to: Names = "everyone", role: Role = "user", release: bool = False) -> str:
         """Put a message of the scenario itself into the game. It is encoded when it is first read, or earlier.
 
         Args:

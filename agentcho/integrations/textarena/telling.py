@@ -70,14 +70,14 @@ class Teller:
         to = "everyone" if each.to == EVERYBODY else (self._player(each.to).name,)
         own = said is not None and each.author == said.player
         if said is None or not own:
-            await self._game.announce(each.text, to)
+            await self._game.announce(each.text, to=to)
         elif each.text.strip() == said.text.strip():
             if each.to != said.player:
-                await self._players[said.player].release(said.message, to)
+                await self._players[said.player].release(said.message, to=to)
         elif each.kind == WRITTEN and each.to != said.player:
-            await self._players[said.player].tell(said.label + each.text, to)
+            await self._players[said.player].tell(said.label + each.text, to=to)
         else:
-            await self._game.announce(each.text, to)
+            await self._game.announce(each.text, to=to)
 
     def _player(self, number: int) -> Agent:
         if not 0 <= number < len(self._players):

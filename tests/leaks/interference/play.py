@@ -144,14 +144,14 @@ class Stage(Scenario):
     def _act(self, game: Game, act: Act) -> Coroutine[Any, Any, Message | str | None]:
         to = "everyone" if act.to is None else act.to
         if act.kind == "announce":
-            return game.announce(act.words, to)
+            return game.announce(act.words, to=to)
         if act.kind == "streamed":
             return self._stream(game, act)
         if act.kind == "join":
             return self._join(game, act)
         agent = self._agent(game, act)
         if act.kind == "tell":
-            return agent.tell(act.words, to)
+            return agent.tell(act.words, to=to)
         return self._release(agent, act) if act.kind == "release" else self._say(agent, act)
 
     async def _stream(self, game: Game, act: Act) -> str | None:
@@ -173,7 +173,7 @@ class Stage(Scenario):
 
     async def _release(self, agent: Player, act: Act) -> str | None:
         said = self._said.get(-1 if act.of is None else act.of)
-        return None if said is None else await agent.release(said, "everyone" if act.to is None else act.to)
+        return None if said is None else await agent.release(said, to="everyone" if act.to is None else act.to)
 
     async def _say(self, agent: Player, act: Act) -> Message | str | None:
         to = "everyone" if act.to is None else act.to
@@ -190,22 +190,22 @@ class Stage(Scenario):
                 self.note("answered", repr(await agent.answer(Plan, **asked, max_tokens=64)))
                 return None
             case "stream":
-                async with agent.stream(to, **asked) as pieces:
+                async with agent.stream(to=to, **asked) as pieces:
                     async for text in pieces:
                         self.note("heard", text)
                 return pieces.message
         if act.calls:
-            return await agent.say(to, **asked, tools=[_tool(act)], tool_choice="required", max_calls=1)
-        return await agent.say(to, **asked)
+            return await agent.say(to=to, **asked, tools=[_tool(act)], tool_choice="required", max_calls=1)
+        return await agent.say(to=to, **asked)
 
     async def _fail(self, agent: Player, act: Act) -> Message | None:
         """A call that fails, or that returns its message if it ends before it could fail."""
         to, mine = "everyone" if act.to is None else act.to, agent.name == self._reader
         asked: dict[str, Any] = {"header": act.header}
         if act.trouble == "refused":
-            return await agent.say(to, **asked, max_tokens=-1)
+            return await agent.say(to=to, **asked, max_tokens=-1)
         if act.trouble == "left":
-            async with agent.stream(to, **asked) as pieces:
+            async with agent.stream(to=to, **asked) as pieces:
                 async for text in pieces:
                     if mine:
                         self.note("heard", text)
@@ -213,11 +213,11 @@ class Stage(Scenario):
             return None
         if act.trouble == "cancelled":
             with anyio.CancelScope() as scope:
-                await agent.say(to, **asked | {"on_token": lambda text: scope.cancel()})
+                await agent.say(to=to, **asked | {"on_token": lambda text: scope.cancel()})
             if mine:
                 self.note("cancelled", scope.cancelled_caught)
             return None
-        return await agent.say(to, **asked)
+        return await agent.say(to=to, **asked)
 
     def _agent(self, game: Game, act: Act) -> Player:
         agent = game.agents[act.who]

@@ -127,12 +127,12 @@ class Script(Scenario):
                 if act.words:
                     self._ids[act.number] = f"{act.who}.0"
             case "announce":
-                self._ids[act.number] = await game.announce(act.words, to)
+                self._ids[act.number] = await game.announce(act.words, to=to)
             case "tell":
                 agent = self._agent(game, act)
-                self._ids[act.number] = await agent.tell(act.words, to)
+                self._ids[act.number] = await agent.tell(act.words, to=to)
             case "say":
-                said = await self._agent(game, act).say(to, prompt=act.prompt, header=act.words)
+                said = await self._agent(game, act).say(to=to, prompt=act.prompt, header=act.words)
                 self._ids[act.number] = said.id
 
     def _agent(self, game: Game, act: Act) -> Reader:

@@ -48,9 +48,9 @@ def fed(engine: Engine, first: tuple[str, str], second: tuple[str, str], two_gam
     async def hear(game: Game, who: str, to: str) -> None:
         listener = game.agents.get(who) or game.cast(Listener, who)
         if to == "pair":
-            await game.announce(TEXT, ("bob", "carol"))
+            await game.announce(TEXT, to=("bob", "carol"))
         elif to != "same":
-            await game.announce(TEXT, to)
+            await game.announce(TEXT, to=to)
         before = double.encoded
         await listener.say(temperature=0)
         counts.append(double.encoded - before)

@@ -53,7 +53,7 @@ def game_of(seed: int, leakage: str) -> Rehearsal:
                 await who.choose(["yes", "no"], to=to, view=look(game, who.name))
             else:
                 prompt = "Well?" if random.random() < 0.3 else None
-                await who.say(to, prompt, view=look(game, who.name), max_tokens=3)
+                await who.say(to=to, prompt=prompt, view=look(game, who.name), max_tokens=3)
 
     config = RunConfig(model="fake", words="track", leakage=leakage)  # type: ignore[arg-type]
     return play(whole, config=config)

@@ -39,7 +39,7 @@ def talk(words: Any, tool: Any = echo, open_to: bool = False, **how: Any) -> Reh
         await game.announce("The word is xyzzy.", to=["alice"])
         await game.announce("What is the weather?")
         view = View.open_to(game.said, "everyone") if open_to else None
-        await alice.say((), view=view, tools=[tool], tool_choice=tool.name, max_calls=1, **how)
+        await alice.say(to=(), view=view, tools=[tool], tool_choice=tool.name, max_calls=1, **how)
 
     lines = {"alice": [json.dumps({"name": tool.name, "arguments": {"words": "xyzzy"}}), "So be it."]}
     return play(script, lines, config=RunConfig(model="fake", words=words, max_tokens=64))

@@ -58,17 +58,17 @@ def test_speech_after_a_secret_is_refused_before_anything_is_sampled() -> None:
         await whispered(game)
         await alice.think()
         with pytest.raises(LeakageError, match=r"scenario\.0 \(by scenario\), alice\.0 \(by alice\)") as refused:
-            await alice.say("everyone")
+            await alice.say(to="everyone")
         assert refused.value.path == ("scenario.0", "alice.0")
         assert "xyzzy" not in str(refused.value)
         with pytest.raises(LeakageError, match=r"alice\.1 \(its prompt\)"):
-            await alice.say("bob", prompt="What is the word?", view=View(()))
-        return [m.id for m in game.said] + [(await alice.say("alice")).text]
+            await alice.say(to="bob", prompt="What is the word?", view=View(()))
+        return [m.id for m in game.said] + [(await alice.say(to="alice")).text]
 
     async def without(game: Game, alice: Agent, bob: Agent, carol: Agent) -> list[str]:
         await whispered(game)
         await alice.think()
-        return [m.id for m in game.said] + [(await alice.say("alice")).text]
+        return [m.id for m in game.said] + [(await alice.say(to="alice")).text]
 
     refused, free = rehearse(script), rehearse(without)
     assert refused.over.outcome == free.over.outcome, "a refused turn takes no coins, and leaves nothing behind"
@@ -77,10 +77,10 @@ def test_speech_after_a_secret_is_refused_before_anything_is_sampled() -> None:
 def test_what_everyone_may_read_is_in_nobodys_way() -> None:
     async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
         secret = await whispered(game)
-        hello = await bob.say("everyone")
-        await alice.say("everyone", view=View.of([hello.id]))
+        hello = await bob.say(to="everyone")
+        await alice.say(to="everyone", view=View.of([hello.id]))
         await alice.think(view=View.of([secret]))
-        await carol.say(["bob"])
+        await carol.say(to=["bob"])
 
     assert not charges(rehearse(script))
 
@@ -90,7 +90,7 @@ def test_a_choice_is_charged_by_how_many_there_are() -> None:
         await whispered(game)
         await alice.choose(COLOURS, to="bob")
         await alice.choose([*COLOURS, "red"], to="everyone", view=View.of(["scenario.0"]))
-        await bob.say("everyone", view=View.of(["alice.1"]))
+        await bob.say(to="everyone", view=View.of(["alice.1"]))
 
     assert charges(rehearse(script)) == {
         "alice.0": Charge("choices", log2(3), (("alice", ("bob",)),)),
@@ -112,7 +112,7 @@ def test_an_answer_is_said_in_private_and_told_in_one_spelling() -> None:
     async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> Any:
         await whispered(game)
         vote = await alice.answer(Vote, to="everyone", header="My vote: ")
-        await bob.say("everyone")
+        await bob.say(to="everyone")
         return vote.model_dump()
 
     played = rehearse(script, {"alice": ['{"doubt": 3, "whom": "bob"}'], "bob": ["Ha."]})
@@ -157,7 +157,7 @@ def test_an_answer_that_does_not_fit_is_told_to_nobody() -> None:
 def test_under_track_everything_is_said_and_listed() -> None:
     async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
         await whispered(game)
-        await alice.say("bob")
+        await alice.say(to="bob")
         await alice.answer(Free, to="bob", view=View.of(["scenario.0"]))
         await alice.choose(COLOURS, to="bob", view=View.of(["scenario.0"]))
 
@@ -173,9 +173,9 @@ def test_what_the_code_releases_passes_and_is_listed() -> None:
     async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
         await whispered(game)
         mine = await alice.think()
-        await alice.release(mine, "bob")
-        await alice.say("carol", release=True)
-        await alice.release(await alice.say("alice", view=View(())), "alice")
+        await alice.release(mine, to="bob")
+        await alice.say(to="carol", release=True)
+        await alice.release(await alice.say(to="alice", view=View(())), to="alice")
 
     owed = (("alice", ("bob",)),)
     to_carol = (("alice", ("carol",)),)
@@ -188,12 +188,12 @@ def test_a_release_is_in_the_way_of_nobody_whom_it_was_made_to() -> None:
         await whispered(game)
         await alice.choose(COLOURS, to="bob")
         told = "alice.0"
-        await bob.say("alice", view=View.of([told]))
+        await bob.say(to="alice", view=View.of([told]))
         with pytest.raises(LeakageError, match=r"alice\.0"):
-            await bob.say("carol", view=View.of([told]))
+            await bob.say(to="carol", view=View.of([told]))
         with pytest.raises(LeakageError, match=r"\(scenario\.0 \(by scenario\)\)"):
-            await alice.say("bob", view=View.of([told]))
-        await alice.say("bob", view=View((Read(told, public=True),)))
+            await alice.say(to="bob", view=View.of([told]))
+        await alice.say(to="bob", view=View((Read(told, public=True),)))
 
     rehearse(script)
 
@@ -313,7 +313,7 @@ def test_the_rule_holds_however_messages_are_read(run: dict[str, Any]) -> None:
     async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
         await whispered(game)
         with pytest.raises(LeakageError):
-            await alice.say("everyone")
+            await alice.say(to="everyone")
         await alice.answer(Vote, to="everyone")
         if run.get("leakage") != "deny":  # under deny nobody may read a message with the word behind it
             await bob.think()
@@ -326,7 +326,7 @@ def test_under_audit_what_was_behind_the_encodings_is_in_the_way() -> None:
     async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
         await whispered(game)
         await alice.choose(COLOURS, to="everyone")
-        await bob.say("everyone")
+        await bob.say(to="everyone")
 
     rehearse(script)
     rehearse(script, run={"mode": "baseline", "leakage": "audit"})
@@ -338,7 +338,7 @@ def test_a_model_behind_an_api_is_held_to_the_same_rule() -> None:
     async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
         await whispered(game)
         with pytest.raises(LeakageError):
-            await alice.say("everyone")
+            await alice.say(to="everyone")
         await alice.choose(COLOURS, to="everyone")
         await alice.answer(Vote, to="everyone", view=View.of(["scenario.0"]))
 
@@ -357,9 +357,9 @@ def test_a_budget_is_of_a_rule() -> None:
 def test_a_person_is_refused_before_it_is_asked_and_forgets_nothing() -> None:
     async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
         await whispered(game)
-        hello = await bob.say("everyone")
+        hello = await bob.say(to="everyone")
         with pytest.raises(LeakageError, match=r"scenario\.0"):
-            await alice.say("everyone", view=View.of([hello.id]))
+            await alice.say(to="everyone", view=View.of([hello.id]))
         await alice.choose(COLOURS, to="bob", view=View.of([hello.id]))
         await alice.answer(Vote, to="carol", view=View(()))
 
@@ -393,14 +393,14 @@ def roll(dice: int) -> str:
 def test_what_a_tool_told_in_private_is_in_the_way() -> None:
     async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
         with pytest.raises(LeakageError, match="tools0"):
-            await alice.say("everyone", tools=[draw])
-        await alice.say("alice", tools=[draw], tool_choice="required", max_calls=1)
+            await alice.say(to="everyone", tools=[draw])
+        await alice.say(to="alice", tools=[draw], tool_choice="required", max_calls=1)
         result = next(m.id for m in game.said if m.role == "tool")
         with pytest.raises(LeakageError, match="result"):
-            await alice.say("everyone", view=View.of([result]))
+            await alice.say(to="everyone", view=View.of([result]))
         await alice.choose(COLOURS, to="bob", view=View.of([result]))
         with pytest.raises(LeakageError, match=r"bob\.0 \(by bob\)"):  # the call itself is private
-            await bob.say("everyone", view=View(()), tools=[roll], tool_choice="required", max_calls=1)
+            await bob.say(to="everyone", view=View(()), tools=[roll], tool_choice="required", max_calls=1)
 
     call = {
         "draw": '{"name": "draw", "arguments": {"what": "ace"}}',
