@@ -30,6 +30,7 @@ from agentcho.records.trace import Workflow
 from agentcho.reuse.registry import parsed_repair
 
 from ..engine.templates import blank_before_the_end
+from ..engines import Engines
 
 
 def begins_alike(one: Sequence[int], other: Sequence[int]) -> int:
@@ -208,3 +209,12 @@ def test_an_arm_that_repairs_plays_as_a_run_that_does(engine: Engine, tree: Work
 def test_an_arm_that_is_not_there_is_an_error_that_names_it(name: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(f"unknown arm {name!r}")):
         arm(name)
+
+
+@pytest.mark.parametrize("way", OURS)
+def test_all_that_is_fed_is_kept_until_the_end(engines: Engines, tree: Workflow, way: str) -> None:
+    own = engines.own()
+    fed = arm(way)(own, tree, True).encoded
+    pages = own.fullness
+    kept, spare = pages.high_water * pages.page_tokens, len(tree.messages) * 2 * pages.page_tokens
+    assert fed <= kept < fed + spare, "an encoding takes whole pages"
