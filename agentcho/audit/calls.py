@@ -74,6 +74,7 @@ class GameCalls:
 
     def __init__(self, verdict: GameVerdict, begun: Iterable[CallLine] = ()) -> None:
         self._verdict = verdict
+        self.attempt = verdict.attempt
         self._entries = verdict.cones.entries
         made = _made(self._entries.values(), begun)
         self._told = _told(made)

@@ -8,9 +8,13 @@ from functools import cached_property
 
 from agentcho.audit.calls import GameCalls
 from agentcho.audit.report import Blockage, Place, Release, Subject, Unfinished, WordsLedger
-from agentcho.audit.verdict import GameVerdict, Reading
+from agentcho.audit.verdict import GameVerdict, Reading, line_of
 from agentcho.audit.words import GameWords, ledger
 from agentcho.records.transcript import TranscriptEntry
+
+CodeLines = Mapping[tuple[int, int | None, str], Place | None]
+"""The line of code that requested a message, by game, attempt and message. Attempt None is the last one that has the
+message. Lines of traces are not code."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +51,16 @@ class Facts:
         found: dict[tuple[int, str], Place | None] = {}
         for verdict in self.verdicts:
             found |= {(verdict.game, id): verdict.asked(entry) for id, entry in verdict.cones.entries.items()}
+        return found
+
+    @cached_property
+    def code(self) -> CodeLines:
+        """The line of code that requested each message."""
+        found: dict[tuple[int, int | None, str], Place | None] = {}
+        for verdict in self.verdicts:
+            for id, entry in verdict.cones.entries.items():
+                place = line_of(entry.act.where)
+                found[verdict.game, verdict.attempt, id] = found[verdict.game, None, id] = place
         return found
 
     @cached_property

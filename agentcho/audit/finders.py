@@ -11,11 +11,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import NamedTuple
 
 from agentcho.audit import order
 from agentcho.audit.calls import GameCalls, JudgedCall
-from agentcho.audit.facts import Facts
+from agentcho.audit.facts import CodeLines, Facts
 from agentcho.audit.report import LEVELS, Finding, Place, Verdict
 from agentcho.audit.rules import RULES, Occurrences, fingerprint
 from agentcho.audit.subject import CLIENTS, LIMITS, MARKERS, SOCIETY
@@ -54,6 +55,7 @@ class Evidence:
         detail: The value of `detail` in the rule's sentence.
         of_run: Whether it holds for every game because of the options of the run.
         messages: The messages of that game that caused it.
+        attempt: The attempt at the game. None: the last one that has the messages of the path.
     """
 
     game: int
@@ -64,6 +66,7 @@ class Evidence:
     detail: str = ""
     of_run: bool = False
     messages: tuple[str, ...] = ()
+    attempt: int | None = None
 
 
 Cases = Iterator[tuple[FindingKey, Evidence]]
@@ -86,7 +89,7 @@ def findings(facts: Facts) -> list[Finding]:
     for find in FINDERS:
         for key, evidence in find(facts):
             cases.setdefault(key, []).append(evidence)
-    return sorted(gathered(facts.subject.scenario, cases), key=_order)
+    return sorted(gathered(facts.subject.scenario, cases, facts.code), key=_order)
 
 
 def finder(find: Finder) -> Finder:
@@ -95,8 +98,10 @@ def finder(find: Finder) -> Finder:
     return find
 
 
-def gathered(scenario: str, cases: Mapping[FindingKey, list[Evidence]]) -> Iterator[Finding]:
-    """One finding for each key."""
+def gathered(
+    scenario: str, cases: Mapping[FindingKey, list[Evidence]], code: CodeLines = MappingProxyType({})
+) -> Iterator[Finding]:
+    """One finding for each key. `code` has the lines of the messages on paths."""
     for key, evidence in cases.items():
         worst = min(evidence, key=lambda one: one.rank)
         rule = RULES[key.rule]
@@ -117,6 +122,7 @@ def gathered(scenario: str, cases: Mapping[FindingKey, list[Evidence]]) -> Itera
             message=sentence.format(**names, times=Occurrences(len(evidence)), detail=worst.detail),
             secrets=worst.secrets,
             path=worst.path,
+            places=tuple(code.get((worst.game, worst.attempt, id)) for id in worst.path),
             hops=max(len(worst.path) - 1, 0),
             place=worst.place,
             messages=worst.messages,
@@ -162,6 +168,7 @@ def _leaked(reading: Reading, share: RevealedSecrets) -> Evidence:
         path=share.path,
         place=reading.place,
         detail=" (refused before anything was computed)" if reading.refused else "",
+        attempt=reading.attempt,
     )
 
 
@@ -247,7 +254,16 @@ def _acted(game: int, entry: TranscriptEntry, authors: Mapping[str, str]) -> Cas
             else entry.message.id
         )
         path = (entry.message.id, secrets[0])
-        yield key, Evidence(game=game, rank=(game,), secrets=secrets, path=path, detail=what, place=place)
+        evidence = Evidence(
+            game=game,
+            rank=(game,),
+            secrets=secrets,
+            path=path,
+            place=place,
+            detail=what,
+            attempt=entry.attempt,
+        )
+        yield key, evidence
 
 
 @finder
@@ -327,6 +343,7 @@ def races(facts: Facts) -> Cases:
                     secrets=raced.secrets,
                     path=(raced.message, raced.secrets[0]),
                     place=line_of(entry.act.where),
+                    attempt=entry.attempt,
                 )
                 yield FindingKey("AC019", reader=raced.reader, owner=raced.owner, carrier=carrier), evidence
 
@@ -403,6 +420,7 @@ def _call(call: JudgedCall, game: GameCalls) -> Cases:
                 path=(call.call, ids[0]),
                 place=call.place,
                 detail=told,
+                attempt=game.attempt,
             )
             yield FindingKey(rule, reader=tool, owner=owner, carrier=call.caller), evidence
 
@@ -426,6 +444,7 @@ def _shared_servers(game: GameCalls) -> Cases:
                         path=(told.call, hidden[0]),
                         place=told.place,
                         detail=server,
+                        attempt=game.attempt,
                     )
                     yield FindingKey("AC015", reader=reader, owner=told.caller, carrier=server), evidence
 
@@ -444,8 +463,14 @@ def budgets(facts: Facts) -> Cases:
 @finder
 def unaccounted_words(facts: Facts) -> Cases:
     """AC018: messages that do not account for their words."""
-    for doubt in (each for game in facts.words for each in game.doubts):
-        evidence = Evidence(
-            game=doubt.game, rank=(doubt.game,), path=(doubt.message,), place=doubt.place, detail=doubt.why
-        )
-        yield FindingKey("AC018", carrier=doubt.author), evidence
+    for game in facts.words:
+        for doubt in game.doubts:
+            evidence = Evidence(
+                game=doubt.game,
+                rank=(doubt.game,),
+                path=(doubt.message,),
+                place=doubt.place,
+                detail=doubt.why,
+                attempt=game.attempt,
+            )
+            yield FindingKey("AC018", carrier=doubt.author), evidence

@@ -6,6 +6,7 @@ request; otherwise `Said.digest` stands for them. Independent of how verdicts ar
 
 from __future__ import annotations
 
+from itertools import chain, repeat
 from typing import Literal
 
 from agentcho.audit.measurement import Measurement
@@ -136,12 +137,16 @@ class Place(Frozen):
     file: str
     line: int
 
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
 
 class Finding(Frozen):
     """One thing to fix, over all games: a rule, the agents concerned, and the place.
 
     `secrets` and `path` are those of the worst edge (most direct, then most secrets); `games` counts games and
-    `edges` readings that show it. `messages` are the messages in the worst game by which the code acted after it had
+    `edges` readings that show it. `places` are the lines of code that requested the messages of `path`, in its order;
+    None: unknown, as in a trace. `messages` are the messages in the worst game by which the code acted after it had
     looked at secrets. `fingerprint` depends on rule, scenario, reader, author of the secret and carrier, and for acts
     of the code on the file, but not on lines or texts: findings of several lines of a file share it. `status` is
     relative to a baseline report, `suppressed` the reason of a suppression.
@@ -163,6 +168,12 @@ class Finding(Frozen):
     status: Status | None = None
     suppressed: str | None = None
     messages: tuple[str, ...] = ()
+    places: tuple[Place | None, ...] = ()
+
+    @property
+    def steps(self) -> tuple[tuple[str, Place | None], ...]:
+        """The messages of `path`, each with its line. Reports of earlier versions have no lines."""
+        return tuple(zip(self.path, chain(self.places, repeat(None)), strict=False))
 
 
 class ReaderVerdict(Frozen):

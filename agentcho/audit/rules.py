@@ -26,6 +26,9 @@ class Occurrences(int):
         return f"{int(self)} {noun}{'' if self == 1 else 's'}"
 
 
+ATTENDS = "{reader} attends to {id}"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PathWording:
     """What a rule says about each message on the path of a finding, as `str.format` templates. Their fields are the
@@ -39,7 +42,13 @@ class PathWording:
 
     first: str = "{id} is what {owner} kept private"
     step: str = "{id} attended to it"
-    end: str = "{reader} attends to {id}"
+    end: str = ATTENDS
+
+    @property
+    def attends(self) -> bool:
+        """Whether the place of a finding is the line at which its reader attended to the path, rather than that of the
+        path's last message."""
+        return self.end == ATTENDS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -191,7 +200,7 @@ _ALL = (
         sentence="{reader} reads messages not encoded over everything before them in its prompt: {times:time}",
         advice="None if intended; mode=baseline encodes every message over everything before it.",
         ledger="blockages",
-        way=PathWording(first="{id} was not encoded over everything before it", end="{reader} attends to {id}"),
+        way=PathWording(first="{id} was not encoded over everything before it"),
     ),
     Rule(
         code="AC009",

@@ -181,6 +181,19 @@ def stands(finding: Finding) -> bool:
     return finding.status != "gone" and not finding.suppressed
 
 
+def code_lines(finding: Finding) -> dict[str, list[str]]:
+    """The lines of code of a finding as "file:line", its own line first, each with the names of who read there and what
+    was requested there. No names if the lines of the path's messages are unknown."""
+    steps = [(name, place) for name, place in finding.steps if place is not None]
+    found: dict[str, list[str]] = {}
+    if finding.place is not None:
+        reads = steps and RULES[finding.rule].way.attends
+        found[str(finding.place)] = [finding.reader] if reads and finding.reader is not None else []
+    for name, place in steps:
+        found.setdefault(str(place), []).append(name)
+    return found
+
+
 def played(report: AuditReport) -> str:
     """One line: what was audited, and how."""
     subject = report.subject

@@ -75,6 +75,7 @@ class GameWords:
         self._entries = verdict.cones.entries
         self._order = verdict.cones.order
         self.number = verdict.game
+        self.attempt = verdict.attempt
         self._refusing = subject.words == "refuse"
         self._agents = subject.agents
         self._secrets = SecretReach(lambda id: self._entries[id].message.audience, self._known_sources)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from rich.cells import cell_len
 from rich.console import Group as Lines
 from rich.console import RenderableType
 from rich.padding import Padding
@@ -18,7 +19,7 @@ from agentcho.audit.formats.advice import Action
 from agentcho.audit.formats.grouping import Group, by_reader
 from agentcho.audit.report import Finding
 from agentcho.audit.rules import RULES
-from agentcho.audit.wording import listed, many, owner, stands
+from agentcho.audit.wording import code_lines, listed, many, owner, stands
 from agentcho.display.safe import inline
 
 LEVELS = {"error": "red", "warning": "yellow", "note": "blue"}
@@ -50,9 +51,7 @@ def _action(action: Action, whole: int) -> Lines:
     what = f"{len(action.findings):,} of {whole:,} · {action.rule} {RULES[action.rule].title}"
     lines = [Text(action.advice, style="bold"), Text(what)]
     if action.places:
-        places = [
-            f"{place.file}:{place.line}" + (f" ({n})" if n < len(action.findings) else "") for place, n in action.places
-        ]
+        places = [f"{place}" + (f" ({n})" if n < len(action.findings) else "") for place, n in action.places]
         placeless = f"; {action.placeless:,} at lines that are not known" if action.placeless else ""
         lines.append(Text(f"at {inline(listed(places, 4))}{placeless}", style="dim", overflow="fold"))
     return Lines(*lines)
@@ -101,17 +100,25 @@ def _table(findings: Sequence[Finding]) -> Table:
 
 
 def _body(finding: Finding) -> Lines:
-    """The message of a finding, the path from the reader to the secret, counts, and the place."""
+    """The message of a finding, the path from the reader to the secret, counts, and the lines of code."""
     lines = [Text(inline(finding.message), style="bold" if stands(finding) else "dim")]
     seen = [f"in {many(finding.games, 'game')}"] if finding.games else []
     hops = [many(finding.hops, "hop")] if finding.hops else []
     way = " ← ".join(inline(name) for name in (finding.reader or "read", *finding.path)) if finding.path else ""
     lines.append(Text(" · ".join(filter(None, [way, *seen, *hops, finding.status or ""]))))
-    if finding.place is not None:
-        lines.append(Text(inline(f"{finding.place.file}:{finding.place.line}"), style="dim", overflow="fold"))
+    lines += _code(finding)
     if finding.suppressed:
         lines.append(Text(inline(f"suppressed: {finding.suppressed}"), style="dim"))
     return Lines(*(line for line in lines if line.plain))
+
+
+def _code(finding: Finding) -> Iterator[Text]:
+    """The lines of code of a finding, each with what was requested there."""
+    lines = {inline(place): inline(listed(names)) for place, names in code_lines(finding).items()}
+    width = max(map(cell_len, lines), default=0)
+    for place, names in lines.items():
+        padding = " " * (width - cell_len(place) + 2) if names else ""
+        yield Text.assemble((place, "dim"), padding, names, overflow="fold")
 
 
 def columns(count: int) -> Table:

@@ -132,5 +132,5 @@ def _said(said: Said, seat: dict[str, int], place: dict[str, int]) -> Json:
     line = {"id": said.id, "by": None if said.author is None else seat[said.author], "to": to, "role": said.role}
     words = said.text if said.text is not None else f"digest {said.digest}"
     reads = [place[parent] for parent in said.parents if parent in place]
-    where = {} if said.place is None else {"where": f"{said.place.file}:{said.place.line}"}
+    where = {} if said.place is None else {"where": str(said.place)}
     return line | {"kind": said.kind, "text": words, "tokens": said.tokens, "reads": reads} | where

@@ -8,7 +8,7 @@ import pytest
 
 from agentcho.audit.formats.html import html
 from agentcho.audit.formats.sarif import sarif
-from agentcho.audit.report import AuditReport, Finding
+from agentcho.audit.report import AuditReport, Finding, Place
 from agentcho.audit.wording import headline
 from agentcho.message import EVERYONE, Audience
 from agentcho.provenance.views import Act, ToolUse
@@ -51,6 +51,7 @@ def test_a_call_over_what_the_world_may_not_know_is_a_leak() -> None:
     [finding] = found(report, "AC012")
     assert (finding.reader, finding.owner, finding.carrier, finding.secrets) == ("post", "bob", "alice", ("bob.0",))
     assert (finding.level, finding.path) == ("error", ("alice.0", "bob.0"))
+    assert finding.places == (Place(file="play.py", line=2), Place(file="play.py", line=1))
     assert "by calling post" in finding.message
     assert report.exit_code("error") == 1
     assert headline(report).word == "LEAKS"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agentcho.audit import RULES, AuditReport, read_report
+import agentcho
+from agentcho import Agent, Game, Scenario, View
+from agentcho.audit import RULES, AuditReport, audit_run, read_report
 from agentcho.audit.formats.advice import actions
 from agentcho.audit.report import Finding, Place
 from agentcho.audit.rules import fingerprint
@@ -15,6 +18,7 @@ from agentcho.audit.subject import LIMITS, SOCIETY
 from agentcho.audit.wording import released
 from agentcho.errors import RecordBroken
 from agentcho.provenance.views import Act, After
+from agentcho.records.record import find
 
 from .transcripts import Talk, audited, chain
 
@@ -70,6 +74,87 @@ def test_each_owner_of_a_secret_has_a_finding_with_its_own_path() -> None:
     assert by_owner["alice"].path == ("carol.1", "alice.1", "alice.0")
     assert by_owner["carol"].path == ("carol.1", "carol.0")
     assert by_owner["alice"].secrets == ("alice.0",)
+
+
+class Talker(Agent):
+    """Says what it is asked to say."""
+
+    role = "talker"
+
+
+class Overheard(Scenario):
+    """Alice's plan reaches Carol by what Alice and Bob say; the code then acts on the plan."""
+
+    name = "overheard"
+
+    async def play(self, game: Game) -> Scenario.Outcome:
+        alice, bob, carol = (game.cast(Talker, name) for name in ("alice", "bob", "carol"))
+        plan = await alice.think(max_tokens=3)  # line of the plan
+        told = await alice.say(view=View.of([plan.id]), to="everyone", max_tokens=3)  # line of the talk
+        more = await bob.say(view=View.of([told.id]), to="everyone", max_tokens=3)  # line of the gossip
+        await carol.say(view=View.of([more.id]), to="everyone", max_tokens=3)  # line of the eavesdropper
+        if plan.text:
+            await game.announce("Alice has a plan.")  # line of the act
+        return self.Outcome()
+
+
+def marked(what: str) -> Place:
+    """The line of this file with a comment."""
+    lines = Path(__file__).read_text().splitlines()
+    [line] = (number for number, line in enumerate(lines, start=1) if line.endswith(f"  # line of the {what}"))
+    return Place(file="tests/audit/test_findings.py", line=line)
+
+
+def test_each_message_of_a_path_has_the_line_that_asked_for_it(tmp_path: Path) -> None:
+    agentcho.run(Overheard(), model="fake", leakage="audit", out=tmp_path, display="none")
+    report = audit_run(find("last", tmp_path))
+    bob, carol = found(report, "AC002")
+    assert (bob.path, bob.place) == (("alice.1", "alice.0"), marked("gossip"))
+    assert bob.places == (marked("talk"), marked("plan"))
+    assert (carol.path, carol.place) == (("bob.0", "alice.1", "alice.0"), marked("eavesdropper"))
+    assert carol.places == (marked("gossip"), marked("talk"), marked("plan"))
+    acted = one(report, "AC006")
+    assert (acted.path, acted.place) == (("scenario.0", "alice.0"), marked("act"))
+    assert acted.places == (marked("act"), marked("plan"))
+    assert all(len(finding.places) == len(finding.path) for finding in report.findings)
+
+
+def test_lines_are_those_of_the_worst_game() -> None:
+    far, near = Talk(0), Talk(1)
+    for talk, file in ((far, "far.py"), (near, "near.py")):
+        secret = talk.say("alice.0", ["alice"], act=Act(f"{file}:1"))
+        told = talk.say("alice.1", "everyone", [secret], act=Act(f"{file}:2"))
+        if talk is far:
+            told = talk.say("alice.1a", "everyone", [told], act=Act(f"{file}:3"))
+        talk.say("bob.0", "everyone", [told], act=Act(f"{file}:4"))
+    leak = one(audited(far, near), "AC002")
+    assert leak.path == ("alice.1", "alice.0")
+    assert leak.places == (Place(file="near.py", line=2), Place(file="near.py", line=1))
+
+
+@pytest.mark.parametrize("leaking", [1, 2])
+def test_lines_are_those_of_the_attempt_that_leaked(leaking: int) -> None:
+    entries = []
+    for attempt in (1, 2):
+        talk = Talk()
+        secret = talk.say("alice.0", ["alice"], act=Act(f"attempt.py:{attempt}0"))
+        talk.say("bob.0", "everyone", [secret] if attempt == leaking else [], act=Act(f"attempt.py:{attempt}1"))
+        entries += [entry._replace(attempt=attempt) for entry in talk.entries]
+    both = Talk()
+    both.entries = entries
+    leak = one(audited(both), "AC001")
+    assert (leak.path, leak.places) == (("alice.0",), (Place(file="attempt.py", line=10 * leaking),))
+
+
+def test_a_message_without_a_line_has_none_beside_others_that_have_one() -> None:
+    talk = Talk()
+    secret = talk.say("alice.0", ["alice"], act=Act(None))
+    talk.say("bob.0", "everyone", [talk.say("alice.1", "everyone", [secret])])
+    leak = one(audited(talk), "AC002")
+    assert (leak.path, leak.places) == (("alice.1", "alice.0"), (Place(file="play.py", line=2), None))
+    talk.say("bob.1", "everyone", [secret], act=Act("not a line"))
+    direct = one(audited(talk), "AC001")
+    assert (direct.place, direct.path, direct.places) == (None, ("alice.0",), (None,))
 
 
 def test_private_words_of_the_scenario_have_the_scenario_as_owner() -> None:
@@ -415,6 +500,12 @@ def test_a_report_is_its_json(tmp_path: Path) -> None:
         file.write_text(text)
         with pytest.raises(RecordBroken, match=what):
             read_report(file)
+    earlier = report.model_dump(mode="json")
+    for finding in earlier["findings"]:
+        del finding["places"]
+    file.write_text(json.dumps(earlier))
+    [first, *_] = read_report(file).findings
+    assert (first.places, first.steps) == ((), (("alice.1", None), ("alice.0", None)))
     with pytest.raises(RecordBroken, match=r"none\.json.*cannot be read"):
         read_report(tmp_path / "none.json")
 

@@ -23,7 +23,7 @@ from agentcho.audit.formats.html import html
 from agentcho.audit.formats.junit import junit
 from agentcho.audit.formats.sarif import sarif
 from agentcho.audit.judgement import concluded, read_report, read_suppressions, suppress
-from agentcho.audit.report import LEVELS, AuditReport, FailOn
+from agentcho.audit.report import LEVELS, AuditReport, FailOn, Place
 from agentcho.audit.rules import RULES, Rule
 from agentcho.audit.wording import headline
 from agentcho.cli.outputs import Outputs
@@ -217,6 +217,52 @@ def test_pages_have_the_rules_as_they_are(page: str) -> None:
 def test_pages_that_list_rules_list_all_of_them(page: str) -> None:
     text = (ROOT / page).read_text()
     assert all(f"| {rule.code} | {rule.level} | {rule.title} |" in text for rule in RULES.values()), "run `make rules`"
+
+
+PATH = ("bob.3", "alice.3", "alice.2")
+PLAYER = Place(file="agents/player.py", line=17)
+
+
+def leaking(rule: str, *places: Place | None, reader: str | None = "bob", place: Place | None = None) -> AuditReport:
+    """A report with one finding, whose path has these lines."""
+    one = sample.finding(rule, reader, "alice", "bob", PATH, place=place or sample.HERE, places=places)
+    return sample.clean(conclusion="findings", findings=(one,))
+
+
+@pytest.mark.parametrize(
+    ("report", "told"),
+    [
+        (leaking("AC002", sample.HERE, PLAYER, PLAYER), {sample.HERE: "bob and bob.3", PLAYER: "alice.3 and alice.2"}),
+        (leaking("AC002", PLAYER, None, PLAYER), {sample.HERE: "bob", PLAYER: "bob.3 and alice.2"}),
+        (leaking("AC002", None, None, None), {sample.HERE: ""}),
+        (leaking("AC002"), {sample.HERE: ""}),
+        (leaking("AC006", sample.HERE, PLAYER, None, reader=None), {sample.HERE: "bob.3", PLAYER: "alice.3"}),
+        (leaking("AC019", sample.HERE, PLAYER, None), {sample.HERE: "bob.3", PLAYER: "alice.3"}),
+    ],
+)
+def test_each_line_of_a_path_is_told_once_with_what_was_asked_for_there(
+    report: AuditReport, told: dict[Place, str]
+) -> None:
+    lines = [(f"{place.file}:{place.line}", names) for place, names in told.items()]
+    text = [line.strip() for line in shown(report).splitlines()]
+    at = next(number for number, line in enumerate(text) if "bob.3 ← alice.3 ← alice.2" in line) + 1
+    assert [re.split(r" {2,}", line) for line in text[at : at + len(lines)]] == [list(filter(None, e)) for e in lines]
+    assert not text[at + len(lines)].startswith(("scenarios/", "agents/"))
+
+    suites = ElementTree.fromstring(junit(report, "note"))
+    [case] = [each for each in suites.iter("testcase") if each.find("failure") is not None]
+    ours = [line.removeprefix("  at: ") for line in (case[0].text or "").splitlines() if line.startswith("  at: ")]
+    assert ours == [f"{place} ({names})" if names else place for place, names in lines]
+
+
+def test_a_sheet_has_the_line_of_each_message() -> None:
+    for places, told in (
+        ((sample.HERE, None, PLAYER), "scenarios/three_in_a_room.py:41; ?; agents/player.py:17"),
+        ((None, None, None), ""),
+        ((), ""),
+    ):
+        [row] = csv.DictReader(io.StringIO(sheet(leaking("AC002", *places))))
+        assert (row["path"], row["places"]) == ("bob.3 alice.3 alice.2", told)
 
 
 def test_no_cell_is_a_formula() -> None:

@@ -15,7 +15,7 @@ from agentcho.audit.formats.drawing import BOX_HEIGHT, BOX_WIDTH, Drawing, draw
 from agentcho.audit.formats.html import html as made
 from agentcho.audit.formats.html import pairs
 from agentcho.audit.measurement import Measurement
-from agentcho.audit.report import AuditReport, Edge, Said
+from agentcho.audit.report import AuditReport, Edge, Place, Said
 from agentcho.lab.plots import plot_effects
 
 from . import sample
@@ -129,6 +129,38 @@ def test_the_policy_allows_the_one_script_and_no_network() -> None:
     assert "default-src 'none'" in policy
     assert "connect-src" not in policy
     assert text.index("Content-Security-Policy") < text.index("<script>")
+
+
+WAY = re.compile(r'<li><div><span class="(\w+)[^"]*"><bdi>([^<]*)</bdi></span>(?:<code>([^<]*)</code>)?</div></li>')
+PLACES = (sample.HERE, None)
+
+
+@pytest.mark.parametrize(
+    ("rule", "reader", "places", "way", "where"),
+    [
+        ("AC002", "bob", PLACES, [("alice.2", ""), ("alice.3", str(sample.HERE)), ("bob", str(sample.PLAYER))], 0),
+        ("AC002", "bob", (), [("alice.2", ""), ("alice.3", ""), ("bob", "")], 1),
+        ("AC019", "bob", PLACES[::-1], [("alice.2", str(sample.HERE)), ("alice.3", ""), ("bob", "")], 1),
+        ("AC006", None, (sample.PLAYER, None), [("alice.2", ""), ("alice.3", str(sample.PLAYER))], 0),
+    ],
+)
+def test_each_step_of_a_way_has_its_line_and_no_line_is_told_twice(
+    rule: str, reader: str | None, places: tuple[Place | None, ...], way: list[tuple[str, str]], where: int
+) -> None:
+    path = ("alice.3", "alice.2")
+    leak = sample.finding(rule, reader, "alice", "alice", path, place=sample.PLAYER, places=places)
+    text = html(sample.clean(conclusion="findings", findings=(leak,)))
+    assert [(name, place) for _, name, place in WAY.findall(text)] == way
+    assert text.count("<dt>where</dt>") == where
+
+
+def test_findings_of_one_line_each_have_their_lines_too() -> None:
+    many = [
+        sample.finding("AC002", "bob", "alice", f"c{n}", (f"c{n}.1", "alice.2"), place=sample.HERE, places=PLACES)
+        for n in range(13)
+    ]
+    text = html(sample.clean(conclusion="findings", findings=tuple(many)))
+    assert text.count(f"<td><code>{sample.HERE}</code> bob and c") == 1
 
 
 def test_every_reading_of_the_game_is_drawn_and_leaks_in_red() -> None:

@@ -93,6 +93,7 @@ def test_audit_finds_the_leaks_that_a_run_would_have(tmp_path: Path) -> None:
     assert first.place == Place(file=str(tmp_path / "traces.jsonl"), line=1)
     assert direct.place == Place(file=str(tmp_path / "traces.jsonl"), line=2)
     assert "refused" not in direct.message
+    assert (direct.places, first.places) == ((None,), (None, None)), "a trace does not say which code asked for what"
 
 
 @pytest.mark.parametrize(

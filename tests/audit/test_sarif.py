@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft7Validator
 
 from agentcho.audit.formats.sarif import sarif
-from agentcho.audit.report import AuditReport, Place
+from agentcho.audit.report import AuditReport, Finding, Place
 from agentcho.audit.rules import RULES
 
 from . import sample
@@ -35,6 +35,19 @@ def result(rule: str, **options: Any) -> dict[str, Any]:
 def texts(found: dict[str, Any]) -> list[str]:
     (flow,) = found["codeFlows"][0]["threadFlows"]
     return [step["location"]["message"]["text"] for step in flow["locations"]]
+
+
+def leak(place: Place, places: tuple[Place | None, ...]) -> Finding:
+    """A transitive leak over two messages with these lines, read at `place`."""
+    return sample.finding("AC002", "bob", "alice", "alice", ("alice.3", "alice.2"), place=place, places=places)
+
+
+def regions(report: AuditReport) -> list[int | None]:
+    """The line of each step of the path of the only result."""
+    (found,) = run(report)["results"]
+    (flow,) = found["codeFlows"][0]["threadFlows"]
+    places = [step["location"].get("physicalLocation") for step in flow["locations"]]
+    return [None if place is None else place["region"]["startLine"] for place in places]
 
 
 @pytest.mark.parametrize("report", CASES, ids=lambda report: report.conclusion)
@@ -74,16 +87,16 @@ def test_the_flow_leads_from_the_secret_through_what_carried_it_to_the_line_that
     assert [("physicalLocation" in step["location"]) for step in steps] == [False, False, True]
 
 
-def test_steps_have_the_lines_of_their_messages_where_the_way_is_one_of_the_drawn_game() -> None:
-    lines = {"alice.2": Place(file="agents/player.py", line=7), "alice.3": Place(file="agents/player.py", line=9)}
-    drawn = tuple(said.model_copy(update={"place": lines.get(said.id)}) for said in sample.said())
-    results = run(sample.report(drawn=drawn))["results"]
-    flows = {each["ruleId"]: each["codeFlows"][0]["threadFlows"][0]["locations"] for each in results[:2]}
-    regions = [step["location"].get("physicalLocation", {}).get("region") for step in flows["AC002"]]
-    assert regions == [{"startLine": 7}, {"startLine": 9}, {"startLine": 41}]
-    elsewhere = tuple(said.model_copy(update={"parents": ()}) for said in drawn)
-    other = run(sample.report(drawn=elsewhere))["results"][1]["codeFlows"][0]["threadFlows"][0]
-    assert ["physicalLocation" in step["location"] for step in other["locations"]] == [False, False, True]
+def test_each_step_has_the_line_of_its_message() -> None:
+    lines = (Place(file="agents/player.py", line=9), Place(file="agents/player.py", line=7))
+    for places, told in ((lines, [7, 9, 41]), ((lines[0], None), [None, 9, 41]), ((), [None, None, 41])):
+        assert regions(sample.report(findings=(leak(sample.HERE, places),))) == told
+
+
+def test_each_step_of_a_planned_game_has_the_line_of_its_trace() -> None:
+    found = leak(Place(file="t.jsonl", line=2), (None, None))
+    planned = sample.subject().model_copy(update={"planned": True})
+    assert regions(sample.report(subject=planned, findings=(found,))) == [2, 2, 2]
 
 
 @pytest.mark.parametrize(

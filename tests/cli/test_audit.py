@@ -61,7 +61,7 @@ def test_a_scenario_is_played_recorded_and_audited(agentcho: Command, here: Path
     assert "      error  AC002  bob reads messages of alice that carry private messages of alice: 14 readings" in lines
     assert "                    bob ← alice.3 ← alice.0 · in 2 games · 1 hop" in lines
     talk = next(n for n, line in enumerate(PLAY.read_text().splitlines(), 1) if "speaker.talk()" in line)
-    assert f"                    scenarios/prisoners_dilemma.py:{talk}" in lines
+    assert f"                    scenarios/prisoners_dilemma.py:{talk}  bob and alice.3" in lines
     run = find("last", Path("runs"))
     assert (run.info.config.games, run.info.config.seed) == (2, 3)
     assert report().subject.source == str(run.path)

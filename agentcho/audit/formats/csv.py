@@ -15,7 +15,7 @@ from agentcho.audit.wording import legal
 
 FIELDS = ("message", "reader", "owner", "carrier", "hops", "games", "edges", "status", "suppressed", "fingerprint")
 """Fields of a finding with a column of the same name."""
-COLUMNS = ("rule", "level", "title", *FIELDS, "path", "file", "line", "meaning", "advice")
+COLUMNS = ("rule", "level", "title", *FIELDS, "path", "places", "file", "line", "meaning", "advice")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """Prefixes that make a spreadsheet treat the text of a cell as a formula."""
 
@@ -35,6 +35,7 @@ def _values(finding: Finding) -> Iterator[str | int | None]:
     yield from (finding.rule, finding.level, rule.title)
     yield from (getattr(finding, field) for field in FIELDS)
     yield " ".join(finding.path)
+    yield "; ".join("?" if place is None else str(place) for place in finding.places) if any(finding.places) else ""
     yield from (None, None) if place is None else (place.file, place.line)
     yield from (rule.meaning, rule.advice)
 

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -22,7 +22,7 @@ from agentcho.audit.formats.drawing import BOX_HEIGHT, HEADS, draw
 from agentcho.audit.formats.grouping import by_reader, ledger_rows, readers, square
 from agentcho.audit.formats.terms import TERMS
 from agentcho.audit.measurement import Effect, Interval, Measurement, Plot
-from agentcho.audit.report import AuditReport, Cell, Finding
+from agentcho.audit.report import AuditReport, Cell, Finding, Place
 from agentcho.audit.rules import RULES
 from agentcho.message import natural
 
@@ -39,6 +39,14 @@ class PairEffects(NamedTuple):
     owner: str
     plot: Markup
     effects: Sequence[Effect]
+
+
+class WayStep(NamedTuple):
+    """One step on the way of a secret: the secret itself, a carrier or the reader, with its line of code if known."""
+
+    kind: Literal["secret", "carrier", "reader"]
+    name: str
+    place: Place | None = None
 
 
 class VerdictGrid(NamedTuple):
@@ -79,6 +87,7 @@ def html(report: AuditReport, plot: Plot | None = None) -> str:
         "pairs": list(pairs(report.measurement, plot)) if report.measurement else [],
         "readers": {said.id: said.author or "" for said in report.drawn},
         "listed": wording.listed,
+        "code_lines": wording.code_lines,
         "natural": lambda names: sorted(names, key=natural),
     }
     shown = {"script": Markup(script), "script_hash": _hash(script), "size": wording.number}
@@ -131,10 +140,15 @@ def _shares(interval: Interval) -> str:
     return interval.shown("{:.0%}".format)
 
 
-def _way(finding: Finding) -> list[tuple[str, str]]:
-    """The path of a finding from the secret to its reader, as (kind of step, name)."""
-    steps = [("secret" if id in finding.secrets else "carrier", id) for id in reversed(finding.path)]
-    return [*steps, *([("reader", finding.reader)] if finding.reader else [])]
+def _way(finding: Finding) -> list[WayStep]:
+    """The path of a finding from the secret to its reader."""
+    steps = [
+        WayStep("secret" if id in finding.secrets else "carrier", id, place) for id, place in reversed(finding.steps)
+    ]
+    if finding.reader is not None:
+        read = any(finding.places) and RULES[finding.rule].way.attends
+        steps.append(WayStep("reader", finding.reader, finding.place if read else None))
+    return steps
 
 
 def _hash(script: str) -> str:

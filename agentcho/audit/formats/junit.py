@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 from agentcho.audit.report import LEVELS, AuditReport, FailOn, Finding, Level
 from agentcho.audit.rules import RULES, RuleSubject
-from agentcho.audit.wording import headline, legal
+from agentcho.audit.wording import code_lines, headline, legal, listed
 
 
 def junit(report: AuditReport, fail_on: FailOn = "error") -> str:
@@ -70,12 +70,12 @@ def _case(
 
 
 def _told(finding: Finding) -> str:
-    """The finding as lines: its message, path, place, advice and fingerprint."""
+    """The finding as lines: its message, path, lines of code, advice and fingerprint."""
     lines = [finding.message]
     if finding.path:
         lines.append(f"  path: {' <- '.join((finding.reader or 'read', *finding.path))}")
-    if finding.place is not None:
-        lines.append(f"  at: {finding.place.file}:{finding.place.line}")
+    for place, names in code_lines(finding).items():
+        lines.append(f"  at: {place}" + (f" ({listed(names)})" if names else ""))
     if finding.suppressed:
         lines.append(f"  suppressed: {finding.suppressed}")
     return "\n".join([*lines, f"  {RULES[finding.rule].advice}", f"  fingerprint: {finding.fingerprint}"])

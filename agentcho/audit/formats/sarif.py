@@ -8,7 +8,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from importlib.metadata import version
-from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote
 
@@ -80,16 +79,17 @@ def _result(report: AuditReport, finding: Finding, root: Path) -> SarifObject:
 
 def _flow(report: AuditReport, finding: Finding, root: Path) -> Iterator[SarifObject]:
     """The path from the secret to its reader: each message that passed it on, then the line of code that read it."""
-    places = _places(report, finding)
+    # all messages of a planned game are in one line of its trace
+    trace = finding.place if report.subject.planned else None
     way = RULES[finding.rule].way
     names = {
         "reader": finding.reader or "an agent",
         "owner": finding.owner or "others",
         "carrier": finding.carrier or "an agent",
     }
-    for number, id in enumerate(reversed(finding.path)):
+    for number, (id, place) in enumerate(reversed(finding.steps)):
         said = (way.step if number else way.first).format(id=id, **names)
-        location = _location(places.get(id), root) | _logical(report, id, "message")
+        location = _location(place or trace, root) | _logical(report, id, "message")
         yield {"location": location | {"message": {"text": said}}, "importance": "important" if number else "essential"}
     text = way.end.format(id=finding.path[0], **names)
     location = _location(finding.place, root) | _logical(report, finding.reader, _about(finding))
@@ -99,15 +99,6 @@ def _flow(report: AuditReport, finding: Finding, root: Path) -> Iterator[SarifOb
 def _about(finding: Finding) -> str:
     """The kind of what the `reader` of a finding names."""
     return "tool" if RULES[finding.rule].subject == "tool" else "agent"
-
-
-def _places(report: AuditReport, finding: Finding) -> dict[str, Place]:
-    """The lines of code of the path's messages, if the drawn game, whose lines are known, contains that path."""
-    drawn = {said.id: said for said in report.drawn}
-    there = all(id in drawn for id in finding.path)
-    if not there or not all(read in drawn[call].parents for call, read in pairwise(finding.path)):
-        return {}
-    return {id: place for id in finding.path if (place := drawn[id].place) is not None}
 
 
 def _location(place: Place | None, root: Path) -> SarifObject:
