@@ -225,8 +225,8 @@ class Agent:
         open_system: Whether the system prompt is public. The scenario then puts it into the game for everyone, once for
             all such agents with the same prompt, so that it is encoded once. Views of agents with other system prompts
             do not show it.
-        audience: Who may read what the agent says if `say` names nobody: "everyone" or exact names. By default only the
-            agent itself.
+        audience: Who may read what the agent says if a verb does not name `to`: "everyone" or exact names. By default
+            only the agent itself. `think` is always private.
         model: The model that the agent speaks through: the name of one of the run's models, or a function that returns
             one, called with the number of the agent's turn, from 0. None and "default" mean the run's own model.
         shares_thoughts: Whether the readers of a message may also read what the model thought before it. None means
@@ -256,7 +256,7 @@ class Agent:
     role: str = "agent"
     system: str | None = None
     open_system: bool = False
-    audience: Names = ()
+    audience: Names = _UNADDRESSED
     priority: int = 0
     tools: Sequence[Tool | Toolset] = ()
     model: str | Callable[[int], str | None] | None = None
@@ -429,7 +429,7 @@ class Agent:
         Args:
             choices: The texts, each with at least one character; at most 65,536.
             prompt: A private user message that precedes the choice. None for none.
-            to: Who may read the choice. None means only the agent itself.
+            to: Who may read the choice. None means the agent's `audience`.
             opening: Text before the choice, part of the message.
             closing: Text after the choice, part of the message.
             header: The beginning of the message. It is not part of its text.
@@ -445,8 +445,8 @@ class Agent:
                 choice.
 
         Warns:
-            AudienceWarning: The agent has an `audience` and `to` is not given. From 0.6 on the choice goes to that
-                audience. Pass `to=()` to keep it private.
+            AudienceWarning: The agent has an `audience` and `to` is not given. The choice goes to that audience; before
+                0.5 it was private. Pass `to=()` to keep it private.
 
         Example::
 
@@ -455,7 +455,7 @@ class Agent:
         given = checked_list(choices, "the choices", most=1 << 16)
         said: dict[str, str] = {f"{opening}{checked_text(choice, 'a choice')}{closing}": choice for choice in given}
         labels = tuple(said.values())
-        audience = self._private(to, "choose")
+        audience = self._choice_audience(to, "choose")
         message = await self._speak(audience, prompt, header, view, labels=labels, choices=tuple(said), **options)
         if message.text in said:
             return said[message.text]
@@ -487,7 +487,7 @@ class Agent:
         Args:
             prompt: The question, a private user message.
             choices: The possible answers, each with at least one character; at most 65,536.
-            to: Who may read the answer. None means only the agent itself.
+            to: Who may read the answer. None means the agent's `audience`.
             opening: Text before the answer, part of the message.
             closing: Text after the answer, part of the message.
             header: The beginning of the message. It is not part of its text.
@@ -508,7 +508,7 @@ class Agent:
 
             suspect = await ann.ask("Whom do you suspect?", ["ben", "cat"], to=())
         """
-        audience = self._private(to, "ask")
+        audience = self._choice_audience(to, "ask")
         return await self.choose(
             choices, prompt, to=audience, opening=opening, closing=closing, header=header, view=view, **options
         )
@@ -533,7 +533,7 @@ class Agent:
         Args:
             model: The pydantic model.
             prompt: A private user message that precedes the answer. None for none.
-            to: Who may read the answer. None means only the agent itself.
+            to: Who may read the answer. None means the agent's `audience`.
             header: The beginning of the message. It is not part of its text.
             view: What the agent reads: a `View`, or a function from readable metadata to one. None means `Agent.view`.
             **options: Options of `Sampling` by name, but for `choices` and `json_schema`.
@@ -546,8 +546,8 @@ class Agent:
             AnswerInvalid: `max_tokens` ended the JSON before it was complete, or the model's own validators refuse it.
 
         Warns:
-            AudienceWarning: The agent has an `audience` and `to` is not given. From 0.6 on the answer goes to that
-                audience. Pass `to=()` to keep it private.
+            AudienceWarning: The agent has an `audience` and `to` is not given. The answer goes to that audience; before
+                0.5 it was private. Pass `to=()` to keep it private.
 
         Example::
 
@@ -558,7 +558,7 @@ class Agent:
         """
         schema = _schema(model)
         message = await self._speak(
-            self._private(to, "answer"), prompt, header, view, form=model, json_schema=schema, **options
+            self._choice_audience(to, "answer"), prompt, header, view, form=model, json_schema=schema, **options
         )
         said = message.text if message.kind == "decode" else message.text.removeprefix(header)
         try:
@@ -699,19 +699,20 @@ class Agent:
         return await self._current_game.release(self, message, self._audience(to), view)
 
     def _audience(self, to: Names | None) -> Names:
-        return self.audience if to is None else to
+        """Return who may read a message: whom `to` names, or else the agent's audience."""
+        found = self.audience if to is None else to
+        return () if found is _UNADDRESSED else found
 
-    def _private(self, to: Names | None, called: str) -> Names:
-        """Return who may read a choice or an answer: only the agent unless `to` says otherwise, whatever its `audience`
-        is."""
+    def _choice_audience(self, to: Names | None, called: str) -> Names:
+        """Return who may read a choice or an answer: as for any message, but if no audience was ever given, the audit
+        is told."""
         if to is None and self.audience:
-            told = f"{type(self).__name__}.{called}() without `to` is private although the agent has an audience"
-            later = (
-                "pass to=() to keep it private, or to=self.audience to share it; from agentcho 0.6 on, the "
-                "default is the audience"
+            warn_caller(
+                f"{type(self).__name__}.{called}() without `to` goes to the agent's audience: pass to=() to keep it "
+                "private as it was before agentcho 0.5, or to=self.audience to share it without this warning",
+                AudienceWarning,
             )
-            warn_caller(f"{told}: {later}", AudienceWarning)
-        return _UNADDRESSED if to is None else to
+        return self.audience if to is None else to
 
     async def _speak(
         self,

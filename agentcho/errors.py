@@ -59,7 +59,7 @@ TRACE = "the format is agentcho-trace/1"
 class AudienceWarning(UserWarning):
     """Warns that `choose`, `ask` or `answer` was called without `to` on an agent with an `audience`.
 
-    The message is private now. From 0.6 on it goes to the agent's audience. Pass `to=()` to keep it private, or
+    The message goes to the agent's audience. Before 0.5 it was private. Pass `to=()` to keep it private, or
     `to=self.audience`.
     """
 

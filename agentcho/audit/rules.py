@@ -409,8 +409,8 @@ _ALL = (
         title="answer that nobody else may read",
         subject="run",
         meaning=(
-            "`choose`, `ask` and `answer` are private to the agent unless they are given an audience (`to`). None was "
-            "given for these, so no other agent may read them."
+            "What an agent chooses or answers is private to it unless the call (`to`) or the agent (`audience`) gives "
+            "an audience. None was given for these, so no other agent may read them."
         ),
         sentence="no other agent may read {times:answer} of {owner}, for which no audience was given: {detail}",
         advice="Pass `to=()` if they are private, otherwise an audience, such as `to='everyone'`; or release them.",

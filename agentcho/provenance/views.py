@@ -314,7 +314,8 @@ class Act(NamedTuple):
             it used the value.
         contained: Those in `tainted_by` of which the code had only a value that a verb returned, and what the code
             wrote in this message contains the value.
-        unaddressed: Whether it is a choice or an answer for which no audience was given, so that it is private.
+        unaddressed: Whether it is a choice or an answer for which neither the call nor the agent gave an audience, so
+            that it is private.
     """
 
     where: str | None = None

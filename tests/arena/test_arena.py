@@ -11,7 +11,7 @@ from agentcho import Agent, Audience
 from agentcho.errors import ConfigError, ScenarioError
 from agentcho.games.runs import library
 from agentcho.integrations.textarena.environment import MoveResult, Observation
-from agentcho.message import EVERYONE
+from agentcho.message import EVERYONE, audience
 from agentcho.testing.rehearsal import Rehearsal
 
 from .stage import CARDS, Cards, Hanging, Silent, arena, joined, played
@@ -131,6 +131,21 @@ def test_of_listed_moves_one_is_chosen_and_after_a_refusal_one_of_the_others() -
     assert next(e.act.choices for e in first) == ("[a]", "[b]", "[c]")
     assert set(first[1].act.choices) == {"[a]", "[b]", "[c]"} - {first[0].message.text}
     assert first[1].message.text in first[1].act.choices
+
+
+class Open(Agent):
+    """Speaks to everyone, and leaves its moves to the arena."""
+
+    audience = "everyone"
+
+
+def test_moves_are_private_whatever_the_audience_of_the_player_is() -> None:
+    game = played(arena(Listing), Open)
+    assert game.over.ended is None
+    chosen = [entry for entry in game.entries if entry.act.choices]
+    assert chosen
+    assert all(entry.message.audience == audience(entry.message.author or "") for entry in chosen)
+    assert not any(entry.act.unaddressed for entry in chosen)
 
 
 def test_a_move_that_is_not_allowed_is_handled_by_the_environment_and_the_player_is_told_in_private() -> None:

@@ -62,14 +62,20 @@ def test_every_verb_does_what_it_says(play: Play) -> None:
     assert all(p.audience == audience(p.author or "") for p in prompts)
     choice = next(m for m in spoken(entries) if m.header.startswith("{"))
     assert choice.text in {'"yes"}', '"no"}'}
-    private = [m.audience for m in spoken(entries)[2:5]]
-    assert private == [audience("alice"), audience("alice"), audience("bob")]
+    addressed = [m.audience for m in spoken(entries)[2:5]]
+    assert addressed == [audience("everyone")] * 3
 
 
-def test_who_has_an_audience_is_told_that_choices_and_answers_stay_private(play: Play) -> None:
+class Mute(Agent):
+    """Chose to have no audience."""
+
+    audience = ()
+
+
+def test_choices_and_answers_go_to_the_agents_audience_with_a_warning(play: Play) -> None:
     async def script(game: Game) -> None:
-        alice, bob = game.cast(Talker, "alice"), game.cast(Agent, "bob")
-        told = r"Talker\.{}\(\) without `to` is private although the agent has an audience: pass to=\(\)"
+        alice, bob, cleo = game.cast(Talker, "alice"), game.cast(Agent, "bob"), game.cast(Mute, "cleo")
+        told = r"Talker\.{}\(\) without `to` goes to the agent's audience: pass to=\(\) to keep it private"
         with pytest.warns(AudienceWarning, match=told.format("choose")) as found:
             await alice.choose(("yes", "no"))
         assert found[0].filename == __file__
@@ -96,12 +102,16 @@ def test_who_has_an_audience_is_told_that_choices_and_answers_stay_private(play:
             await alice.answer(Verdict, to="bob")
             await bob.choose(("yes", "no"))
             await bob.answer(Verdict)
+            await bob.say()
+            await cleo.choose(("yes", "no"))
 
-    entries, _ = game(play, script)
+    entries, [over] = game(play, script)
+    assert over.ended is None
     unaddressed = [entry.act.unaddressed for entry in entries if entry.message.kind == "decode"]
-    assert unaddressed == [*[True] * 7, False, False, True, True]
-    readers = [sorted(m.audience.members or ()) for m in spoken(entries)]
-    assert readers == [*[["alice"]] * 8, ["alice", "bob"], *[["bob"]] * 2]
+    assert unaddressed == [*[False] * 9, True, True, False, False]
+    readers = [m.audience for m in spoken(entries)]
+    private = [audience("alice"), audience(["alice", "bob"]), *[audience("bob")] * 3, audience("cleo")]
+    assert readers == [*[audience("everyone")] * 7, *private]
 
 
 def test_an_answer_that_its_own_validators_refuse_says_where(play: Play) -> None:

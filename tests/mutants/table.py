@@ -354,7 +354,7 @@ ENFORCEMENT = (
         "public by default",
         "rule 3: a message with no audience given would be for everyone",
         "agentcho/agent.py",
-        "audience: Names = ()",
+        "audience: Names = _UNADDRESSED",
         'audience: Names = "everyone"',
         (GAPS,),
     ),

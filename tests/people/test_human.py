@@ -156,7 +156,7 @@ def test_it_is_asked_all_that_a_verb_can_ask_for() -> None:
         "Well?",
     )
     assert ask.choices == ask.labels == ("left", "right")
-    assert (answer.model, answer.choices, str(answer.to)) == (Move, (), str(think.to))
+    assert (answer.model, answer.choices, answer.to.members, str(think.to)) == (Move, (), None, "bob")
     assert (stream.to.members, stream.most) == (None, 9)
 
 

@@ -34,8 +34,8 @@ from agentcho.lab.reading.result import (
     read_fidelity,
 )
 from agentcho.lab.tune.recipe import Recipe
-from tools.pages.real_speed import speed
-from tools.pages.render import render, write
+from tools.pages.real_speed import draw, speed
+from tools.pages.render import arguments, render, rewrite
 from tools.trainings import TrainedAdapter, Trainings
 
 T = TypeVar("T", bound=BaseModel)
@@ -505,4 +505,6 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 if __name__ == "__main__":
-    write(page, "a real model")
+    given = arguments("a real model").parse_args()
+    rewrite(given.page, page(given.results))
+    draw(given.results, given.page.parent / "fronts" / "real-speed.png")

@@ -9,13 +9,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, ScalarFormatter
+
 from agentcho.audit.wording import many
 from agentcho.lab.bench.arms import AUDIT, BASELINE, CONTINUOUS, ENFORCE, GENERATE
 from agentcho.lab.bench.peers.targets import GUESSING, LLAMA
 from agentcho.lab.bench.plans import TRACE
 from agentcho.lab.bench.result import Result, read_result
+from agentcho.lab.plots import reach, save
 from tools.bench.vllm.names import OWN, PLAIN
 
+SIGNS, MARKS = (
+    ("o", "s", "^", "D", "v"),
+    ("#8a8f98", "#228833", "#4477aa", "#ccbb44", "#ee6677", "#aa3377", "#66ccee", "black"),
+)
+TICKS = (0.2, 0.5, 1, 2, 5, 10, 20)
 FIRST, END = "ttft", "seconds"
 TITLES = {END: "to the end", FIRST: "to the first token"}
 
@@ -56,14 +65,66 @@ class Speed(NamedTuple):
 
 def speed(results: Path) -> Speed | None:
     """The part, from the results that exist; None if there are none."""
-    there = [(each, read_result(file)) for each in SHOWN if (file := results / f"{each.file}.json").is_file()]
+    there = _there(results)
     if not there:
         return None
-    subjects = [name for name in there[0][1].subjects if name.startswith(TRACE)]
+    subjects = _subjects(there)
     tables = [(title, _table(there, subjects, what)) for what, title in TITLES.items()]
     return Speed(
         [_about(found) for _, found in there], tables, list(_told(there, subjects)), _sizes(there[0][1], subjects)
     )
+
+
+def draw(results: Path, file: Path) -> None:
+    """Draw both tables: a row for each workflow, a mark for each arm. Draws nothing without results."""
+    there = _there(results)
+    if not there:
+        return
+    subjects = _subjects(there)
+    figure = Figure(figsize=(10.4, 1.8 + 0.62 * len(subjects)), layout="constrained")
+    panels = figure.subplots(1, len(TITLES), sharey=True)
+    columns = list(_columns(there))
+    for axis, (what, title) in zip(panels, TITLES.items(), strict=True):
+        for number, (found, arm, ours, head) in enumerate(columns):
+            both = [place for place, subject in enumerate(subjects) if found.has(subject, arm, ours)]
+            ratios = [found.ratio([subjects[place]], arm, ours, what) for place in both]
+            middles = [ratio.middle for ratio in ratios]
+            at = [place + 0.7 * (number / (len(columns) - 1) - 0.5) for place in both]
+            how = {
+                "fmt": SIGNS[number % len(SIGNS)],
+                "color": MARKS[number % len(MARKS)],
+                "markersize": 5,
+                "capsize": 2,
+            }
+            axis.errorbar(middles, at, xerr=reach(middles, ratios), label=head.replace("`", ""), **how)
+        axis.axvline(1, color="black", linewidth=0.8)
+        axis.set_xscale("log")
+        axis.xaxis.set_major_formatter(ScalarFormatter())
+        axis.xaxis.set_minor_formatter(NullFormatter())
+        axis.set_xticks([x for x in TICKS if axis.get_xlim()[0] <= x <= axis.get_xlim()[1]])
+        axis.set_title(f"time {title} ÷ that of enforce", fontsize=9)
+        axis.set_yticks(range(len(subjects)), [name_of(subject) for subject in subjects], fontsize=8)
+        axis.grid(axis="x", linewidth=0.3)
+    panels[0].invert_yaxis()
+    figure.legend(*panels[0].get_legend_handles_labels(), fontsize=8, loc="outside lower center", ncols=len(columns))
+    figure.suptitle("right of the line, enforce on our engine is faster", fontsize=10)
+    save(figure, file)
+
+
+def _there(results: Path) -> list[tuple[Beside, Result]]:
+    """The results that exist."""
+    return [(each, read_result(file)) for each in SHOWN if (file := results / f"{each.file}.json").is_file()]
+
+
+def _subjects(there: Sequence[tuple[Beside, Result]]) -> list[str]:
+    """The workflows, in the order of the first result."""
+    return [name for name in there[0][1].subjects if name.startswith(TRACE)]
+
+
+def _columns(there: Iterable[tuple[Beside, Result]]) -> Iterator[tuple[Result, str, str, str]]:
+    """All arms: the result that has it, its name, our arm in that result, and its heading."""
+    for each, found in there:
+        yield from ((found, arm, each.ours, head) for arm, head in each.arms.items())
 
 
 def _about(found: Result) -> str:
@@ -80,7 +141,7 @@ def _about(found: Result) -> str:
 
 def _table(there: Iterable[tuple[Beside, Result]], subjects: Sequence[str], what: str) -> str:
     """Times of each arm divided by those of `enforce`, by workflow."""
-    columns = [(found, arm, each.ours, head) for each, found in there for arm, head in each.arms.items()]
+    columns = list(_columns(there))
     lines = ["| | " + " | ".join(head for *_, head in columns) + " |", "| --- |" + " ---: |" * len(columns)]
     for subject in subjects:
         cells = [
@@ -93,16 +154,12 @@ def _table(there: Iterable[tuple[Beside, Result]], subjects: Sequence[str], what
 
 def _told(there: Iterable[tuple[Beside, Result]], subjects: Sequence[str]) -> Iterator[str]:
     """For each arm, in how many workflows `enforce` ended sooner, and the whole time of all workflows."""
-    for each, found in there:
-        for arm, head in each.arms.items():
-            both = [subject for subject in subjects if found.has(subject, arm, each.ours)]
-            if not both:
-                continue
-            sooner = sum(found.ratio([subject], arm, each.ours, END).middle > 1 for subject in both)
-            whole = found.ratio(both, arm, each.ours, END)
+    for found, arm, ours, head in _columns(there):
+        if both := [subject for subject in subjects if found.has(subject, arm, ours)]:
+            sooner = sum(found.ratio([subject], arm, ours, END).middle > 1 for subject in both)
             yield (
                 f"{head}: `enforce` ended sooner in {sooner} of {many(len(both), 'workflow')}; all together took "
-                f"{whole.shown()} times as long as under `enforce`"
+                f"{found.ratio(both, arm, ours, END).shown()} times as long as under `enforce`"
             )
 
 

@@ -78,7 +78,7 @@ class TextArenaTable:
         if (move := getattr(agent, "move", None)) is not None:
             await move(label, choices)
         elif choices:
-            await agent.choose(choices, header=label)
+            await agent.choose(choices, to=(), header=label)
         else:
             await agent.say(to=(), header=label)
         said = self._last(agent)
