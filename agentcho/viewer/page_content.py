@@ -98,6 +98,27 @@ def target(named: str, out: Path) -> list[SavedRun]:
     return [SavedRun(path) for path in found]
 
 
+class NamedRuns:
+    """A run, or the runs of a folder, of which there may be more each time. Raises what `target` raises."""
+
+    def __init__(self, named: str, out: Path) -> None:
+        self._began = [run.path for run in target(named, out)]
+        self.folder = folder_of_runs(named)
+
+    @property
+    def name(self) -> str:
+        """The name of the folder; empty for a single run."""
+        return "" if self.folder is None else self.folder.resolve().name
+
+    def paths(self) -> list[Path]:
+        """The records that exist so far."""
+        return self._began if self.folder is None else records_in(self.folder)
+
+    def runs(self) -> list[SavedRun]:
+        """The runs that exist so far."""
+        return [SavedRun(path) for path in self.paths()]
+
+
 def folder_of_runs(named: str) -> Path | None:
     """The folder with that path if it may contain several runs, or None if it is a run's, or not a folder."""
     folder = Path(named)

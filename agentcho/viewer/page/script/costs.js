@@ -21,13 +21,13 @@ class CostsView {
     const { talk } = state;
     if (!talk) return;
     /** @type {number[]} */ this.calls = talk.messages.flatMap((message, number) => (message.prompt ? [number] : []));
-    if (changed.has("talk") || changed.has("eyes")) {
+    if (["head", "talk", "eyes"].some((each) => changed.has(each))) {
       const all = together();
       const tables = [table("Cost by agent", rowsOf(talk)), ...(all ? [table(`Cost by agent, all ${all.games} games`, all.rows)] : [])];
       this.top.replaceChildren(...tables.map(sheet), make("ul", { class: "notes" }, ...notes(all?.rows ?? talk.costs).map((note) => make("li", {}, note))),
         make("h2", {}, many(this.calls.length, "prompt")), legend());
     }
-    this.list.set(this.calls.length);
+    if (changed.size !== 1 || !changed.has("head")) this.list.set(this.calls.length);
   }
 
   /** @param {number} number @param {boolean} [focus] */
