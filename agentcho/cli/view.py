@@ -122,5 +122,5 @@ def _serve(asked: ViewArgs) -> None:
         if asked.browse:
             webbrowser.open(address)
 
-    source = LiveRecords(asked.target, asked.out, asked.eyes, lab().figures, asked.beside)
+    source = LiveRecords(asked.target, asked.out, asked.eyes, lab().figures, beside=asked.beside)
     serve(source, asked.port, ready)
