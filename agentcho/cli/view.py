@@ -45,8 +45,6 @@ def view(asked: ViewArgs) -> None:
             raise typer.BadParameter(
                 "--serve writes no file and shows all games; leave out one of them", param_hint="--html or --game"
             )
-        if asked.beside is not None:
-            raise typer.BadParameter("--serve shows one run; compare two without it", param_hint="--beside")
         _serve(asked)
     else:
         _write(asked)
@@ -81,15 +79,18 @@ def _of_runs(named: str, out: Path, chosen: PageSelection) -> tuple[PageContent,
 def _of_two(asked: ViewArgs, other: str, chosen: PageSelection) -> tuple[PageContent, Path]:
     """Return the content of two runs, or of the runs of two folders, and the folder for its page."""
     from agentcho.viewer.beside import beside
-    from agentcho.viewer.page_content import folder_of_runs, target
+    from agentcho.viewer.page_content import NamedRuns
 
-    for name in (asked.target, other):
+    _refuse_files(asked.target, other)
+    one, two = NamedRuns(asked.target, asked.out), NamedRuns(other, asked.out)
+    return beside(one.runs(), two.runs(), chosen, (one.name, two.name)), one.folder or one.paths()[0]
+
+
+def _refuse_files(*names: str) -> None:
+    """Raise `BadParameter` if one of two that are compared is a file."""
+    for name in names:
         if Path(name).is_file():
             raise typer.BadParameter(f"{name} is a file; give two runs or two folders of runs", param_hint="--beside")
-    first, second = target(asked.target, asked.out), target(other, asked.out)
-    folders = [folder_of_runs(name) for name in (asked.target, other)]
-    one, two = ("" if folder is None else folder.resolve().name for folder in folders)
-    return beside(first, second, chosen, (one, two)), folders[0] or first[0].path
 
 
 def _of_file(file: Path, chosen: PageSelection) -> tuple[PageContent, Path]:
@@ -112,10 +113,14 @@ def _serve(asked: ViewArgs) -> None:
     require("to serve a page", "serve")
     from agentcho.viewer.live import LiveRecords, serve
 
+    if asked.beside is not None:
+        _refuse_files(asked.target, asked.beside)
+
     def ready(address: str) -> None:
         typer.echo(inline(f"serving at {address}, for anyone who has this full address; press Ctrl-C to stop"))
         sys.stdout.flush()
         if asked.browse:
             webbrowser.open(address)
 
-    serve(LiveRecords(asked.target, asked.out, asked.eyes, lab().figures), asked.port, ready)
+    source = LiveRecords(asked.target, asked.out, asked.eyes, lab().figures, beside=asked.beside)
+    serve(source, asked.port, ready)

@@ -29,15 +29,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agentcho.errors import ConfigError, RecordError
 from agentcho.records.record import SavedRun
+from agentcho.viewer.beside import beside as beside_page
 from agentcho.viewer.figures import PageFigures
+from agentcho.viewer.live_games import LiveContent, LiveGames
 from agentcho.viewer.page import live_page, parts, policy
-from agentcho.viewer.page_content import PageContent, PageSelection, folder_of_runs, page_content, records_in, target
+from agentcho.viewer.page_content import NamedRuns, PageContent, PageSelection, page_content
 from agentcho.viewer.under_way import UnderWay
 
 HOST = "127.0.0.1"
 NAMES = frozenset({HOST, "localhost"})
 AGAIN = 4.0
-"""A record is not read again before this many times the duration of the last read."""
+"""Records are not read again before this many times the duration of the last read and of the answers made from it."""
 
 Find = Callable[[Path], PageFigures | None]
 """The results over all runs of a folder, if it is a comparison or a sweep."""
@@ -47,72 +49,84 @@ def no_figures(folder: Path) -> PageFigures | None:
     """Finds no results in any folder."""
 
 
-class PageState(NamedTuple):
-    """An update for a page: the version of the files, and the JSON of one game."""
+class PageVersions(NamedTuple):
+    """The versions of the head and of a game that a page has; empty for none."""
 
-    version: str
-    body: bytes
-
-
-State = Callable[[str, int], PageState | None]
-"""The content of a game, or None if the page's version is current."""
+    head: str = ""
+    game: str = ""
 
 
 class LiveRecords:
-    """The shown records, read again when they have changed. Raises `RecordNotFound` if there are none."""
+    """The shown records, read again when they have changed. Raises `RecordNotFound` if there are none. `beside`: the
+    run, or folder of runs, to be compared with the first."""
 
-    def __init__(self, named: str, out: Path, eyes: str | None = None, found: Find = no_figures) -> None:
-        self._began = [run.path for run in target(named, out)]
-        self._folder = folder_of_runs(named)
+    def __init__(
+        self, named: str, out: Path, eyes: str | None = None, found: Find = no_figures, beside: str | None = None
+    ) -> None:
+        self._sides = [NamedRuns(each, out) for each in (named, beside) if each is not None]
         self._find = found
         self._eyes = eyes
         self._lock = Lock()
-        self._read: tuple[str, PageContent] | None = None
+        self._games = LiveGames()
         self._next = 0.0
         self._under_way: dict[Path, UnderWay] = {}
-        self.title = self._shown(self._stamp()).head["title"]
+        self._stamp = self._digest()
+        page = self._page()
+        self.title = page.head["title"]
+        self._read = self._games.content(page)
 
-    def state(self, version: str, game: int) -> PageState | None:
-        """The content of a game, or None if the page's version is current, or recent enough."""
+    def data(self, number: int | None, has: PageVersions) -> bytes | None:
+        """What a page does not have of the head and of a game, None for the first one; None if it has both, or what it
+        has is recent enough."""
         with self._lock:
-            stamp = self._stamp()
-            now = f"{stamp}-{game}"
-            if now == version or (version.endswith(f"-{game}") and perf_counter() < self._next):
-                return None
             began = perf_counter()
-            found = self._shown(stamp)
-            talk = found.talks[game].data() if game < len(found.talks) else None
-            body = json.dumps({"version": now, "head": found.heads(), "talk": talk})
-            self._next = perf_counter() + AGAIN * (perf_counter() - began)
-            return PageState(now, body.encode())
+            read = self._content(fresh=not has.head)
+            if number is None:
+                number = next(iter(read.games), None)
+            game = None if number is None else read.games.get(number)
+            parts = {"head": (read.head, has.head)} | ({} if game is None else {"talk": (game.data, has.game)})
+            new = [f'"{name}": {part.text}' for name, (part, version) in parts.items() if part.version != version]
+            self._next += (1 + AGAIN) * (perf_counter() - began)
+        if not new:
+            return None
+        about = {"game": number, "versions": {name: part.version for name, (part, _) in parts.items()}}
+        return "".join(("{", ", ".join([json.dumps(about)[1:-1], *new]), "}")).encode()
 
-    def words(self, version: str, game: int) -> PageState | None:
+    def words(self, number: int | None, version: str) -> bytes | None:
         """The words of messages of a game in progress, or None if the page has them. Reads only appended lines, so that
         it can be called often."""
-        read = self._read
-        of = None if read is None or game >= len(read[1].talks) else read[1].talks[game].of
+        game = None if number is None else self._read.games.get(number)
+        of = None if game is None else game.shown.of
         if of is None:
             return None
         count, said = self._under_way.setdefault(of.run, UnderWay(of.run, self._eyes)).words(of.game, of.attempt)
-        now = f"{count}-{game}"
-        return None if now == version else PageState(now, json.dumps({"version": now, "words": said}).encode())
+        now = f"{count}-{number}"
+        return None if now == version else json.dumps({"version": now, "words": said}).encode()
 
-    def _shown(self, stamp: str) -> PageContent:
-        if self._read is None or self._read[0] != stamp:
-            runs = [SavedRun(path) for path in self._paths()]
-            found = None if self._folder is None else self._find(self._folder)
-            self._read = stamp, page_content(runs, PageSelection(self._eyes), live=True, figures=found)
-        return self._read[1]
+    def _content(self, fresh: bool) -> LiveContent:
+        """The content as last read, or read again: if that is due, or at once for a page that has nothing."""
+        if fresh or perf_counter() >= self._next:
+            self._next = perf_counter()
+            stamp = self._digest()
+            if stamp != self._stamp:
+                self._read = self._games.content(self._page())
+                self._stamp = stamp
+        return self._read
 
-    def _paths(self) -> list[Path]:
-        """The runs that exist so far."""
-        return self._began if self._folder is None else records_in(self._folder)
+    def _page(self) -> PageContent:
+        """The content of the page, from the records."""
+        chosen = PageSelection(self._eyes)
+        first, last = self._sides[0], self._sides[-1]
+        if last is not first:
+            return beside_page(first.runs(), last.runs(), chosen, (first.name, last.name), live=True)
+        figures = None if first.folder is None else self._find(first.folder)
+        return page_content(first.runs(), chosen, live=True, figures=figures)
 
-    def _stamp(self) -> str:
+    def _digest(self) -> str:
         """A digest of the files' metadata, and of whether processes still write them."""
         found = []
-        paths = self._paths()
-        for path in [*paths, *([] if self._folder is None else [self._folder])]:
+        paths = [path for side in self._sides for path in side.paths()]
+        for path in [*paths, *(side.folder for side in self._sides if side.folder is not None)]:
             for file in sorted(path.glob("*.json*")):
                 known = file.stat()
                 found.append((str(file), known.st_size, known.st_mtime_ns))
@@ -146,28 +160,32 @@ def application(source: LiveRecords, token: str, port: int) -> ASGIApp:
         )
 
     async def data(request: Request) -> Response:
-        return await answer(source.state, request)
+        has = PageVersions(*(request.query_params.get(name, "") for name in ("head", "talk")))
+        return await answer(partial(source.data, _game(request), has))
 
     async def words(request: Request) -> Response:
-        return await answer(source.words, request)
+        return await answer(partial(source.words, _game(request), request.query_params.get("version", "")))
 
-    async def answer(state: State, request: Request) -> Response:
-        version = request.query_params.get("version", "")
-        game = request.query_params.get("game", "0")
-        number = int(game) if game.isdecimal() and len(game) < 10 else 0
+    async def answer(ask: Callable[[], bytes | None]) -> Response:
         try:
-            found = await anyio.to_thread.run_sync(partial(state, version, number))
+            found = await anyio.to_thread.run_sync(ask)
         except (RecordError, OSError):  # the record is being written, or was deleted
             return Response(status_code=HTTPStatus.SERVICE_UNAVAILABLE, headers=HEADERS)
         if found is None:
             return Response(status_code=HTTPStatus.NO_CONTENT, headers=HEADERS)
-        return Response(found.body, media_type="application/json", headers=HEADERS)
+        return Response(found, media_type="application/json", headers=HEADERS)
 
     routes = [
         Route(f"/{token}/{name}", endpoint, methods=["GET"])
         for name, endpoint in (("", page), ("data", data), ("words", words))
     ]
     return LocalHostOnly(Starlette(routes=routes), port)
+
+
+def _game(request: Request) -> int | None:
+    """The number of the game that is asked for; None if there is no valid one."""
+    game = request.query_params.get("game", "")
+    return int(game) if game.isdecimal() and len(game) < 10 else None
 
 
 HEADERS = {

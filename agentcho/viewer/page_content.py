@@ -7,7 +7,7 @@ With `eyes` only what one agent may know of it. Independent of HTML and HTTP; `t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from agentcho.records.names import INFO
 from agentcho.records.record import GameOver, SavedRun, find, folders
 from agentcho.records.transcript import TranscriptEntry, by_attempt
 from agentcho.viewer.compact_lists import Json
+from agentcho.viewer.costs import GameCosts, game_costs, summed
 from agentcho.viewer.figures import UNNAMED, PageFigures
 from agentcho.viewer.reader_view import readable, reader_view
 from agentcho.viewer.talk import agents_of, talk
@@ -36,13 +37,19 @@ class GameAttempt(NamedTuple):
     attempt: int
 
 
+def no_costs() -> None:
+    """The costs of a game that is in no sum."""
+
+
 class ShownGame(NamedTuple):
-    """One attempt at a game: its entry in the list of games, its data, made on request, and its location in a record,
-    if any."""
+    """One attempt at a game: its entry in the list of games, its data and its costs, made on request, and its location
+    in a record, if any. If `basis` is equal, data and costs are."""
 
     head: Json
     data: Callable[[], Json]
     of: GameAttempt | None = None
+    costs: Callable[[], GameCosts | None] = no_costs
+    basis: tuple[Any, ...] = ()
 
 
 class PageContent(NamedTuple):
@@ -52,8 +59,21 @@ class PageContent(NamedTuple):
     talks: tuple[ShownGame, ...]
 
     def heads(self) -> Json:
-        """The head, with those of all games."""
-        return self.head | {"talks": [talk.head for talk in self.talks]}
+        """The head, with those of all games, and what the games of each group cost together."""
+        return self.head | {"talks": [talk.head for talk in self.talks], "costs": self._costs()}
+
+    def _costs(self) -> list[Json]:
+        """The sums of the groups that have several games with costs."""
+        groups: dict[str, list[GameCosts]] = {}
+        for game in self.talks:
+            found = game.costs()
+            if found is not None:
+                groups.setdefault(game.head["group"], []).append(found)
+        return [
+            {"group": group, "games": len(games), "rows": summed(games)}
+            for group, games in groups.items()
+            if len(games) > 1
+        ]
 
 
 class PageSelection(NamedTuple):
@@ -76,6 +96,27 @@ def target(named: str, out: Path) -> list[SavedRun]:
     if not found:
         raise RecordNotFound(named, folder)
     return [SavedRun(path) for path in found]
+
+
+class NamedRuns:
+    """A run, or the runs of a folder, of which there may be more each time. Raises what `target` raises."""
+
+    def __init__(self, named: str, out: Path) -> None:
+        self._began = [run.path for run in target(named, out)]
+        self.folder = folder_of_runs(named)
+
+    @property
+    def name(self) -> str:
+        """The name of the folder; empty for a single run."""
+        return "" if self.folder is None else self.folder.resolve().name
+
+    def paths(self) -> list[Path]:
+        """The records that exist so far."""
+        return self._began if self.folder is None else records_in(self.folder)
+
+    def runs(self) -> list[SavedRun]:
+        """The runs that exist so far."""
+        return [SavedRun(path) for path in self.paths()]
 
 
 def folder_of_runs(named: str) -> Path | None:
@@ -195,7 +236,12 @@ def _talks(run: SavedRun, chosen: PageSelection, head: Json) -> Iterator[ShownGa
             title = f"game {game}" if said is attempts[-1] else f"game {game}, attempt {said[0].attempt}"
             over = finished.get(game) if said is attempts[-1] else None
             shown = _talk(run, said, head | {"title": title}, over=over, reader=chosen.eyes)
-            yield shown._replace(of=GameAttempt(run.path, game, said[0].attempt if said else 1))
+            counts = chosen.eyes is None and said is attempts[-1]
+            yield shown._replace(
+                of=GameAttempt(run.path, game, said[0].attempt if said else 1),
+                costs=cache(partial(game_costs, said)) if counts else no_costs,
+                basis=(said, run.info.cast, run.info.models, counts),
+            )
 
 
 def _talk(

@@ -1,4 +1,4 @@
-"""Analyzes the prompt of each call, and what the calls of each agent cost, in tokens and seconds.
+"""Analyzes the prompt of each call: which tokens were reused, encoded and sampled.
 
 A prompt is the context that a call read and the opening tokens of its own message. `MessageUsage.reused` is the number
 of its tokens that came from the store; receipts give their places. Independent of files and HTML.
@@ -7,8 +7,7 @@ of its tokens that came from the store; receipts give their places. Independent 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from statistics import median
+from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 from agentcho.protocol.call import ContextEntry
@@ -125,37 +124,3 @@ def _runs(pieces: Iterable[tuple[int, bool]]) -> tuple[int, ...]:
             found.append(0)
         found[-1] += length
     return tuple(found)
-
-
-def costs(entries: Sequence[TranscriptEntry], known: Mapping[str, CallPrompt], seat: Mapping[str, int]) -> list[Json]:
-    """A row for each author with encodings or calls, in the order of their seats, the scenario first; then one for the
-    whole game, without `by`. Empty if the record has no cost of any call."""
-    if not known and all(entry.usage.spent is None for entry in entries):
-        return []
-    by_author: dict[str | None, list[TranscriptEntry]] = {}
-    for entry in entries:
-        by_author.setdefault(entry.message.author, []).append(entry)
-    order = sorted(by_author, key=lambda author: -1 if author is None else seat[author])
-    rows = [
-        {"by": None if author is None else seat[author]} | _cost(by_author[author], known)
-        for author in order
-        if any(entry.usage.encoded or entry.usage.spent or entry.message.id in known for entry in by_author[author])
-    ]
-    return [*rows, _cost(entries, known)]
-
-
-def _cost(entries: Sequence[TranscriptEntry], known: Mapping[str, CallPrompt]) -> Json:
-    calls = [(entry, known[entry.message.id]) for entry in entries if entry.message.id in known]
-    prices = [spent.cost for entry in entries if (spent := entry.usage.spent) is not None and spent.cost is not None]
-    row = {
-        "calls": len(calls),
-        "reused": sum(prompt.reused for _, prompt in calls),
-        "encoded": sum(prompt.encoded for _, prompt in calls),
-        "unreported": sum(not prompt.reported for _, prompt in calls),
-        "unknown": sum(entry.usage.spent is not None and entry.message.id not in known for entry in entries),
-        "sampled": sum(prompt.sampled for _, prompt in calls),
-        "all": sum(entry.usage.encoded for entry in entries),
-        "seconds": round(sum(entry.usage.seconds for entry, _ in calls), 5),
-    }
-    first = {"first": round(median(entry.usage.ttft for entry, _ in calls), 5)} if calls else {}
-    return row | first | ({"price": sum(prices)} if prices else {})

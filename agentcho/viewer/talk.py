@@ -17,7 +17,8 @@ from agentcho.records.calls import use_line
 from agentcho.records.models import LOCAL, RecordedModels
 from agentcho.records.transcript import TranscriptEntry
 from agentcho.viewer.compact_lists import Contexts, Json, runs
-from agentcho.viewer.prompts import CallPrompt, costs, prompts
+from agentcho.viewer.costs import game_costs, rows
+from agentcho.viewer.prompts import CallPrompt, prompts
 
 
 def talk(
@@ -62,7 +63,7 @@ class _Talk:
             "agents": [self._agent(name, found.get(name, Reach())) for name in self._agents],
             "messages": [self._message(entry) for entry in self._entries],
             "encodings": [self._encoding(self._verdict.cones.records[id]) for id in self._records],
-            "costs": costs(self._entries, self._prompts, self._seat),
+            "costs": rows(game_costs(self._entries, self._prompts), self._seat),
         }
 
     def _agent(self, name: str, own: Reach) -> Json:

@@ -18,7 +18,7 @@ from agentcho.lab.compare.files import write_json
 from agentcho.lab.display.compare import text
 from agentcho.lab.display.viewer import of_folder, of_result
 from agentcho.lab.stats import Median
-from agentcho.viewer.live import LiveRecords
+from agentcho.viewer.live import LiveRecords, PageVersions
 from agentcho.viewer.page import page
 from agentcho.viewer.page_content import PageSelection, page_content, target
 
@@ -111,9 +111,9 @@ def test_a_folder_that_is_served_has_what_comes_meanwhile(compared: Path, tmp_pa
     source = LiveRecords(str(compared), compared, None, of_folder)
 
     def head() -> dict[str, Any]:
-        state = source.state("", 0)
+        state = source.data(0, PageVersions())
         assert state is not None
-        found: dict[str, Any] = json.loads(state.body)["head"]
+        found: dict[str, Any] = json.loads(state)["head"]
         return found
 
     assert (len(head()["talks"]), head()["figures"]) == (2, None)

@@ -7,24 +7,28 @@ import re
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import anyio
 import httpx
 import pytest
 
 from agentcho.errors import ConfigError, RecordNotFound
-from agentcho.records.record import RunRecord
+from agentcho.records.record import RunRecord, SavedRun
+from agentcho.records.transcript import TranscriptEntry
+from agentcho.viewer.costs import GameCosts, game_costs
 from agentcho.viewer.live import LiveRecords, application, serve
 from agentcho.viewer.under_way import UnderWay
 
 from ..audit.browser import visited
 from .pages import recorded
 from .test_page import canaries
+from .test_prompts import islands, played
 
 COMMAND = (sys.executable, "-c", "from agentcho.cli import main; main()", "view", "--serve")
 WRITER = """
@@ -83,13 +87,14 @@ def test_it_tells_what_is_new_and_else_nothing(tmp_path: Path) -> None:
     first = asked(source, "/token/data?game=0")[0].json()
     assert len(first["talk"]["messages"]) == 2
     assert first["head"]["status"] == "died"
-    again, other, odd = asked(source, *(f"/token/data?version={first['version']}&game={n}" for n in ("0", "7", "x")))
-    assert again.status_code == odd.status_code == 204
-    assert other.json()["talk"] is None
+    has = urlencode(first["versions"])
+    again, other, odd = asked(source, *(f"/token/data?{has}&game={n}" for n in ("0", "7", "x")))
+    assert again.status_code == other.status_code == odd.status_code == 204
+    assert "talk" not in asked(source, "/token/data?game=7")[0].json()
     with RunRecord.go_on(run, {}) as record:
         record.said(canaries().entries[2])
         source._next = 0.0
-        more = asked(source, f"/token/data?version={first['version']}")[0].json()
+        more = asked(source, f"/token/data?{has}")[0].json()
     assert len(more["talk"]["messages"]) == 3
     assert more["head"]["status"] == "running"
     (run.path / "transcript.jsonl").write_text("{}\n{}\n")
@@ -179,6 +184,80 @@ def test_it_serves_what_one_agent_may_read(tmp_path: Path) -> None:
     assert "forbob1" in data.text
 
 
+def three_games(folder: Path) -> SavedRun:
+    """A run of three games that died in the third."""
+    games = [entry for game in range(3) for entry in played(islands().entries, game)]
+    return recorded(folder, games[:-1], over=False)
+
+
+def test_costs_of_all_games_are_current_and_unchanged_games_are_made_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = three_games(tmp_path)
+    made = list[int]()
+
+    def counted(entries: Sequence[TranscriptEntry]) -> GameCosts | None:
+        made.append(entries[0].message.game)
+        return game_costs(entries)
+
+    monkeypatch.setattr("agentcho.viewer.page_content.game_costs", counted)
+    source = LiveRecords(str(run.path), tmp_path)
+    first = asked(source, "/token/data?game=0")[0].json()
+    assert [(each["games"], each["rows"][-1]["calls"]) for each in first["head"]["costs"]] == [(3, 5)]
+    assert made == [0, 1, 2]
+    with RunRecord.go_on(run, {}) as record:
+        record.said(played(islands().entries, 2)[-1])
+        source._next = 0.0
+        more = asked(source, f"/token/data?game=0&{urlencode(first['versions'])}")[0].json()
+    assert more["head"]["costs"][0]["rows"][-1]["calls"] == 6
+    assert "talk" not in more, "the first game has not changed"
+    assert made == [0, 1, 2, 2]
+
+
+def test_a_second_game_is_answered_from_what_was_read_for_the_first(tmp_path: Path) -> None:
+    run = three_games(tmp_path)
+    source = LiveRecords(str(run.path), tmp_path)
+    first = asked(source, "/token/data?game=0")[0].json()
+    source._next = float("inf")
+    head = first["versions"]["head"]
+    second = asked(source, f"/token/data?game=2&head={head}")[0].json()
+    assert (second["game"], "head" in second, len(second["talk"]["messages"])) == (2, False, 3)
+    assert asked(source, f"/token/data?game=2&{urlencode(second['versions'])}")[0].status_code == 204
+
+
+def test_games_of_two_runs_keep_their_numbers_while_the_first_run_goes_on(tmp_path: Path) -> None:
+    going = recorded(tmp_path / "a", played(islands().entries, 0), over=False, alice="agent", bob="agent")
+    other = recorded(tmp_path / "b", islands().entries, alice="agent", bob="agent")
+    source = LiveRecords(str(going.path), tmp_path, beside=str(other.path))
+    first = asked(source, "/token/data")[0].json()
+    assert first["head"]["beside"]
+    assert [(talk["side"], talk["number"]) for talk in first["head"]["talks"]] == [(0, 0), (1, 1)]
+    with RunRecord.go_on(going, {}) as record:
+        record.said(played(islands().entries, 1)[0])
+        source._next = 0.0
+        more = asked(source, f"/token/data?game=1&{urlencode(first['versions'])}")[0].json()
+    assert [(talk["side"], talk["number"]) for talk in more["head"]["talks"]] == [(0, 0), (0, 2), (1, 1)]
+    assert more["talk"]["messages"][0]["id"] == "scenario.0"
+
+
+def test_of_two_runs_too_it_serves_what_one_agent_may_read_and_says_nothing_when_others_speak(tmp_path: Path) -> None:
+    entries = canaries().entries
+    runs = [recorded(tmp_path / each, entries, over=False, alice="rolecanary", bob="role") for each in "ab"]
+    source = LiveRecords(str(runs[0].path), tmp_path, "bob", beside=str(runs[1].path))
+    answers = asked(source, "/token/", "/token/data?game=0", "/token/data?game=1", "/token/words?game=1")
+    assert all("canary" not in answer.text and run.info.id not in answer.text for answer in answers for run in runs)
+    first, second = answers[1].json(), answers[2].json()
+    assert first["head"]["costs"] == []
+    assert not {"costs", "runs"} & (first["talk"].keys() | second["talk"].keys() | first["head"].keys() - {"costs"})
+    with RunRecord.go_on(runs[1], {}) as record:
+        source._next = 0.0
+        before = asked(source, "/token/data?game=1")[0].json()["versions"]
+        secret = next(entry for entry in entries if not entry.message.audience.includes("bob"))
+        record.said(secret._replace(message=replace(secret.message, id="alice.99")))
+        source._next = 0.0
+        assert asked(source, f"/token/data?game=1&{urlencode(before)}")[0].status_code == 204
+
+
 def test_bad_input_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(RecordNotFound):
         LiveRecords("last", tmp_path)
@@ -246,3 +325,24 @@ def test_a_browser_shows_what_is_being_said(tmp_path: Path, eyes: tuple[str, ...
     assert shown.told("messages") == (2 if eyes else 4)
     assert "forbob7" in shown.dom
     assert 'aria-label="being generated"' in shown.dom
+
+
+@pytest.mark.browser
+def test_a_browser_shows_costs_of_all_games(tmp_path: Path) -> None:
+    run = three_games(tmp_path)
+    with served(str(run.path)) as address:
+        shown = visited(f"{address}#view=costs", tmp_path)
+    assert shown.console == []
+    assert "Cost by agent, all 3 games" in shown.dom
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("eyes", [(), ("--eyes", "bob")])
+def test_a_browser_shows_two_runs_side_by_side(tmp_path: Path, eyes: tuple[str, ...]) -> None:
+    runs = [recorded(tmp_path / each, islands().entries, over=False, alice="agent", bob="agent") for each in "ab"]
+    with served(str(runs[0].path), "--beside", str(runs[1].path), *eyes) as address:
+        shown = visited(address, tmp_path, "--window-size=1280,3000")
+    assert shown.console == []
+    assert 'data-view="beside" aria-selected="true"' in shown.dom
+    assert shown.told("rows") == shown.told("messages") == len(islands().entries)
+    assert f"{len(islands().entries)} messages in both, 0 with other words" in shown.dom

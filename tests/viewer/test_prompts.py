@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentcho.protocol.text_calls import TokensSpent
-from agentcho.records.transcript import MessageUsage
+from agentcho.records.transcript import MessageUsage, TranscriptEntry
 from agentcho.viewer.prompts import CallPrompt, prompts
 
 from ..audit.transcripts import LENGTH, Talk
@@ -41,6 +42,11 @@ def islands() -> Talk:
     talk.change("bob.1", made=(*noted.made, *last.made), usage=used(2 * LENGTH, 2 * LENGTH, 0.5, 2.0))
     talk.change("alice.0", usage=used(LENGTH, LENGTH, 0.25, 1.0))
     return talk
+
+
+def played(entries: Sequence[TranscriptEntry], game: int) -> list[TranscriptEntry]:
+    """The same messages in another game."""
+    return [entry._replace(message=replace(entry.message, game=game)) for entry in entries]
 
 
 def test_a_prompt_is_the_context_in_its_order_and_what_the_message_opens_with() -> None:
@@ -129,10 +135,29 @@ def test_calls_whose_prompts_nobody_counted_are_counted_apart(tmp_path: Path) ->
     assert (costs[-1]["calls"], costs[-1]["unknown"]) == (0, 2)
 
 
+def test_games_of_a_group_are_summed_without_attempts_that_were_given_up(tmp_path: Path) -> None:
+    first, again = islands().entries, played(islands().entries, 1)
+    given_up = [entry._replace(attempt=1) for entry in played(first, 2)]
+    last = [entry._replace(attempt=2) for entry in played(first, 2)]
+    head = blocks(page_of(recorded(tmp_path, [*first, *again, *given_up, *last])))["head"]
+    assert len(head["talks"]) == 4
+    (found,) = head["costs"]
+    assert (found["group"], found["games"]) == ("", 3)
+    assert [(row["name"], row["calls"]) for row in found["rows"]] == [
+        ("scenario", 0),
+        ("alice", 3),
+        ("bob", 3),
+        ("all", 6),
+    ]
+    assert found["rows"][-1]["first"] == 0.375
+
+
 def test_what_one_agent_may_read_has_no_counts_of_prompts(tmp_path: Path) -> None:
     run = recorded(tmp_path, islands().entries, alice="agent", bob="agent")
-    data = blocks(page_of(run, "bob"))["talk-0"]
+    whole = blocks(page_of(run, "bob"))
+    data = whole["talk-0"]
     assert "costs" not in data
+    assert whole["head"]["costs"] == []
     for message in data["messages"]:
         assert not {"prompt", "sampled", "encoded", "reused", "spent"} & message.keys()
 
@@ -176,8 +201,7 @@ def test_costs_of_several_games_are_summed(tmp_path: Path) -> None:
     left.rows = all("#figures-1 tbody tr").map((row) => [...row.children].map((cell) => cell.textContent));
     """
     entries = islands().entries
-    again = [entry._replace(message=replace(entry.message, game=1)) for entry in entries]
-    page = page_of(recorded(tmp_path, [*entries, *again]))
+    page = page_of(recorded(tmp_path, [*entries, *played(entries, 1)]))
     left = driven(page, script, tmp_path, "--window-size=1280,900")
     assert left["titles"] == ["Cost by agent", "Cost by agent, all 2 games"]
     assert [row[:4] for row in left["rows"]] == [

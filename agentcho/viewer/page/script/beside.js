@@ -9,7 +9,9 @@ class BesideView {
   /** @param {HTMLElement} pane */
   constructor(pane) {
     this.pane = pane;
-    this.top = make("div", { class: "found" });
+    this.choices = make("div");
+    this.rest = make("div");
+    this.top = make("div", { class: "found" }, this.choices, this.rest);
     this.list = new Rows(pane, { draw: (n) => this.row(n), guess: (n) => this.guess(n), label: "Messages of both games" });
     pane.replaceChildren(this.top, this.list.shelf);
     this.refresh();
@@ -24,12 +26,22 @@ class BesideView {
     const { talk } = state;
     if (!talk) return;
     if (changed.size === 1 && changed.has("chosen")) return;
+    const before = this.other;
     this.game = partner();
-    this.other = new Talk(data(`talk-${this.game}`));
-    const all = aligned(talk, this.other);
+    this.other = talkAt(this.game);
+    const all = this.other ? aligned(talk, this.other) : [];
     /** @type {Pair[]} */ this.pairs = state.fold ? all.filter((pair) => pair.differs) : all;
-    this.top.replaceChildren(this.choice(), sheet(this.summary(talk, this.other), 0), make("p", { class: "soft count" }, this.count(all)));
-    this.list.set(this.pairs.length);
+    const found = this.other ? [sheet(this.summary(talk, this.other), 0), make("p", { class: "soft count" }, this.count(all))] : [make("p", { class: "soft count" }, "Loading this game …")];
+    this.choose();
+    this.rest.replaceChildren(...found);
+    if (this.other !== before || changed.size !== 1 || !changed.has("head")) this.list.set(this.pairs.length);
+  }
+
+  /** Show which games can stand on the right. A list that is the same stays, because it may be open. */
+  choose() {
+    const names = JSON.stringify([state.game, this.game, ...state.head.talks.map((/** @type {any} */ _, /** @type {number} */ place) => called(place))]);
+    if (names !== this.names) this.choices.replaceChildren(this.choice());
+    this.names = names;
   }
 
   /** @param {number} number @param {boolean} [focus] */
@@ -80,7 +92,8 @@ class BesideView {
   }
 }
 
-/** The game that stands on the right: the one that was chosen, or the one of the same number in another run. */
+/** The game that stands on the right: the one that was chosen, or the one of the same number in another run, or the one
+ * before, which stays while more games begin. */
 function partner() {
   const { other, game, head: { talks } } = state;
   if (other !== null && other < talks.length) return other;
@@ -88,7 +101,7 @@ function partner() {
   const apart = (/** @type {any} */ each) => (side === undefined ? each.group !== group : each.side !== side);
   const fits = [(/** @type {any} */ each) => each.title === title && each.within === within, (/** @type {any} */ each) => each.title === title, () => side !== undefined];
   const same = fits.map((fit) => talks.findIndex((/** @type {any} */ each) => apart(each) && fit(each))).find((found) => found >= 0) ?? -1;
-  return same >= 0 ? same : game + 1 < talks.length ? game + 1 : game - 1;
+  return same >= 0 ? same : game > 0 ? game - 1 : 1;
 }
 
 /** @param {number} game */

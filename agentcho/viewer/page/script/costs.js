@@ -21,13 +21,13 @@ class CostsView {
     const { talk } = state;
     if (!talk) return;
     /** @type {number[]} */ this.calls = talk.messages.flatMap((message, number) => (message.prompt ? [number] : []));
-    if (changed.has("talk") || changed.has("eyes")) {
-      const games = together();
-      const tables = [table("Cost by agent", rowsOf(talk)), ...(games.length > 1 ? [table(`Cost by agent, all ${games.length} games`, summed(games))] : [])];
-      this.top.replaceChildren(...tables.map(sheet), make("ul", { class: "notes" }, ...notes(games.length > 1 ? summed(games) : talk.costs).map((note) => make("li", {}, note))),
+    if (["head", "talk", "eyes"].some((each) => changed.has(each))) {
+      const all = together();
+      const tables = [table("Cost by agent", rowsOf(talk)), ...(all ? [table(`Cost by agent, all ${all.games} games`, all.rows)] : [])];
+      this.top.replaceChildren(...tables.map(sheet), make("ul", { class: "notes" }, ...notes(all?.rows ?? talk.costs).map((note) => make("li", {}, note))),
         make("h2", {}, many(this.calls.length, "prompt")), legend());
     }
-    this.list.set(this.calls.length);
+    if (changed.size !== 1 || !changed.has("head")) this.list.set(this.calls.length);
   }
 
   /** @param {number} number @param {boolean} [focus] */
@@ -52,37 +52,8 @@ class CostsView {
 /** The rows of one game, each with its name. @param {Talk} talk @returns {any[]} */
 const rowsOf = ({ costs, agents }) => costs.map((row) => ({ ...row, name: row.by === undefined ? "all" : row.by === null ? "scenario" : agents[row.by].name }));
 
-/** The games of the run, or of the group, that is looked at; a page that is served has one at a time. @returns {Talk[]} */
-function together() {
-  const { head, game } = state;
-  if (document.body.hasAttribute("data-live")) return [];
-  return head.talks.flatMap((/** @type {any} */ each, /** @type {number} */ number) => (each.group === head.talks[game].group && !GIVEN_UP.test(each.title) ? [new Talk(data(`talk-${number}`))] : []));
-}
-
-/** The rows of several games, summed by name; the one for all of them last. @param {Talk[]} games @returns {any[]} */
-function summed(games) {
-  /** @type {Map<string, any>} */ const found = new Map();
-  const key = (/** @type {any} */ by, /** @type {string} */ name) => (by === undefined ? "all" : by === null ? "scenario" : `agent ${name}`);
-  for (const row of games.flatMap(rowsOf)) {
-    const sum = found.get(key(row.by, row.name)) ?? { name: row.name, firsts: [] };
-    for (const name of ["calls", "reused", "encoded", "unreported", "unknown", "sampled", "all", "seconds", "price"]) if (row[name] !== undefined) sum[name] = (sum[name] ?? 0) + row[name];
-    found.set(key(row.by, row.name), sum);
-  }
-  for (const talk of games) {
-    for (const { prompt, by, first = 0 } of talk.messages) if (prompt) for (const name of [key(by, by === null ? "" : talk.agents[by].name), "all"]) found.get(name)?.firsts.push(first);
-  }
-  for (const sum of found.values()) if (sum.calls) sum.first = middle(sum.firsts);
-  const all = found.get("all");
-  found.delete("all");
-  return all ? [...found.values(), all] : [];
-}
-
-/** The median. @param {number[]} values */
-function middle(values) {
-  const sorted = [...values].sort((a, b) => a - b);
-  const half = sorted.length >> 1;
-  return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
-}
+/** What all games of the group cost that is looked at; undefined: there is one, or costs are not known. */
+const together = () => state.head.costs?.find((/** @type {any} */ each) => each.group === state.head.talks[state.game].group);
 
 /** A row for each agent, and one for all. @param {string} title @param {any[]} costs */
 function table(title, costs) {

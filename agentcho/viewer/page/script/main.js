@@ -5,11 +5,16 @@ const frame = new Frame();
 const detail = new Detail(the("detail"));
 /** @type {any} */ let shown = null;
 
+const live = document.body.hasAttribute("data-live") ? new Live() : null;
+
 /** The data of a block of the page. @param {string} id */
 const data = (id) => JSON.parse(the(id).textContent);
 
+/** The game at this place of the list; null: it is still to come. @param {number} place @returns {Talk|null} */
+const talkAt = (place) => (live ? live.talk(place) : new Talk(data(`talk-${place}`)));
+
 function open() {
-  if (!document.body.hasAttribute("data-live")) state.talk = state.head.talks.length ? new Talk(data(`talk-${state.game}`)) : null;
+  state.talk = state.head.talks.length ? talkAt(state.game) : null;
 }
 
 function enter() {
@@ -26,6 +31,10 @@ listeners.push((changed) => {
     open();
     if (!has(state.view)) state.view = "talk";
     Object.assign(state, { chosen: null, other: null, open: new Set(), eyes: state.talk && (state.eyes ?? -1) < state.talk.agents.length ? state.eyes : null });
+  }
+  if (live && ["game", "other", "view"].some((each) => changed.has(each))) {
+    if (changed.has("game")) live.heard = "";
+    live.wake();
   }
   frame.refresh();
   if (changed.has("game")) frame.heads();
@@ -59,11 +68,20 @@ function go(number) {
   shown?.show(number);
 }
 
-/** Look at another game; from the figures that is its talk. @param {number} game */
+/** Look at another game, once it is there; from the figures that is its talk. @param {number} game */
 function play(game) {
   const view = state.view === "figures" ? "talk" : state.view;
-  look({ view, game: Math.max(0, Math.min(state.head.talks.length - 1, game)) });
+  const place = within(game);
+  const number = state.head.talks[place]?.number;
+  if (!live || live.talk(place) || number === undefined) look({ view, game: place });
+  else live.get(number).then(() => live.held.has(number) && look({ view, game: within(placeOf(number)) }));
 }
+
+/** A place in the list of games. @param {any} game */
+const within = (game) => Math.min(Math.max(0, Number(game) || 0), Math.max(0, state.head.talks.length - 1));
+
+/** The place of a game in the list, -1 if it is not in it. @param {number} number */
+const placeOf = (number) => state.head.talks.findIndex((/** @type {any} */ each) => each.number === number);
 
 /** @param {number} by */
 function seek(by) {
@@ -127,15 +145,24 @@ function unfold(range) {
   look({ open: new Set([...state.open, ...Array.from({ length: to - from + 1 }, (_, n) => from + n)]) });
 }
 
-/** Take what a server says. @param {any} answer */
+/** Take what a server says. @param {Answer} answer */
 function take(answer) {
   const first = state.head === null || state.talk === null;
   const { scrollTop, scrollHeight, clientHeight } = the("pane");
-  const end = !first && scrollTop + clientHeight > scrollHeight - 60;
-  state.head = answer.head;
-  state.talk = answer.talk ? new Talk(answer.talk) : null;
-  state.talkOf = state.game;
-  if (first && state.head.figures && state.chosen === null) state.view = "figures";
+  const end = !first && (scrollTop > 0 || state.view === "talk") && scrollTop + clientHeight > scrollHeight - 60;
+  const before = state.talk;
+  if (answer.head) relist(answer.head);
+  open();
+  if (first) {
+    if (asked.has("game")) state.game = within(asked.get("game"));
+    asked.delete("game");
+    open();
+    if (state.talk || !state.head.talks.length) arrive();
+    live?.wake();
+  }
+  if (state.talk !== before && live) live.heard = "";
+  if ((state.eyes ?? -1) >= (state.talk?.agents.length ?? 0)) state.eyes = null;
+  const changed = new Set(answer.talk ? ["head", "talk"] : ["head"]);
   const fits = has(state.view);
   if (!fits) state.view = "talk";
   frame.heads();
@@ -144,17 +171,25 @@ function take(answer) {
     enter();
     if (state.view === "talk" && state.head.status === "running") shown?.show((state.talk?.length ?? 0) - 1, false);
   } else {
-    shown.refresh(new Set(["talk"]));
+    shown.refresh(changed);
     the("pane").scrollTop = end ? the("pane").scrollHeight : scrollTop;
   }
   if (state.chosen !== null) detail.refresh();
   told();
 }
 
+/** Take a new list of games, in which those that are looked at may have another place. @param {any} head */
+function relist(head) {
+  const [game, other] = [state.game, state.other].map((place) => state.head?.talks[place ?? -1]?.number);
+  state.head = head;
+  state.game = within(placeOf(game));
+  state.other = placeOf(other) < 0 ? null : placeOf(other);
+}
+
 /** Take the words of messages that are under way. @param {any[]} said */
 function hear(said) {
   const { talk, view, chosen } = state;
-  if (!talk || state.talkOf !== state.game) return;
+  if (!talk) return;
   const heard = said.flatMap((each) => talk.hear(each) ?? []);
   if (view !== "talk" || !shown || !heard.length) return;
   const { scrollTop, scrollHeight, clientHeight } = the("pane");
@@ -164,21 +199,27 @@ function hear(said) {
   told();
 }
 
-if (document.body.hasAttribute("data-live")) new Live().follow(take, hear);
-else {
-  state.head = data("head");
-  const asked = new URLSearchParams(location.hash.slice(1));
-  state.game = Math.min(Math.max(0, Number(asked.get("game") ?? 0) || 0), Math.max(0, state.head.talks.length - 1));
-  open();
+/** Look at what the address asks for, beside a game. */
+function arrive() {
+  const view = asked.get("view") ?? (precise ? "talk" : state.head.beside ? "beside" : "figures");
   const seat = state.talk?.agents.findIndex((agent) => agent.name === asked.get("eyes")) ?? -1;
   if (seat >= 0) state.eyes = seat;
-  const view = asked.get("view") ?? (["game", "message", "search", "eyes"].some((each) => asked.has(each)) ? "talk" : state.head.beside ? "beside" : "figures");
-  if (asked.get("with")) state.other = Math.min(Math.max(0, Number(asked.get("with")) || 0), Math.max(0, state.head.talks.length - 1));
+  if (asked.get("with")) state.other = within(asked.get("with"));
   if (Object.hasOwn(VIEWS, view) && has(view)) state.view = view;
   if (asked.get("theme")) document.documentElement.dataset.theme = /** @type {string} */ (asked.get("theme"));
   if (asked.get("message")) state.chosen = state.talk?.ids.get(asked.get("message") ?? "") ?? null;
   if (asked.get("search")) { the("search").value = asked.get("search"); state.query = visible(asked.get("search") ?? "").toLowerCase(); }
   if (asked.get("fold")) state.fold = true;
+}
+
+const asked = new URLSearchParams(location.hash.slice(1));
+const precise = ["game", "message", "search", "eyes"].some((each) => asked.has(each));
+if (live) live.follow(take, hear);
+else {
+  state.head = data("head");
+  state.game = within(asked.get("game"));
+  open();
+  arrive();
   frame.heads();
   frame.refresh();
   detail.refresh();

@@ -4,7 +4,6 @@ const state = {
   /** @type {any} */ head: null,
   /** @type {Talk|null} */ talk: null,
   game: 0,
-  /** The game that `talk` is of. */ talkOf: 0,
   view: "talk",
   /** @type {number|null} */ other: null,
   /** @type {number|null} */ eyes: null,
@@ -52,7 +51,7 @@ function going() {
 function has(view) {
   if (view === "figures") return Boolean(state.head.figures);
   if (view === "costs") return Boolean(state.talk?.costs.length);
-  if (view === "beside") return state.head.talks.length > 1 && !document.body.hasAttribute("data-live");
+  if (view === "beside") return state.head.talks.length > 1;
   return state.head.talks.length > 0 || !state.head.figures;
 }
 
