@@ -34,7 +34,7 @@ from agentcho.lab.reading.result import (
     read_fidelity,
 )
 from agentcho.lab.tune.recipe import Recipe
-from tools.pages.real_speed import draw, speed
+from tools.pages.real_speed import draw, speed, untimed
 from tools.pages.render import arguments, render, rewrite
 from tools.trainings import TrainedAdapter, Trainings
 
@@ -71,7 +71,6 @@ FIGURE_8 = {f"{AUDIT}, {name}": name for name in BEHIND.values()}
 
 ATTACKS, KINDS = ("linear", "mlp", "inversion", "collision", "asked"), ("codes", "names", "plans", "preferences")
 """All attacks, and all kinds of secrets, of `agentcho bench leaks`."""
-SPEED = "speed on words that it sampled itself, beside llama.cpp and vLLM"
 INCONCLUSIVE = "inconclusive"
 """The verdict on an effect whose positive control did not move the reader."""
 
@@ -121,7 +120,7 @@ def page(results: Path) -> str:
         trainings=_trainings(trainings),
         tuned=tuned and (_about(tuned), list(_tables(tuned)), list(_brought_back(tuned))),
         paper=paper and _Paper.of(paper),
-        missing="; ".join([*_missing(tuned, paper, leaks, decisions), *([] if fast else [SPEED])]),
+        missing="; ".join([*_missing(tuned, paper, leaks, decisions), *_untimed(results)]),
         attacked=[_attacked(each) for each in leaks],
     )
 
@@ -297,6 +296,12 @@ def _missing(
         *([] if adapted else ["decisions with adapters"]),
         "the scores of the paper's workflows with adapters",
     ]
+
+
+def _untimed(results: Path) -> Iterator[str]:
+    """The programs beside which the model's own words have not been timed."""
+    if programs := untimed(results):
+        yield f"speed on words that it sampled itself, beside {listed(programs)}"
 
 
 # -- decisions

@@ -30,9 +30,10 @@ TITLES = {END: "to the end", FIRST: "to the first token"}
 
 
 class Beside(NamedTuple):
-    """A result file, its arm of ours, and the arms shown beside it with their headings."""
+    """A result file, the other program in it, our arm, and the arms shown beside it with their headings."""
 
     file: str
+    program: str
     ours: str
     arms: Mapping[str, str]
 
@@ -40,6 +41,7 @@ class Beside(NamedTuple):
 SHOWN = (
     Beside(
         "real-speed",
+        "transformers",
         ENFORCE,
         {
             BASELINE: "baseline",
@@ -48,15 +50,16 @@ SHOWN = (
             CONTINUOUS: "continuous batching",
         },
     ),
-    Beside("real-speed-llama", ENFORCE, {LLAMA: "llama.cpp", GUESSING: "llama.cpp, drafts"}),
-    Beside("real-speed-vllm", next(iter(OWN)), {PLAIN: "vLLM", "vllm+enforce": "`enforce` on vLLM"}),
+    Beside("real-speed-llama", "llama.cpp", ENFORCE, {LLAMA: "llama.cpp", GUESSING: "llama.cpp, drafts"}),
+    Beside("real-speed-vllm", "vLLM", next(iter(OWN)), {PLAIN: "vLLM", "vllm+enforce": "`enforce` on vLLM"}),
 )
 
 
 class Speed(NamedTuple):
-    """What the page shows: what made each result, a title and a table for each quantity, a sentence on each arm, and
-    the size of each workflow."""
+    """What the page shows: the programs that results have beside ours, what made each result, a title and a table for
+    each quantity, a sentence on each arm, and the size of each workflow."""
 
+    beside: Sequence[str]
     about: Sequence[str]
     tables: Sequence[tuple[str, str]]
     told: Sequence[str]
@@ -71,8 +74,18 @@ def speed(results: Path) -> Speed | None:
     subjects = _subjects(there)
     tables = [(title, _table(there, subjects, what)) for what, title in TITLES.items()]
     return Speed(
-        [_about(found) for _, found in there], tables, list(_told(there, subjects)), _sizes(there[0][1], subjects)
+        [each.program for each, _ in there],
+        [_about(found) for _, found in there],
+        tables,
+        list(_told(there, subjects)),
+        _sizes(there[0][1], subjects),
     )
+
+
+def untimed(results: Path) -> list[str]:
+    """The programs that were not timed."""
+    there = [each.program for each, _ in _there(results)]
+    return [each.program for each in SHOWN if each.program not in there]
 
 
 def draw(results: Path, file: Path) -> None:
@@ -153,13 +166,16 @@ def _table(there: Iterable[tuple[Beside, Result]], subjects: Sequence[str], what
 
 
 def _told(there: Iterable[tuple[Beside, Result]], subjects: Sequence[str]) -> Iterator[str]:
-    """For each arm, in how many workflows `enforce` ended sooner, and the whole time of all workflows."""
+    """For each arm, in how many workflows `enforce` ended sooner or later in every repeat, and the whole time of all
+    workflows."""
     for found, arm, ours, head in _columns(there):
         if both := [subject for subject in subjects if found.has(subject, arm, ours)]:
-            sooner = sum(found.ratio([subject], arm, ours, END).middle > 1 for subject in both)
+            ratios = [found.ratio([subject], arm, ours, END) for subject in both]
+            sooner, later = sum(ratio.low > 1 for ratio in ratios), sum(ratio.high < 1 for ratio in ratios)
+            whole = found.ratio(both, arm, ours, END).shown()
             yield (
-                f"{head}: `enforce` ended sooner in {sooner} of {many(len(both), 'workflow')}; all together took "
-                f"{found.ratio(both, arm, ours, END).shown()} times as long as under `enforce`"
+                f"{head}: `enforce` ended sooner in {sooner} of {many(len(both), 'workflow')} and later in {later}; "
+                f"all together took {whole} times as long as under `enforce`"
             )
 
 
