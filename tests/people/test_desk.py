@@ -20,7 +20,7 @@ from agentcho.display.people.lines import LineByLine
 from agentcho.display.people.session import Question, Session
 from agentcho.display.people.terminal import Terminal
 from agentcho.errors import PersonLeft
-from agentcho.games.runs.library import cast_names
+from agentcho.games.runs import library
 from agentcho.games.runs.request import RunRequest
 from agentcho.games.runs.runtime import RunResult
 from agentcho.games.runs.runtime import play as play_run
@@ -211,7 +211,7 @@ def test_a_file_can_be_read_too(tmp_path: Path) -> None:
 
 
 def test_the_names_of_a_cast_are_known_where_the_source_says_them_all() -> None:
-    assert cast_names(Canaries()) == frozenset({"alice", "bob", "carol"})
+    assert library.cast_names(Canaries()) == frozenset({"alice", "bob", "carol"})
 
     class Unsaid(Canaries):
         """Inherits its play from another class."""
@@ -230,7 +230,7 @@ def test_the_names_of_a_cast_are_known_where_the_source_says_them_all() -> None:
             return [game.cast(Agent, name=f"agent-{number}") for number in range(3)]
 
     for each in (Unsaid, Given, Made):
-        assert cast_names(each()) is None
+        assert library.cast_names(each()) is None
 
 
 async def others(game: Game) -> Any:
