@@ -110,7 +110,7 @@ def by_name(*names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
                 listed = ", ".join(f"{name}=…" for name in named)
                 warn_caller(
                     f"{method.__qualname__}() takes {' and '.join(f'`{name}`' for name in named)} by name: give "
-                    f"{listed}; from agentcho 0.6 on it is an error to give them by position",
+                    f"{listed}. Positional values are accepted until agentcho 0.6",
                     FutureWarning,
                 )
                 return cast(Callable[..., T], method)(*args[:own], **named, **options)

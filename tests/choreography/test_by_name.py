@@ -79,8 +79,8 @@ def test_arguments_by_position_mean_what_they_did_and_warn_at_the_line_of_the_ca
         assert [(each.filename, first < each.lineno < last) for each in found] == [(__file__, True)] * 7
         assert len({each.lineno for each in found}) == 7
         assert str(found[0].message) == (
-            "Agent.say() takes `to` and `prompt` by name: give to=…, prompt=…; from agentcho 0.6 on it is an error to "
-            "give them by position"
+            "Agent.say() takes `to` and `prompt` by name: give to=…, prompt=…. Positional values are accepted until "
+            "agentcho 0.6"
         )
     assert said[by_position] == said[named]
 
