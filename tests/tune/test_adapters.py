@@ -55,7 +55,9 @@ def test_hot_and_merged_say_the_same_and_the_base_is_as_before(base: Engine, eng
     merged = Engine.load(engines.folder(), device=DEVICE, dtype="float32", adapter=one, merge=True)
     assert float((said(merged) - hot).abs().max()) < 1e-4
     alone = Engine.load(engines.folder(), device=DEVICE, dtype="float32", adapter=one)
-    assert torch.equal(said(alone), hot)
+    # Only a network that is loaded with its adapter has second copies of the adapter's weights too. On some processors
+    # products with these differ in the last bits.
+    assert float((said(alone) - hot).abs().max()) < 1e-4
 
 
 def test_what_peft_itself_says_is_what_the_engine_says(engines: Engines, tmp_path: Path) -> None:
