@@ -160,6 +160,22 @@ bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DAT
 		--out runs/real/paper --export docs/results/real-paper.json
 	$(BIN)/python -m tools.pages.real_model docs/results docs/real-model.md
 
+# Judged on the names and towns of which the adapters were not trained on any.
+RECALL := examples/recall.py --model smollm2 --temperature 0 --set n=2
+REMEMBERED := runs/real/recall
+RECALLED := baseline,choreographed:audit,choreographed:audit+first-k:4
+RECALLED := $(RECALLED),choreographed:enforce,choreographed:enforce+first-k:4,choreographed:enforce+full
+RECALLED := $(RECALLED),baseline@$(REMEMBERED)-audit,choreographed:audit@$(REMEMBERED)-audit,choreographed:enforce@$(REMEMBERED)-enforce
+bench-real-tasks: .venv/.tools real     ## short tasks on SmolLM2, scored, and their part of docs/real-model.md (20 minutes)
+	for layout in serial parallel; do $(BIN)/agentcho trace $(RECALL) --set half=1 --set layout=$$layout --dtype bfloat16 -n 60 \
+		--out $(REMEMBERED)-$$layout.jsonl; done
+	paste -d '\n' $(REMEMBERED)-serial.jsonl $(REMEMBERED)-parallel.jsonl > $(REMEMBERED).jsonl
+	for way in audit enforce; do $(BIN)/agentcho tune examples/recall.py --model smollm2 --dtype float32 --traces $(REMEMBERED).jsonl \
+		--leakage $$way --epochs 1 --rate $(RATE) --seed 1 --out $(REMEMBERED)-$$way; done
+	for layout in serial parallel; do $(BIN)/agentcho compare $(RECALL) --set half=2 --set layout=$$layout --dtype float32 -n 200 --timed-games 0 \
+		--modes $(RECALLED) --json docs/results/real-task-recall-$$layout.json; done
+	$(BIN)/python -m tools.pages.real_model docs/results docs/real-model.md
+
 bench-real-speed: .venv/.tools real llama .venv/clients/vllm/.installed  ## speed on workflows that SmolLM2 sampled, beside stock transformers, llama.cpp and vLLM (an hour)
 	for each in $(SIX); do $(BIN)/agentcho trace $$each --model smollm2 --temperature 0.7 --dtype bfloat16 --seed 5 -n 2 \
 		--out runs/real/$$each-sampled.jsonl; done

@@ -105,7 +105,10 @@ def test_the_way_out_is_the_status(tmp_path: Path, error: type[BaseException], s
     assert len(SavedRun(record.path).entries()) == 1
 
 
-def test_ids_are_never_used_twice_and_are_found_by_how_they_begin(tmp_path: Path) -> None:
+def test_ids_are_never_used_twice_and_are_found_by_how_they_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path.parent)  # no name is not the folder in which the command runs
     names = []
     for _ in range(3):
         with begin(tmp_path) as record:

@@ -67,7 +67,11 @@ class Adapter(NamedTuple):
         """Raise `AdapterError` if it was trained on weights other than those of this fingerprint."""
         if self.trained is not None and self.trained.base["weights"] != base["weights"]:
             theirs, ours = self.trained.base["model"], base["model"]
-            raise AdapterError(self.path, f"it was trained on other weights ({theirs}) than the loaded ones ({ours})")
+            raise AdapterError(
+                self.path,
+                f"it was trained on other weights ({theirs}, {self.trained.base.get('dtype', 'dtype unknown')}) than "
+                f"the loaded ones ({ours}); if it is the same model, load it with the --dtype of the training",
+            )
 
 
 def find_adapter(folder: str | Path) -> Adapter:

@@ -465,7 +465,8 @@ def find(run: str, folder: Path) -> SavedRun:
     names = sorted(file.parent.name for file in folder.glob(f"*/{INFO}"))
     matches = _last(folder, names) if run == "last" else [n for n in names if n == run] or _begins(names, run)
     if len(matches) != 1:
-        below = sorted(file.parent.as_posix() for deep in ("*", "*/*") for file in Path(run).glob(f"{deep}/{INFO}"))
+        places = ("*", "*/*") if run else ()
+        below = sorted(file.parent.as_posix() for place in places for file in Path(run).glob(f"{place}/{INFO}"))
         raise RecordNotFound(run, folder, below)
     return SavedRun(folder / matches[0])
 

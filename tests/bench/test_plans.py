@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -15,6 +16,7 @@ from agentcho.lab.bench.played import CallTimes, WorkflowTimes
 from agentcho.lab.bench.recorded import KINDS, RAGGED, WORDS_A_TOKEN, _Words, recorded
 from agentcho.records.trace import Workflow, workflow
 from agentcho.testing import FakeEngine
+from tools.bench.commands import beside_vllm
 from tools.bench.overhead import crowd
 
 
@@ -35,6 +37,15 @@ def test_the_paper_is_played_at_its_sizes() -> None:
     }
     with pytest.raises(ConfigError, match="unknown workflow 'chess'; give one of prisoners-dilemma"):
         paper(["chess"], 1, 1)
+
+
+def test_beside_vllm_traces_alone_are_played_alone() -> None:
+    file = Path(__file__).parents[1] / "fixtures" / "formats" / "trace" / "sampled.jsonl"
+    [recorded] = [each.name for each in beside_vllm((), [file], 1, 1, 0.1)]
+    assert recorded.startswith("trace ")
+    assert [each.name for each in beside_vllm(["multi-qa"], [file], 1, 1, 0.1)] == ["multi-qa", recorded]
+    usual = [each.name for each in beside_vllm((), (), 1, 1, 0.1)]
+    assert usual[:2] == ["prisoners-dilemma", "tree-of-thoughts"]
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,9 @@ ROOT = Path(__file__).parents[2]
 GALLERY = ("code_review", "auction", "mediator", "intake", "red_team", "jury", "market", "classroom")
 
 
-def played(name: str, folder: Path, **how: Any) -> SavedRun:
-    """The record of one game of an example."""
-    scenario: Scenario = library.scenario(str(ROOT / "examples" / f"{name}.py"))()
+def played(name: str, folder: Path, given: Mapping[str, Any] | None = None, **how: Any) -> SavedRun:
+    """The record of one game of an example, with options of the scenario."""
+    scenario: Scenario = library.scenario(str(ROOT / "examples" / f"{name}.py"))(**(given or {}))
     result = play(RunRequest(scenario, RunConfig(model="fake", seed=1, **how), out=folder))
     assert not result.errors
     [over] = result.games

@@ -11,6 +11,7 @@ import pytest
 
 from agentcho.audit.measurement import Interval
 from agentcho.lab.bench.result import Figures, Result
+from agentcho.lab.compare.comparison import Comparison
 from agentcho.lab.plots import plot_readings
 from agentcho.lab.reading.partitions import AGENTS, SALTS
 from agentcho.lab.reading.result import (
@@ -221,6 +222,37 @@ def test_a_leak_under_enforcement_is_not_passed_over(results: Path) -> None:
     leaking = tuple(each.model_copy(update={"size": worse.get(each.way, each.size)}) for each in found.moved)
     (results / "real-decisions-recorded.json").write_text(found.model_copy(update={"moved": leaking}).model_dump_json())
     assert "do not shift them at all under `enforce`" not in real_model.page(results)
+
+
+def short_task(scored: float, low: float, high: float) -> Comparison:
+    """A comparison of ten games, in which the reference scores 0.75 and the other column something else."""
+    found = Comparison.model_validate_json((FORMATS / "compare" / "compare.json").read_bytes())
+    [metric] = found.metrics
+    by_hand = Interval(low=low, high=high, method="by hand")
+    means = {
+        "baseline": metric.means["baseline"].model_copy(update={"value": scored, "span": by_hand}),
+        AUDIT: metric.means[AUDIT].model_copy(update={"value": scored + (low + high) / 2, "span": by_hand}),
+    }
+    less = metric.differences[AUDIT].model_copy(update={"value": (low + high) / 2, "span": by_hand})
+    scored_too = metric.model_copy(update={"name": "right", "means": means, "differences": {AUDIT: less}})
+    return found.model_copy(update={"metrics": (scored_too,)})
+
+
+@pytest.mark.parametrize(
+    ("scored", "low", "high", "told"),
+    [
+        (0.75, -0.3, -0.1, "`audit` lower, -0.200 (-0.300 to -0.100)"),
+        (0.75, 0.1, 0.3, "`audit` higher, +0.200 (+0.100 to +0.300)"),
+        (0.75, -0.3, 0.1, "`audit` no change shown, -0.100 (-0.300 to +0.100)"),
+        (0.05, -0.3, 0.1, "odd: at its floor, 0.050"),
+    ],
+)
+def test_a_short_task_is_told_by_its_interval(results: Path, scored: float, low: float, high: float, told: str) -> None:
+    assert "## Short tasks" not in real_model.page(results)
+    (results / "real-task-odd.json").write_text(short_task(scored, low, high).model_dump_json())
+    page = real_model.page(results)
+    assert told in page[: page.index("**Not measured with this model:**")]
+    assert f"| {AUDIT} | " in page[page.index("### Short task: odd") :]
 
 
 def test_what_was_not_measured_is_not_shown(tmp_path: Path) -> None:

@@ -126,10 +126,11 @@ def test_what_is_no_adapter_is_refused(
 def test_an_adapter_of_another_base_is_refused(engines: Engines, tmp_path: Path) -> None:
     adapter = drawn(tmp_path / "a", 0)
     trained = {
-        "scenario": "talk", "mode": "choreographed", "leakage": "audit", "base": {"model": "other", "weights": "0"},
+        "scenario": "talk", "mode": "choreographed", "leakage": "audit",
+        "base": {"model": "other", "weights": "0", "dtype": "bfloat16"},
         "recipe": {}, "traces": "", "train": 1, "dev": 1, "before": 1.0, "best": 0.5, "step": 1, "tokens": 1,
         "seconds": 1.0, "machine": {},
     }  # fmt: skip
     (adapter / "agentcho.json").write_text(json.dumps(trained))
-    with pytest.raises(AdapterError, match=r"trained on other weights \(other\)"):
+    with pytest.raises(AdapterError, match=r"trained on other weights \(other, bfloat16\) than .*--dtype of the"):
         Engine.load(engines.folder(), device=DEVICE, dtype="float32", adapter=adapter)

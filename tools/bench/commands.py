@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, cast, get_type_hints
 
@@ -15,6 +15,7 @@ import typer
 
 from agentcho.config import QuantizationOptions
 from agentcho.display.progress import progress
+from agentcho.lab.bench.plans import Workload
 from agentcho.lab.bench.result import Figures, Kind, Result
 from agentcho.lab.commands.workflows import (
     QUANTIZED,
@@ -419,23 +420,32 @@ def vllm(
 ) -> None:
     """Compare engine vllm under enforce and audit with plain vLLM and its prefix cache, with agentcho's own engine, and
     with `generate` of transformers, on equal weights and forced words. Needs an environment with vLLM."""
-    from itertools import islice
-
     from agentcho.integrations.vllm.versions import installed
-    from agentcho.lab.bench.plans import traced
-    from agentcho.records.trace import read_traces
     from tools.bench.vllm.arms import engines
     from tools.bench.vllm.measure import compare
 
-    recorded = (each for file in traces or () for each in islice(read_traces(file), games))
-    usual = [] if traces else ["prisoners-dilemma", "tree-of-thoughts", "parallel-debate"]
-    subjects = [*paper(workflow or usual, seed, scale), *traced(recorded, scale)]
+    subjects = beside_vllm(workflow or (), traces or (), games, seed, scale)
     asked = Benchmark("vllm", model, dtype, repeats, seed, Files(json_), program=PROGRAM)
     with progress("bench vllm", sys.stderr) as told, engines(model, dtype, context=4096) as on:
         found = compare(on, subjects, repeats, seed, told.tell)
         where = {key: on.own.fingerprint[key] for key in ("model", "dtype", "device")}
         there = {"vllm": installed()}
     _finish(asked, asked.result(where, there, found, scale=scale))
+
+
+def beside_vllm(
+    named: Sequence[str], traces: Sequence[Path], games: int, seed: int, scale: float
+) -> Sequence[Workload]:
+    """The workloads of `vllm`: workflows of the paper by name, and the first `games` of each file of traces. Three of
+    the paper if none of them is given."""
+    from itertools import islice
+
+    from agentcho.lab.bench.plans import traced
+    from agentcho.records.trace import read_traces
+
+    recorded = (each for file in traces for each in islice(read_traces(file), games))
+    chosen = named or (() if traces else ("prisoners-dilemma", "tree-of-thoughts", "parallel-debate"))
+    return [*(paper(chosen, seed, scale) if chosen else ()), *traced(recorded, scale)]
 
 
 OTHERS: tuple[Callable[..., None], ...] = (talk, cluster, agentdojo, agentleak, kv, threads, vllm)

@@ -1,0 +1,81 @@
+"""The part on short tasks of the page on a real model: scores by the way of reading, as `agentcho compare` found them.
+
+Does not know: what a task is. Each result describes its own scenario, options and columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from agentcho.lab.compare.compare import read_comparison
+from agentcho.lab.compare.comparison import Comparison
+
+RESULTS = "real-task-*.json"
+"""The result files, in the order of the page."""
+TOLD = "choreographed:audit", "choreographed:enforce"
+"""The columns of which the summary speaks."""
+LEAST = 0.10
+"""A reference that scores less than this has no room to fall: the page calls it its floor."""
+
+
+class ShortTask(NamedTuple):
+    """One comparison as the page shows it: a title, what made it, and a table with a row for each column."""
+
+    title: str
+    about: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def short_tasks(results: Path) -> tuple[list[ShortTask], list[str]]:
+    """The comparisons of a folder of results, and a sentence on each."""
+    found = [(file, read_comparison(file)) for file in sorted(results.glob(RESULTS))]
+    return [_shown(each) for _, each in found], [line for _, each in found for line in _told(each)]
+
+
+def _title(found: Comparison) -> str:
+    options = [f"{key} {value}" for key, value in found.request.options.items() if value is not None]
+    return ", ".join([found.request.scenario, *options])
+
+
+def _shown(found: Comparison) -> ShortTask:
+    machine = found.machine
+    about = (
+        f"`{found.command}`: {found.request.games} games a column, temperature {found.request.temperature:g}; "
+        f"{machine['machine']}, torch {machine['torch']}, commit {machine['commit'][:10]}, seed "
+        f" {found.request.seed}."
+    )
+    heads = ("column", *(metric.name for metric in found.metrics), *_divergence(found))
+    rows = tuple((name, *_cells(found, name)) for name in found.names)
+    return ShortTask(_title(found), about, heads, rows)
+
+
+def _divergence(found: Comparison) -> tuple[str, ...]:
+    return ("KL, nats a token",) if found.fidelity else ()
+
+
+def _cells(found: Comparison, column: str) -> Iterator[str]:
+    """Each score with its interval, and its difference from the reference; then the divergence, if it was measured."""
+    for metric in found.metrics:
+        difference = metric.difference(column)
+        yield metric.mean(column) + (f"; {difference}" if difference else "")
+    if found.fidelity:
+        yield found.fidelity[column].shown() if column in found.fidelity else ""
+
+
+def _told(found: Comparison) -> Iterator[str]:
+    """Whether plain reuse changes the first score of a comparison, and by how much."""
+    metric, reference = found.metrics[0], found.names[0]
+    if metric.means[reference].value < LEAST:
+        yield f"{_title(found)}: at its floor, {metric.mean(reference)} ({metric.name}) under the {reference}"
+        return
+    sides = []
+    for column in TOLD:
+        if (difference := metric.differences.get(column)) is None:
+            continue
+        low, high = difference.span.low, difference.span.high
+        moved = "no change shown" if low <= 0 <= high else "lower" if high < 0 else "higher"
+        sides.append(f"`{column.rpartition(':')[2]}` {moved}, {metric.difference(column)}")
+    yield f"{_title(found)}: {metric.name} {metric.mean(reference)} under the {reference}; {'; '.join(sides)}"
