@@ -119,6 +119,9 @@ def test_ids_are_never_used_twice_and_are_found_by_how_they_begin(
     for ambiguous in ("2", "nobody", ""):
         with pytest.raises(RecordNotFound, match="ls --runs"):
             find(ambiguous, tmp_path)
+    monkeypatch.chdir(tmp_path / names[0])
+    with pytest.raises(RecordNotFound):
+        find("", tmp_path)
 
 
 def test_damage_elsewhere_than_at_the_end_is_told_with_its_line(tmp_path: Path) -> None:

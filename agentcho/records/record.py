@@ -460,7 +460,7 @@ def runs(folder: Path) -> list[SavedRun]:
 
 def find(run: str, folder: Path) -> SavedRun:
     """The run with that path, with that id, the only one whose id begins with it, or the newest for "last"."""
-    if (Path(run) / INFO).is_file():
+    if run and (Path(run) / INFO).is_file():
         return SavedRun(Path(run))
     names = sorted(file.parent.name for file in folder.glob(f"*/{INFO}"))
     matches = _last(folder, names) if run == "last" else [n for n in names if n == run] or _begins(names, run)

@@ -31,8 +31,8 @@ class ShortTask(NamedTuple):
 
 def short_tasks(results: Path) -> tuple[list[ShortTask], list[str]]:
     """The comparisons of a folder of results, and a sentence on each."""
-    found = [(file, read_comparison(file)) for file in sorted(results.glob(RESULTS))]
-    return [_shown(each) for _, each in found], [line for _, each in found for line in _told(each)]
+    found = [read_comparison(file) for file in sorted(results.glob(RESULTS))]
+    return [_shown(each) for each in found], [line for each in found for line in _told(each)]
 
 
 def _title(found: Comparison) -> str:
@@ -45,7 +45,7 @@ def _shown(found: Comparison) -> ShortTask:
     about = (
         f"`{found.command}`: {found.request.games} games a column, temperature {found.request.temperature:g}; "
         f"{machine['machine']}, torch {machine['torch']}, commit {machine['commit'][:10]}, seed "
-        f" {found.request.seed}."
+        f"{found.request.seed}."
     )
     heads = ("column", *(metric.name for metric in found.metrics), *_divergence(found))
     rows = tuple((name, *_cells(found, name)) for name in found.names)
