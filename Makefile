@@ -174,6 +174,8 @@ bench-real-tasks: .venv/.tools real     ## short tasks on SmolLM2, scored, and t
 		--leakage $$way --epochs 1 --rate $(RATE) --seed 1 --out $(REMEMBERED)-$$way; done
 	for layout in serial parallel; do $(BIN)/agentcho compare $(RECALL) --set half=2 --set layout=$$layout --dtype float32 -n 200 --timed-games 0 \
 		--modes $(RECALLED) --json docs/results/real-task-recall-$$layout.json; done
+	$(BIN)/agentcho compare $(RECALL) --set half=2 --set informed=false --dtype float32 -n 200 --timed-games 0 --fidelity-games 0 \
+		--json docs/results/real-task-recall-uninformed.json
 	$(BIN)/python -m tools.pages.real_model docs/results docs/real-model.md
 
 bench-real-speed: .venv/.tools real llama .venv/clients/vllm/.installed  ## speed on workflows that SmolLM2 sampled, beside stock transformers, llama.cpp and vLLM (an hour)

@@ -86,6 +86,7 @@ class Recall(agentcho.Scenario):
 
         n: int = Field(6, ge=2, le=HALF, description="witnesses")
         layout: Literal["parallel", "serial"] = Field("serial", description="where statements stand for the recorder")
+        informed: bool = Field(True, description="whether a witness's private prompt names its own town")
         half: Literal[1, 2] | None = Field(None, description="only one half of the names and towns; none: all")
 
     class Outcome(agentcho.Scenario.Outcome):
@@ -101,6 +102,8 @@ class Recall(agentcho.Scenario):
         friends = (*towns[1:], towns[0])
         prompts = (
             f"You are {name.capitalize()}. You live in {town}, and a friend of yours in {other}."
+            if self.options.informed
+            else f"You are {name.capitalize()}. You have a friend in {other}."
             for name, town, other in zip(names, towns, friends, strict=True)
         )
         witnesses = [game.cast(Witness, name, system=prompt) for name, prompt in zip(names, prompts, strict=True)]
