@@ -119,6 +119,12 @@ def reused() -> str:
     return f"plain reuse keeps the likeliest token in {100 * kept[0]:.1f} to {100 * kept[-1]:.1f}% of places"
 
 
+def recalled() -> str:
+    metric = read("real-task-recall-serial.json")["metrics"][0]
+    right = [metric["means"][column]["value"] for column in ("baseline", "choreographed:enforce")]
+    return f"in its task of recall the baseline is right in {right[0]:.3f}, `enforce` in {right[1]:.3f}"
+
+
 def given_away() -> str:
     found = read("real-leaks-natural.json")
     (entropy,) = (each["entropy"] for each in found["secrets"] if each["kind"] == "codes")
@@ -136,7 +142,7 @@ def given_away() -> str:
 
 FROM_FILES = {
     "docs/leakage.md": (mutants, swapped, left_out),
-    "README.md": (agentleak, probed, reused, given_away),
+    "README.md": (agentleak, probed, reused, recalled, given_away),
     "docs/how-to/memory.md": (rounded,),
     "docs/serve.md": (lengths,),
     "docs/how-to/repair.md": (judges, judges_cost),

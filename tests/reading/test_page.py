@@ -168,10 +168,12 @@ def test_partitions_stand_beside_ways_on_the_same_conversations(results: Path, e
 
 
 def test_speed_on_sampled_words_stands_beside_the_same_repeat_of_ours(results: Path) -> None:
-    def timed(name: str, arms: dict[str, tuple[float, float]]) -> None:
+    def timed(name: str, arms: dict[str, tuple[float, float]], encoded: float = 1234) -> None:
         each = [
             Figures(
-                subject=subject, arm=arm, values={"seconds": taken, "ttft": (1.0, 1.0), "encoded": (1234.0, 1234.0)}
+                subject=subject,
+                arm=arm,
+                values={"seconds": taken, "ttft": (1.0, 1.0), "encoded": (encoded, encoded)},
             )
             for subject in ("trace debate debate-5-0", "trace trees trees-5-0")
             for arm, taken in arms.items()
@@ -197,6 +199,11 @@ def test_speed_on_sampled_words_stands_beside_the_same_repeat_of_ours(results: P
     assert "debate 1,234, trees 1,234." in page
     assert "- `made real-speed-llama`: smollm2, float32; x86_64, 2 cores" in page
     assert "1 row" not in page
+    anew = "Beside vLLM, SmolLM2 sampled the games anew"
+    timed("real-speed-vllm", {"agentcho+enforce": (1.0, 4.0), "vllm": (0.5, 2.0)})
+    assert anew not in real_model.page(results)
+    timed("real-speed-vllm", {"agentcho+enforce": (1.0, 4.0), "vllm": (0.5, 2.0)}, encoded=1235)
+    assert anew in " ".join(real_model.page(results).split())
 
 
 def test_decisions_with_adapters_stand_beside_those_without(results: Path) -> None:

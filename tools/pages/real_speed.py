@@ -56,10 +56,12 @@ SHOWN = (
 
 
 class Speed(NamedTuple):
-    """What the page shows: the programs that results have beside ours, what made each result, a title and a table for
-    each quantity, a sentence on each arm, and the size of each workflow."""
+    """What the page shows: the programs that results have beside ours, those that were timed on other games than the
+    first, what made each result, a title and a table for each quantity, a sentence on each arm, and the size of each
+    workflow."""
 
     beside: Sequence[str]
+    apart: Sequence[str]
     about: Sequence[str]
     tables: Sequence[tuple[str, str]]
     told: Sequence[str]
@@ -75,6 +77,7 @@ def speed(results: Path) -> Speed | None:
     tables = [(title, _table(there, subjects, what)) for what, title in TITLES.items()]
     return Speed(
         [each.program for each, _ in there],
+        _apart(there, subjects),
         [_about(found) for _, found in there],
         tables,
         list(_told(there, subjects)),
@@ -177,6 +180,20 @@ def _told(there: Iterable[tuple[Beside, Result]], subjects: Sequence[str]) -> It
                 f"{head}: `enforce` ended sooner in {sooner} of {many(len(both), 'workflow')} and later in {later}; "
                 f"all together took {whole} times as long as under `enforce`"
             )
+
+
+def _apart(there: Sequence[tuple[Beside, Result]], subjects: Sequence[str]) -> list[str]:
+    """The programs whose games are not those of the first result: our arm encodes other numbers of tokens."""
+    sizes = [[_encoded(found, subject, each.ours) for subject in subjects] for each, found in there]
+    return [
+        each.program
+        for (each, _), own in zip(there, sizes, strict=True)
+        if any(size is not None and size != first for size, first in zip(own, sizes[0], strict=True))
+    ]
+
+
+def _encoded(found: Result, subject: str, arm: str) -> float | None:
+    return found.values(subject, arm, "encoded")[0] if found.has(subject, arm) else None
 
 
 def _sizes(found: Result, subjects: Sequence[str]) -> str:
