@@ -113,6 +113,16 @@ def adapters(tmp_path: Path) -> list[str]:
     return [str(folder) for folder in folders]
 
 
+def test_an_adapter_whose_training_goes_on_is_named(adapters: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    columns(f"choreographed:audit@{adapters[0]}")
+    assert not caplog.records
+    (Path(adapters[0]) / "going").mkdir()
+    columns(f"choreographed:audit@{adapters[0]}")
+    (record,) = caplog.records
+    assert f"the training of adapter {adapters[0]} has not finished" in record.getMessage()
+    assert "from before the first step" in record.getMessage()
+
+
 def test_an_adapter_is_a_folder_and_goes_by_its_name_and_digest(adapters: list[str]) -> None:
     one, two, other = adapters
     found = columns(f"baseline@{two},choreographed:enforce@{one},choreographed:audit+full@{two},choreographed")

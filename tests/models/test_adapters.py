@@ -18,11 +18,12 @@ from agentcho.errors import ModelError, ResumeMismatch
 from agentcho.games.play.adapter_engine import AdapterEngine, engine_and_adapter
 from agentcho.games.runs.loading import fingerprints, give_up, load_together
 from agentcho.games.runs.request import RunRequest
-from agentcho.games.runs.runtime import play
+from agentcho.games.runs.runtime import load_engine, play
 from agentcho.protocol.call import ContextEntry, EnginePort
 from agentcho.protocol.progress import no_progress
 from agentcho.records.models import RecordedModels
 from agentcho.records.record import SavedRun
+from agentcho.records.trained_adapters import GOING
 from agentcho.testing import FakeEngine
 from tests.engine.families import llama_family
 from tests.engine.test_mixed import Alone, llama
@@ -221,3 +222,18 @@ def test_an_adapter_that_does_not_fit_is_named_with_its_model(
     file.write_text(json.dumps(json.loads(file.read_text()) | changed))
     with pytest.raises(ModelError, match=r"model 'two': no adapter in .*/2: it"):
         load_together(config(engines, folders), None, {}, no_progress)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("of", ["the run", "an agent"])
+def test_an_adapter_whose_training_goes_on_is_loaded_with_a_note(
+    of: str, folders: dict[str, Path], engines: Engines, caplog: pytest.LogCaptureFixture
+) -> None:
+    (folders["two"] / GOING).mkdir()
+    if of == "the run":
+        asked = RunConfig(model=str(engines.folder()), device="cpu", dtype="float32", adapter=str(folders["two"]))
+        assert load_engine(asked).fingerprint["adapter"]
+    else:
+        load_together(config(engines, folders), None, {}, no_progress)
+    (told,) = (record.getMessage() for record in caplog.records if "has not finished" in record.getMessage())
+    assert f"the training of adapter {folders['two']} has not finished" in told

@@ -25,6 +25,7 @@ from agentcho.lab.tune.recipe import Recipe, read_peft
 from agentcho.lab.tune.training import Progress, Training, Validation, recompute
 from agentcho.lab.tune.unfolding import Unfolded, unfold
 from agentcho.records.trace import Workflow, write_traces
+from agentcho.records.trained_adapters import unfinished
 from agentcho.runner.engine import Engine
 from agentcho.runner.model.model import Model
 
@@ -131,7 +132,9 @@ def test_broken_off_it_goes_on_to_the_same_end(engines: Engines, file: Path, tmp
     whole = training(engines.own(), file, tmp_path / "whole").train()
     with pytest.raises(Stopped):
         training(engines.own(), file, tmp_path / "parts", tell=stopping(at)).train()
+    assert "has not finished" in str(unfinished(tmp_path / "parts"))
     parts = training(engines.own(), file, tmp_path / "parts").train()
+    assert unfinished(tmp_path / "parts") is None
     assert parts.model_dump(exclude={"seconds"}) == whole.model_dump(exclude={"seconds"})
     one, other = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("whole", "parts"))
     assert one.keys() == other.keys()

@@ -15,7 +15,7 @@ from agentcho.lab.compare.comparison import Comparison
 RESULTS = "real-task-*.json"
 """The result files, in the order of the page."""
 TOLD = "choreographed:audit", "choreographed:enforce"
-"""The columns of which the summary speaks."""
+"""The columns of which the summary speaks, without and with an adapter."""
 LEAST = 0.10
 """A reference that scores less than this has no room to fall: the page calls it its floor."""
 
@@ -66,16 +66,18 @@ def _cells(found: Comparison, column: str) -> Iterator[str]:
 
 
 def _told(found: Comparison) -> Iterator[str]:
-    """Whether plain reuse changes the first score of a comparison, and by how much."""
+    """Whether plain reuse, without and with adapters, changes the first score of a comparison, and by how much."""
     metric, reference = found.metrics[0], found.names[0]
     if metric.means[reference].value < LEAST:
         yield f"{_title(found)}: at its floor, {metric.mean(reference)} ({metric.name}) under the {reference}"
         return
     sides = []
-    for column in TOLD:
-        if (difference := metric.differences.get(column)) is None:
+    for column, difference in metric.differences.items():
+        way, _, adapter = column.partition("@")
+        if way not in TOLD:
             continue
         low, high = difference.span.low, difference.span.high
         moved = "no change shown" if low <= 0 <= high else "lower" if high < 0 else "higher"
-        sides.append(f"`{column.rpartition(':')[2]}` {moved}, {metric.difference(column)}")
+        named = f"`{way.rpartition(':')[2]}`{' with an adapter' if adapter else ''}"
+        sides.append(f"{named} {moved}, {metric.difference(column)}")
     yield f"{_title(found)}: {metric.name} {metric.mean(reference)} under the {reference}; {'; '.join(sides)}"

@@ -23,6 +23,7 @@ from agentcho.protocol.text_calls import TextPort, is_engine
 from agentcho.protocol.variables import of_option
 from agentcho.provenance.message_boundaries import required_markers
 from agentcho.records.models import ON
+from agentcho.records.trained_adapters import unfinished
 
 ENGINE = logging.getLogger("agentcho.engine")
 NOTES = logging.getLogger("agentcho.notes")
@@ -132,6 +133,12 @@ def tell_differences(model: str, engine: object, mode: Mode) -> None:
         NOTES.warning("%s", line)
 
 
+def tell_unfinished(adapter: str | None) -> None:
+    """Print one line about an adapter whose training has not finished."""
+    if adapter is not None and (told := unfinished(adapter)) is not None:
+        NOTES.warning("%s", told)
+
+
 def tell_unread(model: str, engine: EnginePort, variables: TemplateKwargs) -> None:
     """Print one line about variables of a run that its chat template does not read, if there are any."""
     given = of_option(variables)
@@ -184,6 +191,7 @@ def load_together(
     for name, source in wanted.items():
         with of_model(name):
             _check(source, markers)
+        tell_unfinished(source.model.adapter)
     made: dict[EngineSource, EnginePort] = {} if engine is None else {own: engine}
     for name, source in wanted.items():
         if not source.here and source not in made:

@@ -36,6 +36,7 @@ from agentcho.games.runs.loading import (
     speculate,
     teach_words,
     tell_differences,
+    tell_unfinished,
     tell_unread,
     threads_of,
 )
@@ -362,6 +363,7 @@ def load_engine(config: RunConfig, tell: ProgressCallback = no_progress, share: 
         raise
     ENGINE.info("loaded %s, %.1f s%s", config.model, perf_counter() - began, threads_of(engine))
     tell_differences(config.model, engine, config.mode)
+    tell_unfinished(config.adapter)
     tell_unread(config.model, engine, config.chat_template_kwargs)
     return engine
 

@@ -10,6 +10,7 @@ from typing import get_args
 from agentcho.config import Leakage, Mode, RunConfig, option_names
 from agentcho.engine.lora_adapter import find_adapter
 from agentcho.errors import ConfigError
+from agentcho.games.runs.loading import tell_unfinished
 from agentcho.records.frozen import Frozen
 from agentcho.reuse.in_place import InPlace
 from agentcho.reuse.registry import ALL, DEFAULT, READINGS, parsed_repair, parsed_way, usual_repairs, usual_ways
@@ -118,15 +119,19 @@ def _named(text: str) -> list[Column]:
 def _adapted(column: Column, folder: str) -> Column:
     if column.mode == "baseline" or column.adapter is not None:
         return column
-    return column.model_copy(update={"adapter": folder, "digest": find_adapter(folder).digest})
+    return _with_adapter(column, folder)
 
 
 def _column(name: str) -> Column:
     written, at, folder = name.partition("@")
     column = _way(name, written)
-    if not at:
-        return column
-    return column.model_copy(update={"adapter": folder, "digest": find_adapter(folder).digest})
+    return _with_adapter(column, folder) if at else column
+
+
+def _with_adapter(column: Column, folder: str) -> Column:
+    digest = find_adapter(folder).digest
+    tell_unfinished(folder)
+    return column.model_copy(update={"adapter": folder, "digest": digest})
 
 
 def _way(name: str, written: str) -> Column:

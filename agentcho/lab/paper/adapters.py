@@ -18,6 +18,7 @@ from agentcho.lab.tune.recipe import Recipe
 from agentcho.protocol.progress import ProgressCallback
 from agentcho.records.files import write_errors
 from agentcho.records.trace import Workflow, read_traces
+from agentcho.records.trained_adapters import unfinished
 
 
 class Ends(NamedTuple):
@@ -67,7 +68,7 @@ class Lesson(NamedTuple):
     @property
     def done(self) -> bool:
         """Whether the adapter is trained."""
-        return (self.folder / "agentcho.json").is_file() and not (self.folder / "going").exists()
+        return (self.folder / "agentcho.json").is_file() and unfinished(self.folder) is None
 
     @property
     def adapter(self) -> Adapter:

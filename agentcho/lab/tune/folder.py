@@ -24,6 +24,7 @@ from agentcho.engine.lora_adapter import CONFIG, TRAINED, WEIGHTS, AdapterTraini
 from agentcho.errors import ResumeMismatch
 from agentcho.lab.collect import check_same
 from agentcho.records.files import LineFile, read_lines, replace_whole, write_errors
+from agentcho.records.trained_adapters import GOING
 
 PREFIX = "base_model.model."
 
@@ -33,7 +34,7 @@ class Folder:
 
     def __init__(self, path: Path, request: Mapping[str, Any]) -> None:
         self.path = path
-        self._going = path / "going"
+        self._going = path / GOING
         self._gone = path / "gone"
         shutil.rmtree(self._gone, ignore_errors=True)
         self._check(request)
