@@ -324,7 +324,8 @@ def test_what_attacks_read_stands_first_and_in_a_table(results: Path, name: str)
     (results / f"{name}.json").write_bytes((ROOT / "docs" / "results" / f"{name}.json").read_bytes())
     page = real_model.page(results)
     told = re.findall(
-        r"^- .*\(codes\): (.*) from reused encodings, verdict leaks; (.*) from the audience's, verdict",
+        r"^- .*\(codes\), attacked by a linear probe and an MLP: "
+        r"(.*) from reused encodings, verdict leaks; (.*) from the audience's, verdict",
         page,
         re.M,
     )

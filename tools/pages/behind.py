@@ -94,6 +94,7 @@ IN_README = frozenset(
         "leaks-earlier",
         "real-fidelity",
         "real-leaks-natural",
+        "real-task-recall-serial",
     }
 )
 """The results whose figures the README shows, however old. It shows no speeds older than engine and runner

@@ -48,7 +48,10 @@ PARTITIONED = "real-partitions"
 """The result of `agentcho bench fidelity --modes baseline`: what caches in parts would encode."""
 DECISIONS = ("real-decisions-recorded", "real-decisions-forced")
 """Results of `agentcho bench decisions`."""
-LEAKS = ("real-leaks-forced", "real-leaks-natural")
+LEAKS = ("real-leaks-forced", "real-leaks-natural", "real-leaks-natural-more")
+"""Results of `agentcho bench leaks`."""
+CALLED = {"linear": "a linear probe", "mlp": "an MLP", "collision": "a collision search", "asked": "asking the model"}
+"""Attacks by their names in results; others are called as they are named there."""
 TUNED, TRAININGS = "real-fidelity-tuned", "real-trainings"
 """Results of `agentcho bench fidelity` with adapters, and of `tools.trainings` for these and others."""
 PAPER, TABLES = "real-paper", ("Table 1", "Table 2", "Table 4")
@@ -117,7 +120,7 @@ def page(results: Path) -> str:
         summary=_summary([each.by_share for each in plain]),
         summary_odds=_summary([each.by_odds for each in plain]),
         compared=_compared_table(compared),
-        leaks=[(_about_leaks(each), _leaks(each), each) for each in leaks],
+        leaks=[(_about_leaks(each), _leaks(each), _tried(each), each) for each in leaks],
         trainings=_trainings(trainings),
         tuned=tuned and (_about(tuned), list(_tables(tuned)), list(_brought_back(tuned))),
         paper=paper and _Paper.of(paper),
@@ -286,7 +289,7 @@ def _missing(
     natural = [each for each in leaks if each.sentence == "natural"]
     tried = {row.attack for each in natural for row in each.rows if row.unavailable is None}
     kinds = {each.kind for found in natural for each in found.secrets}
-    attacks = ["asking the model" if name == "asked" else name for name in ATTACKS if name not in tried]
+    attacks = [CALLED.get(name, name) for name in ATTACKS if name not in tried]
     others = [name for name in KINDS if name not in kinds]
     adapted = any("@" in each.way for found in decisions for each in found.effects)
     return [
@@ -467,6 +470,12 @@ def _about_leaks(found: LeaksResult) -> str:
     )
 
 
+def _tried(found: LeaksResult) -> str:
+    """The attacks that were tried, in words."""
+    names = {row.attack for row in found.rows if row.unavailable is None}
+    return listed([CALLED.get(name, name) for name in ATTACKS if name in names])
+
+
 def _leaks(found: LeaksResult) -> str:
     """The best attack for each way and each kind of secret."""
     kinds = [each.kind for each in found.secrets]
@@ -503,7 +512,8 @@ def _attacked(found: LeaksResult) -> str:
             verdict = f", verdict {verdicts[way]}" if way in verdicts else ""
             parts.append(f"{best.bits:.1f} ({best.bits_interval.shown('{:.1f}'.format)}) from {called}{verdict}")
     words = "sentences in the model's own words" if found.sentence == "natural" else "one forced sentence"
-    return f"{words}, {secret.entropy:.1f} bits of secret ({secret.kind}): {'; '.join(parts)}"
+    of = f"{secret.entropy:.1f} bits of secret ({secret.kind})"
+    return f"{words}, {of}, attacked by {_tried(found)}: {'; '.join(parts)}"
 
 
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
