@@ -166,7 +166,19 @@ REMEMBERED := runs/real/recall
 RECALLED := baseline,choreographed:audit,choreographed:audit+first-k:4
 RECALLED := $(RECALLED),choreographed:enforce,choreographed:enforce+first-k:4,choreographed:enforce+full
 RECALLED := $(RECALLED),baseline@$(REMEMBERED)-audit,choreographed:audit@$(REMEMBERED)-audit,choreographed:enforce@$(REMEMBERED)-enforce
-bench-real-tasks: .venv/.tools real     ## short tasks on SmolLM2, scored, and their part of docs/real-model.md (20 minutes)
+# Judged on lists of words that no adapter was trained on.
+MERGE := branch-solve-merge --model smollm2 --temperature 0 --max-tokens 64
+MERGED := runs/real/merge
+REPAIRED := baseline,choreographed:audit,choreographed:audit+first-k:4,choreographed:enforce,choreographed:enforce+full
+bench-real-tasks: .venv/.tools real     ## short tasks on SmolLM2, scored, and their part of docs/real-model.md (an hour and a half)
+	$(BIN)/agentcho trace $(MERGE) --dtype bfloat16 -n 200 --seed 1 --out $(MERGED).jsonl
+	for way in audit enforce; do $(BIN)/agentcho tune branch-solve-merge --model smollm2 --dtype float32 --traces $(MERGED).jsonl \
+		--leakage $$way --epochs 1 --rate 2e-4 --seed 1 --out $(MERGED)-$$way; done
+	$(BIN)/agentcho compare $(MERGE) --dtype float32 -n 200 --timed-games 0 --fidelity-games 0 --out $(MERGED)-parallel \
+		--modes $(REPAIRED),baseline@$(MERGED)-audit,choreographed:audit@$(MERGED)-audit,choreographed:enforce@$(MERGED)-enforce \
+		--json docs/results/real-task-merge-parallel.json
+	$(BIN)/agentcho compare $(MERGE) --set layout=serial --dtype float32 -n 200 --timed-games 0 --fidelity-games 0 \
+		--out $(MERGED)-serial --modes $(REPAIRED) --json docs/results/real-task-merge-serial.json
 	for layout in serial parallel; do $(BIN)/agentcho trace $(RECALL) --set half=1 --set layout=$$layout --dtype bfloat16 -n 60 \
 		--out $(REMEMBERED)-$$layout.jsonl; done
 	paste -d '\n' $(REMEMBERED)-serial.jsonl $(REMEMBERED)-parallel.jsonl > $(REMEMBERED).jsonl
@@ -176,6 +188,8 @@ bench-real-tasks: .venv/.tools real     ## short tasks on SmolLM2, scored, and t
 		--modes $(RECALLED) --json docs/results/real-task-recall-$$layout.json; done
 	$(BIN)/agentcho compare $(RECALL) --set half=2 --set informed=false --dtype float32 -n 200 --timed-games 0 --fidelity-games 0 \
 		--json docs/results/real-task-recall-uninformed.json
+	$(BIN)/python -m tools.trainings $(foreach each,$(MERGED) $(REMEMBERED),$(each)-audit $(each)-enforce) \
+		--json docs/results/real-trainings-tasks.json
 	$(BIN)/python -m tools.pages.real_model docs/results docs/real-model.md
 
 bench-real-speed: .venv/.tools real llama .venv/clients/vllm/.installed  ## speed on workflows that SmolLM2 sampled, beside stock transformers, llama.cpp and vLLM (an hour)
@@ -188,6 +202,8 @@ bench-real-speed: .venv/.tools real llama .venv/clients/vllm/.installed  ## spee
 	OMP_NUM_THREADS=1 VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_CPU_KVCACHE_SPACE=2 PYTHONPATH=. .venv/clients/vllm/bin/python -m tools.bench vllm \
 		$(foreach each,$(SAMPLED),--traces $(each)) --scale 1 --repeats 3 \
 		--json docs/results/real-speed-vllm.json
+	$(BIN)/agentcho bench fidelity --model smollm2 --dtype float32 $(foreach each,$(SAMPLED),--traces $(each)) --limit 1 --modes baseline \
+		--json docs/results/real-partitions-sampled.json
 	$(BIN)/python -m tools.pages.real_model docs/results docs/real-model.md
 
 bench-paper: .venv/.tools          ## all tables of the paper on the understudy, and docs/paper.md; goes on where it was

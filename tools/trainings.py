@@ -15,6 +15,7 @@ from pydantic import Field
 
 from agentcho.engine.lora_adapter import AdapterTraining, find_adapter
 from agentcho.records.frozen import Frozen
+from agentcho.records.trained_adapters import unfinished
 
 
 class Checkpoint(Frozen):
@@ -46,8 +47,10 @@ def trained_adapter(folder: Path) -> TrainedAdapter:
 
     Raises:
         AdapterError: There is no adapter in it.
-        ValueError: `agentcho tune` did not train the adapter, or its log has no held-out losses.
+        ValueError: `agentcho tune` did not train the adapter, it has not finished, or its log has no held-out losses.
     """
+    if (told := unfinished(folder)) is not None:
+        raise ValueError(told)
     training = find_adapter(folder).trained
     if training is None:
         raise ValueError(f"{folder}: not trained by `agentcho tune`: it has no agentcho.json")

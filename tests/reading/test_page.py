@@ -206,6 +206,28 @@ def test_speed_on_sampled_words_stands_beside_the_same_repeat_of_ours(results: P
     assert anew in " ".join(real_model.page(results).split())
 
 
+def test_a_server_with_salts_stands_beside_the_speeds(results: Path) -> None:
+    def measured(salts: float) -> str:
+        rows = (
+            fidelity(0.0).rows[0],
+            *(
+                fidelity(0.0).rows[0].model_copy(update={"column": name, "ratio": ratio})
+                for name, ratio in ((SALTS, salts), (AGENTS, 2.5), (AGENTS, 1.0))
+            ),
+        )
+        found = fidelity(0.0).model_copy(update={"rows": rows})
+        (results / "real-partitions-sampled.json").write_text(found.model_dump_json())
+        return " ".join(real_model.page(results).split())
+
+    shutil.copy(ROOT / "docs" / "results" / "real-speed.json", results)
+    assert "a prefix cache with a salt for each audience would encode" not in " ".join(real_model.page(results).split())
+    page = measured(1.0)
+    assert "would encode 1.00 times the baseline's tokens, so that the baseline's column also stands for such" in page
+    assert "and one for each agent 1.00 to 2.50 times" in page
+    page = measured(1.2)
+    assert "would encode 1.20 times the baseline's tokens, and one for each agent" in page
+
+
 def test_decisions_with_adapters_stand_beside_those_without(results: Path) -> None:
     found = decisions(-0.05, -0.3)
     assert "decisions with adapters" in real_model.page(results)
@@ -310,6 +332,13 @@ def test_what_an_adapter_brings_back_is_told_by_its_interval(results: Path, with
     assert "| tuned |" not in page
     assert "| trained | `audit` | 0.00067 | 3 | 0 | 6.503 | 6.147 |" in page
     assert "the effect of tuning" not in page
+
+
+def test_a_training_that_goes_on_is_no_result(tmp_path: Path) -> None:
+    begun = shutil.copytree(FORMATS / "adapter" / "trained", tmp_path / "begun")
+    (begun / "going").mkdir()
+    with pytest.raises(ValueError, match="begun has not finished"):
+        trainings.trained_adapter(begun)
 
 
 def test_an_adapter_of_others_is_no_training(tmp_path: Path) -> None:

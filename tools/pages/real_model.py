@@ -52,8 +52,8 @@ LEAKS = ("real-leaks-forced", "real-leaks-natural", "real-leaks-natural-more")
 """Results of `agentcho bench leaks`."""
 CALLED = {"linear": "a linear probe", "mlp": "an MLP", "collision": "a collision search", "asked": "asking the model"}
 """Attacks by their names in results; others are called as they are named there."""
-TUNED, TRAININGS = "real-fidelity-tuned", "real-trainings"
-"""Results of `agentcho bench fidelity` with adapters, and of `tools.trainings` for these and others."""
+TUNED, TRAININGS = "real-fidelity-tuned", ("real-trainings", "real-trainings-tasks")
+"""The result of `agentcho bench fidelity` with adapters, and those of `tools.trainings` for these and others."""
 PAPER, TABLES = "real-paper", ("Table 1", "Table 2", "Table 4")
 """The result of `agentcho paper`, and the tables of it that are shown."""
 AUDIT, ENFORCE = "choreographed:audit", "choreographed:enforce"
@@ -100,7 +100,7 @@ def page(results: Path) -> str:
     plain = [each for each in compared if not each.row.endswith(TUNED_ROW)]
     tuned = read_fidelity(file) if (file := results / f"{TUNED}.json").is_file() else None
     parts = read_fidelity(file) if (file := results / f"{PARTITIONED}.json").is_file() else None
-    trainings = _read(results / f"{TRAININGS}.json", Trainings)
+    trainings = [found for name in TRAININGS if (found := _read(results / f"{name}.json", Trainings)) is not None]
     paper, fast = _read(results / f"{PAPER}.json", PaperFound), speed(results)
     return render(
         "real-model",
@@ -219,13 +219,14 @@ def _nearer(found: FidelityResult) -> Iterator[str]:
 # -- tuning
 
 
-def _trainings(found: Trainings | None) -> str:
+def _trainings(found: Sequence[Trainings]) -> str:
     """Each adapter: what it was trained for, at which rate, and the loss on held-out traces after each epoch."""
-    if found is None:
+    adapters = [adapter for each in found for adapter in each.adapters]
+    if not adapters:
         return ""
-    epochs = sorted({each.epoch for adapter in found.adapters for each in adapter.checkpoints if each.epoch})
+    epochs = sorted({each.epoch for adapter in adapters for each in adapter.checkpoints if each.epoch})
     heads = ("adapter", "reads", "peak rate", "traces", "minutes", "before", *(f"epoch {epoch:g}" for epoch in epochs))
-    return _table(heads, [_training_cells(adapter, epochs) for adapter in found.adapters])
+    return _table(heads, [_training_cells(adapter, epochs) for adapter in adapters])
 
 
 def _training_cells(adapter: TrainedAdapter, epochs: Sequence[float]) -> tuple[str, ...]:

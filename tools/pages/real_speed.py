@@ -18,6 +18,8 @@ from agentcho.lab.bench.peers.targets import GUESSING, LLAMA
 from agentcho.lab.bench.plans import TRACE
 from agentcho.lab.bench.result import Result, read_result
 from agentcho.lab.plots import reach, save
+from agentcho.lab.reading.partitions import AGENTS, SALTS
+from agentcho.lab.reading.result import read_fidelity
 from tools.bench.vllm.names import OWN, PLAIN
 
 SIGNS, MARKS = (
@@ -26,6 +28,8 @@ SIGNS, MARKS = (
 )
 TICKS = (0.2, 0.5, 1, 2, 5, 10, 20)
 FIRST, END = "ttft", "seconds"
+IN_PARTS = "real-partitions-sampled"
+"""The result of `agentcho bench fidelity --modes baseline` on sampled games."""
 TITLES = {END: "to the end", FIRST: "to the first token"}
 
 
@@ -57,11 +61,12 @@ SHOWN = (
 
 class Speed(NamedTuple):
     """What the page shows: the programs that results have beside ours, those that were timed on other games than the
-    first, what made each result, a title and a table for each quantity, a sentence on each arm, and the size of each
-    workflow."""
+    first, what caches in parts would encode, what made each result, a title and a table for each quantity, a sentence
+    on each arm, and the size of each workflow."""
 
     beside: Sequence[str]
     apart: Sequence[str]
+    parts: str
     about: Sequence[str]
     tables: Sequence[tuple[str, str]]
     told: Sequence[str]
@@ -78,6 +83,7 @@ def speed(results: Path) -> Speed | None:
     return Speed(
         [each.program for each, _ in there],
         _apart(there, subjects),
+        _parts(results),
         [_about(found) for _, found in there],
         tables,
         list(_told(there, subjects)),
@@ -190,6 +196,24 @@ def _apart(there: Sequence[tuple[Beside, Result]], subjects: Sequence[str]) -> l
         for (each, _), own in zip(there, sizes, strict=True)
         if any(size is not None and size != first for size, first in zip(own, sizes[0], strict=True))
     ]
+
+
+def _parts(results: Path) -> str:
+    """A sentence on what caches in parts would encode in sampled games; "" if that was not measured."""
+    file = results / f"{IN_PARTS}.json"
+    if not file.is_file():
+        return ""
+    found = read_fidelity(file)
+    ratios = {name: [row.ratio for row in found.rows if row.column == name] for name in (SALTS, AGENTS)}
+    salts, agents = (" to ".join(dict.fromkeys([f"{min(each):.2f}", f"{max(each):.2f}"])) for each in ratios.values())
+    stands = (
+        ", so that the baseline's column also stands for such a server" if f"{max(ratios[SALTS]):.2f}" == "1.00" else ""
+    )
+    return (
+        f"In games that SmolLM2 sampled, a prefix cache with a salt for each audience would encode {salts} times the "
+        f"baseline's tokens{stands}, and one for each agent {agents} times (`{found.command}`, commit "
+        f"{found.machine['commit'][:10]})."
+    )
 
 
 def _encoded(found: Result, subject: str, arm: str) -> float | None:

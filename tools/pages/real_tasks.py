@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from agentcho.lab.bench.arms import BASELINE
 from agentcho.lab.compare.compare import read_comparison
 from agentcho.lab.compare.comparison import Comparison
 
@@ -37,7 +38,8 @@ def short_tasks(results: Path) -> tuple[list[ShortTask], list[str]]:
 
 def _title(found: Comparison) -> str:
     options = [f"{key} {value}" for key, value in found.request.options.items() if value is not None]
-    return ", ".join([found.request.scenario, *options])
+    against = [] if found.names[0] == BASELINE else [f"against {found.names[0]}"]
+    return ", ".join([found.request.scenario, *options, *against])
 
 
 def _shown(found: Comparison) -> ShortTask:
