@@ -177,6 +177,9 @@ bench-real-tasks: .venv/.tools real     ## short tasks on SmolLM2, scored, and t
 	$(BIN)/agentcho compare $(MERGE) --dtype float32 -n 200 --timed-games 0 --fidelity-games 0 --out $(MERGED)-parallel \
 		--modes $(REPAIRED),baseline@$(MERGED)-audit,choreographed:audit@$(MERGED)-audit,choreographed:enforce@$(MERGED)-enforce \
 		--json docs/results/real-task-merge-parallel.json
+	$(BIN)/agentcho compare $(MERGE) --dtype float32 -n 200 --timed-games 0 --fidelity-games 0 --out $(MERGED)-tuned \
+		--modes baseline@$(MERGED)-audit,baseline@$(MERGED)-enforce,choreographed:audit@$(MERGED)-audit,choreographed:enforce@$(MERGED)-enforce \
+		--json docs/results/real-task-merge-tuned.json
 	$(BIN)/agentcho compare $(MERGE) --set layout=serial --dtype float32 -n 200 --timed-games 0 --fidelity-games 0 \
 		--out $(MERGED)-serial --modes $(REPAIRED) --json docs/results/real-task-merge-serial.json
 	for layout in serial parallel; do $(BIN)/agentcho trace $(RECALL) --set half=1 --set layout=$$layout --dtype bfloat16 -n 60 \
