@@ -166,6 +166,7 @@ REMEMBERED := runs/real/recall
 RECALLED := baseline,choreographed:audit,choreographed:audit+first-k:4
 RECALLED := $(RECALLED),choreographed:enforce,choreographed:enforce+first-k:4,choreographed:enforce+full
 RECALLED := $(RECALLED),baseline@$(REMEMBERED)-audit,choreographed:audit@$(REMEMBERED)-audit,choreographed:enforce@$(REMEMBERED)-enforce
+GENTLE := baseline@$(REMEMBERED)-audit-2e-4,choreographed:audit@$(REMEMBERED)-audit-2e-4,choreographed:enforce@$(REMEMBERED)-enforce-2e-4
 # Judged on lists of words that no adapter was trained on.
 MERGE := branch-solve-merge --model smollm2 --temperature 0 --max-tokens 64
 MERGED := runs/real/merge
@@ -187,11 +188,16 @@ bench-real-tasks: .venv/.tools real     ## short tasks on SmolLM2, scored, and t
 	paste -d '\n' $(REMEMBERED)-serial.jsonl $(REMEMBERED)-parallel.jsonl > $(REMEMBERED).jsonl
 	for way in audit enforce; do $(BIN)/agentcho tune examples/recall.py --model smollm2 --dtype float32 --traces $(REMEMBERED).jsonl \
 		--leakage $$way --epochs 1 --rate $(RATE) --seed 1 --out $(REMEMBERED)-$$way; done
-	for layout in serial parallel; do $(BIN)/agentcho compare $(RECALL) --set half=2 --set layout=$$layout --dtype float32 -n 200 --timed-games 0 \
-		--modes $(RECALLED) --json docs/results/real-task-recall-$$layout.json; done
+	for way in audit enforce; do $(BIN)/agentcho tune examples/recall.py --model smollm2 --dtype float32 --traces $(REMEMBERED).jsonl \
+		--leakage $$way --epochs 1 --rate 2e-4 --seed 1 --out $(REMEMBERED)-$$way-2e-4; done
+	$(BIN)/agentcho compare $(RECALL) --set half=2 --set layout=serial --dtype float32 -n 200 --timed-games 0 \
+		--modes $(RECALLED),$(GENTLE) --json docs/results/real-task-recall-serial.json
+	$(BIN)/agentcho compare $(RECALL) --set half=2 --set layout=parallel --dtype float32 -n 200 --timed-games 0 \
+		--modes $(RECALLED) --json docs/results/real-task-recall-parallel.json
 	$(BIN)/agentcho compare $(RECALL) --set half=2 --set informed=false --dtype float32 -n 200 --timed-games 0 --fidelity-games 0 \
 		--json docs/results/real-task-recall-uninformed.json
 	$(BIN)/python -m tools.trainings $(foreach each,$(MERGED) $(REMEMBERED),$(each)-audit $(each)-enforce) \
+		$(foreach way,audit enforce,$(REMEMBERED)-$(way)-2e-4) \
 		--json docs/results/real-trainings-tasks.json
 	$(BIN)/python -m tools.pages.real_model docs/results docs/real-model.md
 

@@ -284,6 +284,23 @@ def test_a_short_task_is_told_by_its_interval(results: Path, scored: float, low:
     assert f"| {AUDIT} | " in page[page.index("### Short task: odd") :]
 
 
+def test_a_short_task_is_named_by_its_tasks_and_by_what_it_is_compared_with(results: Path) -> None:
+    found = short_task(0.75, -0.3, -0.1)
+    request = found.request.model_copy(update={"tasks": "arithmetic:steps=1"})
+    (metric,) = found.metrics
+    renamed = {f"{name}@mine": mean for name, mean in metric.means.items()}
+    moved = {f"{name}@mine": each for name, each in metric.differences.items()}
+    tuned = metric.model_copy(update={"means": renamed, "differences": moved})
+    without = {f"{name}@mine": count for name, count in found.without.items()}
+    columns = tuple(column.model_copy(update={"adapter": "mine"}) for column in request.columns)
+    both = request.model_copy(update={"columns": columns})
+    whole = found.model_copy(update={"request": both, "metrics": (tuned,), "without": without})
+    (results / "real-task-odd.json").write_text(whole.model_dump_json())
+    page = real_model.page(results)
+    assert "- odd, arithmetic:steps=1, against baseline@mine: right 0.750" in page
+    assert "under the baseline@mine; `audit` with an adapter lower, -0.200" in page
+
+
 def test_what_was_not_measured_is_not_shown(tmp_path: Path) -> None:
     page = real_model.page(tmp_path)
     assert "has not been measured yet" in page
