@@ -39,7 +39,8 @@ def short_tasks(results: Path) -> tuple[list[ShortTask], list[str]]:
 def _title(found: Comparison) -> str:
     options = [f"{key} {value}" for key, value in found.request.options.items() if value is not None]
     against = [] if found.names[0] == BASELINE else [f"against {found.names[0]}"]
-    tasks = [found.request.tasks] if ":" in (found.request.tasks or "") else []
+    asked = found.request.tasks or ""
+    tasks = [asked] if ":" in asked else []
     return ", ".join([found.request.scenario, *tasks, *options, *against])
 
 
