@@ -298,7 +298,7 @@ def test_a_short_task_is_named_by_its_tasks_and_by_what_it_is_compared_with(resu
     (results / "real-task-odd.json").write_text(whole.model_dump_json())
     page = real_model.page(results)
     assert "- odd, arithmetic:steps=1, against baseline@mine: right 0.750" in page
-    assert "under the baseline@mine; `audit` with an adapter lower, -0.200" in page
+    assert "under the baseline@mine; `audit` with mine lower, -0.200" in page
 
 
 def test_what_was_not_measured_is_not_shown(tmp_path: Path) -> None:

@@ -82,6 +82,6 @@ def _told(found: Comparison) -> Iterator[str]:
             continue
         low, high = difference.span.low, difference.span.high
         moved = "no change shown" if low <= 0 <= high else "lower" if high < 0 else "higher"
-        named = f"`{way.rpartition(':')[2]}`{' with an adapter' if adapter else ''}"
+        named = f"`{way.rpartition(':')[2]}`{f' with {adapter}' if adapter else ''}"
         sides.append(f"{named} {moved}, {metric.difference(column)}")
     yield f"{_title(found)}: {metric.name} {metric.mean(reference)} under the {reference}; {'; '.join(sides)}"
