@@ -122,6 +122,7 @@ FORCED := runs/real/prisoners-dilemma
 KINDS := always-defect always-cooperate none
 ATTACKED := --kind codes -n 200 --candidates 64 --templates 4 --attack linear --attack mlp --way author --way reuse \
 	--way reuse+cacheblend:0.15 --way reuse+kvcomm:1 --way audience --way text --repeats 1
+PLAINLY := $(foreach way,author reuse audience text,--way $(way)) --repeats 1
 OFFICE := runs/real/office
 LEARNT := runs/real/dilemma
 SAMPLE = $(BIN)/agentcho trace prisoners-dilemma --model smollm2 --temperature 0.7 --max-tokens 192 --dtype bfloat16
@@ -131,7 +132,7 @@ RATES := 2e-4 6.7e-4
 RATE := 2e-3
 TUNE = $(BIN)/agentcho tune agentleak --model smollm2 --dtype float32 --traces $(OFFICE).jsonl
 TUNED_MODES := baseline,choreographed:audit,choreographed:audit@$(OFFICE)-audit,choreographed:enforce,choreographed:enforce@$(OFFICE)-enforce,baseline@$(OFFICE)-audit
-bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DATA=FOLDER has recorded conversations (eight hours)
+bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DATA=FOLDER has recorded conversations (nine hours)
 	for kind in $(KINDS); do $(SAMPLE) --set strategy=$$kind -n 27 --seed 0 --out $(FORCED)-$$kind.jsonl; done
 	for kind in $(KINDS); do $(SAMPLE) --set strategy=$$kind -n 18 --seed 1000 --out $(LEARNT)-$$kind.jsonl; done
 	paste -d '\n' $(foreach kind,$(KINDS),$(FORCED)-$(kind).jsonl) > $(FORCED).smollm2.jsonl
@@ -149,6 +150,11 @@ bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DAT
 	$(BIN)/agentcho bench leaks --model smollm2 --dtype float32 --sentence forced $(ATTACKED) --json docs/results/real-leaks-forced.json
 	$(BIN)/agentcho bench leaks --model smollm2 --dtype float32 --sentence natural --kind names --attack collision $(ATTACKED) \
 		--json docs/results/real-leaks-natural.json
+	$(BIN)/agentcho bench leaks --model smollm2 --dtype float32 --sentence natural --kind plans --kind preferences -n 200 \
+		--attack linear --attack mlp $(PLAINLY) --json docs/results/real-leaks-natural-plans.json
+	$(BIN)/agentcho bench leaks --model smollm2 --dtype float32 --sentence natural -n 200 --templates 4 \
+		$(foreach kind,codes names plans preferences,--kind $(kind)) --attack inversion --attack asked $(PLAINLY) \
+		--json docs/results/real-leaks-natural-more.json
 	$(BIN)/agentcho trace agentleak --model smollm2 -n 56 --temperature 1 --max-tokens 160 --dtype bfloat16 --seed 11 --out $(OFFICE).jsonl
 	for rate in $(RATES); do $(TUNE) --leakage audit --epochs 1 --rate $$rate --out $(OFFICE)-$$rate; done
 	for way in audit enforce; do $(TUNE) --leakage $$way --epochs 1 --rate $(RATE) --out $(OFFICE)-$$way; done
@@ -171,7 +177,7 @@ GENTLE := baseline@$(REMEMBERED)-audit-2e-4,choreographed:audit@$(REMEMBERED)-au
 MERGE := branch-solve-merge --model smollm2 --temperature 0 --max-tokens 64
 MERGED := runs/real/merge
 REPAIRED := baseline,choreographed:audit,choreographed:audit+first-k:4,choreographed:enforce,choreographed:enforce+full
-bench-real-tasks: .venv/.tools real     ## short tasks on SmolLM2, scored, and their part of docs/real-model.md (an hour and a half)
+bench-real-tasks: .venv/.tools real     ## short tasks on SmolLM2, scored, and their part of docs/real-model.md (two hours)
 	$(BIN)/agentcho trace $(MERGE) --dtype bfloat16 -n 200 --seed 1 --out $(MERGED).jsonl
 	for way in audit enforce; do $(BIN)/agentcho tune branch-solve-merge --model smollm2 --dtype float32 --traces $(MERGED).jsonl \
 		--leakage $$way --epochs 1 --rate 2e-4 --seed 1 --out $(MERGED)-$$way; done
@@ -183,6 +189,9 @@ bench-real-tasks: .venv/.tools real     ## short tasks on SmolLM2, scored, and t
 		--json docs/results/real-task-merge-tuned.json
 	$(BIN)/agentcho compare $(MERGE) --set layout=serial --dtype float32 -n 200 --timed-games 0 --fidelity-games 0 \
 		--out $(MERGED)-serial --modes $(REPAIRED) --json docs/results/real-task-merge-serial.json
+	for each in debate tree-of-thoughts parallel-debate; do $(BIN)/agentcho compare $$each --tasks arithmetic:steps=1 --model smollm2 \
+		--temperature 0 --max-tokens 96 --dtype bfloat16 -n 48 --timed-games 0 --fidelity-games 0 --out runs/real/one-step-$$each \
+		--json docs/results/real-task-one-step-$$each.json; done
 	for layout in serial parallel; do $(BIN)/agentcho trace $(RECALL) --set half=1 --set layout=$$layout --dtype bfloat16 -n 60 \
 		--out $(REMEMBERED)-$$layout.jsonl; done
 	paste -d '\n' $(REMEMBERED)-serial.jsonl $(REMEMBERED)-parallel.jsonl > $(REMEMBERED).jsonl

@@ -48,7 +48,7 @@ PARTITIONED = "real-partitions"
 """The result of `agentcho bench fidelity --modes baseline`: what caches in parts would encode."""
 DECISIONS = ("real-decisions-recorded", "real-decisions-forced")
 """Results of `agentcho bench decisions`."""
-LEAKS = ("real-leaks-forced", "real-leaks-natural", "real-leaks-natural-more")
+LEAKS = ("real-leaks-forced", "real-leaks-natural", "real-leaks-natural-plans", "real-leaks-natural-more")
 """Results of `agentcho bench leaks`."""
 CALLED = {"linear": "a linear probe", "mlp": "an MLP", "collision": "a collision search", "asked": "asking the model"}
 """Attacks by their names in results; others are called as they are named there."""
@@ -300,7 +300,7 @@ def _missing(
         *([f"attacks by {listed(attacks)} on such sentences"] if natural and attacks else []),
         *([f"{listed(others)} as secrets of such sentences"] if natural and others else []),
         *([] if adapted else ["decisions with adapters"]),
-        "the scores of the paper's workflows with adapters",
+        "the scores of `agentcho paper` with adapters",
     ]
 
 
