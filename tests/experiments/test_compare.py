@@ -13,7 +13,7 @@ import pytest
 
 from agentcho import Agent, Game, Scenario
 from agentcho.config import RunConfig
-from agentcho.errors import GamesFailed, RecordBroken, ResumeMismatch
+from agentcho.errors import AdapterError, GamesFailed, RecordBroken, ResumeMismatch
 from agentcho.games.runs import library
 from agentcho.lab.collect import Playing, collected
 from agentcho.lab.compare.columns import Column, columns
@@ -75,6 +75,34 @@ def test_every_column_plays_the_same_tasks_with_the_same_seeds(tmp_path: Path) -
     assert [metric.name for metric in found.metrics] == ["all right", "first right", "last right"]
     assert all(metric.binary for metric in found.metrics)
     assert found.without == dict.fromkeys(found.names, 0)
+
+
+class Adaptable(FakeEngine):
+    """A training writes to an adapter while it is loaded, if there is anything to write."""
+
+    def __init__(self, written: str | None) -> None:
+        super().__init__()
+        self.written = written
+
+    def adapted(self, adapter: str) -> FakeEngine:
+        if self.written is not None:
+            (Path(adapter) / "adapter_model.safetensors").write_text(self.written)
+        return self
+
+
+def test_games_are_of_the_adapter_that_the_column_names(tmp_path: Path) -> None:
+    adapter = tmp_path / "tuned"
+    adapter.mkdir()
+    (adapter / "adapter_config.json").write_text("{}")
+    (adapter / "adapter_model.safetensors").write_text("0")
+    config = RunConfig(games=4, max_tokens=8)
+    by = columns(f"baseline,choreographed:audit@{adapter}")
+    with pytest.raises(AdapterError, match="tuned: it has changed since this command began"):
+        compare(library.scenario("multi-qa")(), config, by, tmp_path / "c", Adaptable("1"))
+    assert [path.name for path in (tmp_path / "c").iterdir()] == ["request.json"]
+    again = columns(f"baseline,choreographed:audit@{adapter}")
+    found = compare(library.scenario("multi-qa")(), config, again, tmp_path / "d", Adaptable(None))
+    assert found.names == ("baseline", "choreographed:audit@tuned")
 
 
 class Spent(Exception):

@@ -6,6 +6,7 @@ import re
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from agentcho import Engine
 from agentcho.cli import main
 from agentcho.config import RunConfig
-from agentcho.errors import ConfigError, RecordBroken, RecordNotFound
+from agentcho.errors import AdapterError, ConfigError, RecordBroken, RecordNotFound
 from agentcho.games.runs.replay import replay
 from agentcho.lab.bench.workflows import line, spoken, whole
 from agentcho.lab.commands.reading import _Asked
@@ -449,6 +450,17 @@ def test_an_adapter_that_was_trained_again_is_another_measurement(traces: Path) 
     settings = [asked._replace(columns=(asked.columns[0], each)).settings for each in tuned]
     assert settings[0] != settings[1]
     assert asked.settings["adapters"] == ""
+
+
+def test_a_reading_is_of_the_adapter_that_its_column_names(traces: Path, tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text("{}")
+    (tmp_path / "adapter_model.safetensors").write_text("0")
+    how: dict[str, Any] = {"traces": [traces], "limit": None, "model": "understudy", "dtype": "auto", "seed": 1}
+    asked = _Asked.of(**how, modes=f"baseline,{AUDIT}@{tmp_path}")
+    assert len(asked.arms(Mock())) == 2
+    (tmp_path / "adapter_model.safetensors").write_text("1")
+    with pytest.raises(AdapterError, match="it has changed since this command began"):
+        asked.arms(Mock())
 
 
 @pytest.mark.usefixtures("one_command_line")

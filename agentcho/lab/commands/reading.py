@@ -217,9 +217,11 @@ class _Asked(NamedTuple):
         return [(plain[0], other) for other in plain[1:]]
 
     def arms(self, engine: Any) -> Mapping[str, tuple[Any, Any]]:
-        """The policy and the engine of each column."""
+        """The policy and the engine of each column. `AdapterError`: an adapter has changed since then."""
         base = RunConfig(model=self.model)
         own = {each.adapter: engine if each.adapter is None else engine.adapted(each.adapter) for each in self.columns}
+        for each in self.columns:
+            each.check_adapter()
         return {each.name: (each.config(base).policy, own[each.adapter]) for each in self.columns}
 
     def measured(self, name: str, checked: GivenOptions, work: Callable[[Any, ProgressCallback], T]) -> T:

@@ -9,7 +9,7 @@ from typing import get_args
 
 from agentcho.config import Leakage, Mode, RunConfig, option_names
 from agentcho.engine.lora_adapter import find_adapter
-from agentcho.errors import ConfigError
+from agentcho.errors import AdapterError, ConfigError
 from agentcho.games.runs.loading import tell_unfinished
 from agentcho.records.frozen import Frozen
 from agentcho.reuse.in_place import InPlace
@@ -55,6 +55,12 @@ class Column(Frozen):
     def method(self) -> str | None:
         """What it does in addition to repositioning keys, or instead; None: nothing."""
         return self.repair or (InPlace.name if self.in_place else self.reuse if self.reuse != DEFAULT else None)
+
+    def check_adapter(self) -> None:
+        """Raise `AdapterError` if the folder of the adapter has changed since the column was made."""
+        if self.adapter is not None and find_adapter(self.adapter).digest != self.digest:
+            reason = "it has changed since this command began; if it is being trained, wait for the end, and repeat"
+            raise AdapterError(Path(self.adapter), reason)
 
     def config(self, base: RunConfig) -> RunConfig:
         """The options of a run in this column."""

@@ -174,10 +174,13 @@ def _calls(games: Games) -> int:
 
 
 def _engine(engine: EnginePort, column: Column) -> EnginePort:
-    """The engine of a column: the model's own, or one with the column's adapter on the same weights."""
+    """The engine of a column: the model's own, or one with the column's adapter on the same weights. `AdapterError`:
+    the adapter has changed since the column was made."""
     if column.adapter is None:
         return engine
-    return cast(Adaptable, engine).adapted(column.adapter)
+    adapted = cast(Adaptable, engine).adapted(column.adapter)
+    column.check_adapter()
+    return adapted
 
 
 def forced_words(scenario: Scenario, games: Games) -> dict[int, Forced]:
