@@ -284,6 +284,28 @@ def test_a_short_task_is_told_by_its_interval(results: Path, scored: float, low:
     assert f"| {AUDIT} | " in page[page.index("### Short task: odd") :]
 
 
+@pytest.mark.parametrize(
+    ("span", "told"),
+    [
+        ((-0.3, -0.1), "Table 2 is reproduced in a short form"),
+        ((-0.3, 0.1), "Table 2 is not reproduced in a short form"),
+    ],
+)
+def test_table_2_in_its_short_form_is_judged_by_its_intervals(
+    results: Path, span: tuple[float, float], told: str
+) -> None:
+    plain = short_task(0.75, *span)
+    (metric,) = plain.metrics
+    moved = {f"{name}@mine": each for name, each in metric.differences.items()}
+    tuned = plain.model_copy(update={"metrics": (metric.model_copy(update={"differences": moved}),)})
+    for name, found in (("parallel", plain), ("tuned", tuned)):
+        assert "Table 2 is" not in real_model.page(results)
+        (results / f"real-task-merge-{name}.json").write_text(found.model_dump_json())
+    page = real_model.page(results)
+    assert told in page[: page.index("**Short tasks**")]
+    assert ("the difference remains: " in page) == (span[1] < 0)
+
+
 def test_a_short_task_is_named_by_its_tasks_and_by_what_it_is_compared_with(results: Path) -> None:
     found = short_task(0.75, -0.3, -0.1)
     request = found.request.model_copy(update={"tasks": "arithmetic:steps=1"})

@@ -35,7 +35,7 @@ from agentcho.lab.reading.result import (
 )
 from agentcho.lab.tune.recipe import Recipe
 from tools.pages.real_speed import draw, speed, untimed
-from tools.pages.real_tasks import short_tasks
+from tools.pages.real_tasks import merged, short_tasks
 from tools.pages.render import arguments, render, rewrite
 from tools.trainings import TrainedAdapter, Trainings
 
@@ -125,6 +125,7 @@ def page(results: Path) -> str:
         tuned=tuned and (_about(tuned), list(_tables(tuned)), list(_brought_back(tuned))),
         paper=paper and _Paper.of(paper),
         tasks=short_tasks(results),
+        merged=merged(results),
         missing="; ".join([*_missing(tuned, paper, leaks, decisions), *_untimed(results)]),
         attacked=[_attacked(each) for each in leaks],
     )

@@ -36,6 +36,26 @@ def short_tasks(results: Path) -> tuple[list[ShortTask], list[str]]:
     return [_shown(each) for each in found], [line for each in found for line in _told(each)]
 
 
+def merged(results: Path) -> tuple[str, str] | None:
+    """Two sentences on Table 2 of the paper in its short form: whether plain reuse covers fewer words, and whether it
+    still does where the baseline has the same adapter. None without these results."""
+    plain, tuned = (results / f"real-task-merge-{name}.json" for name in ("parallel", "tuned"))
+    if not plain.is_file() or not tuned.is_file():
+        return None
+    before, after = (read_comparison(file).metrics[0] for file in (plain, tuned))
+    audit = TOLD[0]
+    (adapted,) = (column for column in after.differences if column.startswith(f"{audit}@"))
+    lower = before.differences[audit].span.high < 0
+    low, high = after.differences[adapted].span.low, after.differences[adapted].span.high
+    verdict = "is reproduced" if lower else "is not reproduced"
+    back = "no difference is shown" if low <= 0 <= high else "the difference remains"
+    return (
+        f"Table 2 {verdict} in a short form: plain reuse changes the share of words that a merged text covers by "
+        f"{before.difference(audit)}.",
+        f"With the same adapter on both sides {back}: {after.difference(adapted)}.",
+    )
+
+
 def _title(found: Comparison) -> str:
     options = [f"{key} {value}" for key, value in found.request.options.items() if value is not None]
     against = [] if found.names[0] == BASELINE else [f"against {found.names[0]}"]
