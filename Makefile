@@ -166,7 +166,7 @@ bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DAT
 		--out runs/real/paper --export docs/results/real-paper.json
 	$(BIN)/python -m tools.pages.real_model docs/results docs/real-model.md
 
-# Judged on the names and towns of which the adapters were not trained on any.
+# Judged on names and towns that no adapter was trained on.
 RECALL := examples/recall.py --model smollm2 --temperature 0 --set n=2
 REMEMBERED := runs/real/recall
 RECALLED := baseline,choreographed:audit,choreographed:audit+first-k:4
@@ -215,7 +215,7 @@ bench-real-speed: .venv/.tools real llama .venv/clients/vllm/.installed  ## spee
 		--out runs/real/$$each-sampled.jsonl; done
 	$(BIN)/agentcho bench workflows --model smollm2 --dtype float32 $(foreach each,$(SAMPLED),--traces $(each)) --repeats 3 \
 		--json docs/results/real-speed.json
-	$(BIN)/agentcho bench peers --model smollm2 --dtype float32 $(foreach each,$(SAMPLED),--traces $(each)) --agents 16 --repeats 3 \
+	$(BIN)/agentcho bench peers --model smollm2 --dtype float32 $(foreach each,$(SAMPLED),--traces $(each)) --agents 16 --repeats 2 \
 		--json docs/results/real-speed-llama.json
 	OMP_NUM_THREADS=1 VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_CPU_KVCACHE_SPACE=2 PYTHONPATH=. .venv/clients/vllm/bin/python -m tools.bench vllm \
 		$(foreach each,$(SAMPLED),--traces $(each)) --scale 1 --repeats 3 \

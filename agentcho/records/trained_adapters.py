@@ -22,7 +22,7 @@ def unfinished(folder: str | Path) -> str | None:
     if not (path / GOING).is_dir():
         return None
     step = 0
-    with suppress(OSError, ValueError, LookupError):
+    with suppress(OSError, ValueError, LookupError, TypeError):
         step = int(json.loads((path / "agentcho.json").read_bytes())["step"])
     so_far = f"after step {step}" if step else "from before the first step, which changes nothing"
     return (

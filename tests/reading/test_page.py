@@ -199,7 +199,7 @@ def test_speed_on_sampled_words_stands_beside_the_same_repeat_of_ours(results: P
     assert "debate 1,234, trees 1,234." in page
     assert "- `made real-speed-llama`: smollm2, float32; x86_64, 2 cores" in page
     assert "1 row" not in page
-    anew = "Beside vLLM, SmolLM2 sampled the games anew"
+    anew = "vLLM (debate 1,234 and 1,235, trees 1,234 and 1,235)"
     timed("real-speed-vllm", {"agentcho+enforce": (1.0, 4.0), "vllm": (0.5, 2.0)})
     assert anew not in real_model.page(results)
     timed("real-speed-vllm", {"agentcho+enforce": (1.0, 4.0), "vllm": (0.5, 2.0)}, encoded=1235)
@@ -222,7 +222,7 @@ def test_a_server_with_salts_stands_beside_the_speeds(results: Path) -> None:
     shutil.copy(ROOT / "docs" / "results" / "real-speed.json", results)
     assert "a prefix cache with a salt for each audience would encode" not in " ".join(real_model.page(results).split())
     page = measured(1.0)
-    assert "would encode 1.00 times the baseline's tokens, so that the baseline's column also stands for such" in page
+    assert "would encode 1.00 times the baseline's tokens, as many as the baseline itself" in page
     assert "and one for each agent 1.00 to 2.50 times" in page
     page = measured(1.2)
     assert "would encode 1.20 times the baseline's tokens, and one for each agent" in page
@@ -294,16 +294,27 @@ def test_a_short_task_is_told_by_its_interval(results: Path, scored: float, low:
 def test_table_2_in_its_short_form_is_judged_by_its_intervals(
     results: Path, span: tuple[float, float], told: str
 ) -> None:
-    plain = short_task(0.75, *span)
+    plain = short_task(0.96, *span)
     (metric,) = plain.metrics
+    anew = metric.differences[AUDIT].model_copy(update={"value": -0.05})
+    whole = metric.model_copy(update={"differences": metric.differences | {f"{ENFORCE}+full": anew}})
+    means = {f"{name}@mine": mean for name, mean in metric.means.items()}
     moved = {f"{name}@mine": each for name, each in metric.differences.items()}
-    tuned = plain.model_copy(update={"metrics": (metric.model_copy(update={"differences": moved}),)})
-    for name, found in (("parallel", plain), ("tuned", tuned)):
+    others = {f"{ENFORCE}@other": metric.differences[AUDIT]}
+    adapted = metric.model_copy(update={"means": means, "differences": moved | others})
+    columns = tuple(column.model_copy(update={"adapter": "mine"}) for column in plain.request.columns)
+    tuned = {"request": plain.request.model_copy(update={"columns": columns}), "metrics": (adapted,)}
+    tuned["without"] = {f"{name}@mine": count for name, count in plain.without.items()}
+    files = {"serial": plain, "parallel": plain.model_copy(update={"metrics": (whole,)})}
+    for name, found in (files | {"tuned": plain.model_copy(update=tuned)}).items():
         assert "Table 2 is" not in real_model.page(results)
         (results / f"real-task-merge-{name}.json").write_text(found.model_dump_json())
     page = real_model.page(results)
-    assert told in page[: page.index("**Short tasks**")]
-    assert ("the difference remains: " in page) == (span[1] < 0)
+    first = page[: page.index("**Short tasks**")]
+    assert told in first
+    assert "of which the layout alone makes -0.050" in first
+    assert "with the same adapter, which is near its ceiling, 0.960" in first
+    assert "`enforce` with other" not in page
 
 
 def test_a_short_task_is_named_by_its_tasks_and_by_what_it_is_compared_with(results: Path) -> None:

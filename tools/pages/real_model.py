@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from agentcho.audit.wording import listed
 from agentcho.lab.display.reading import apart, effect_cells, moved_cells, shown
-from agentcho.lab.leaks.result import LeaksResult, Row, read_leaks
+from agentcho.lab.leaks.result import LeaksResult, Row, Secrets, read_leaks
 from agentcho.lab.paper.aligned import aligned
 from agentcho.lab.paper.effects import Effect as PaperEffect
 from agentcho.lab.paper.effects import effects, expected, sign, verdict
@@ -36,7 +36,7 @@ from agentcho.lab.reading.result import (
 from agentcho.lab.tune.recipe import Recipe
 from tools.pages.real_speed import draw, speed, untimed
 from tools.pages.real_tasks import merged, short_tasks
-from tools.pages.render import arguments, render, rewrite
+from tools.pages.render import arguments, commit_of, render, rewrite
 from tools.trainings import TrainedAdapter, Trainings
 
 T = TypeVar("T", bound=BaseModel)
@@ -50,6 +50,8 @@ DECISIONS = ("real-decisions-recorded", "real-decisions-forced")
 """Results of `agentcho bench decisions`."""
 LEAKS = ("real-leaks-forced", "real-leaks-natural", "real-leaks-natural-plans", "real-leaks-natural-more")
 """Results of `agentcho bench leaks`."""
+LEAKING = "leaks"
+"""The verdict of an attack that reads more than chance and more than the text tells."""
 CALLED = {"linear": "a linear probe", "mlp": "an MLP", "collision": "a collision search", "asked": "asking the model"}
 """Attacks by their names in results; others are called as they are named there."""
 TUNED, TRAININGS = "real-fidelity-tuned", ("real-trainings", "real-trainings-tasks")
@@ -127,7 +129,7 @@ def page(results: Path) -> str:
         tasks=short_tasks(results),
         merged=merged(results),
         missing="; ".join([*_missing(tuned, paper, leaks, decisions), *_untimed(results)]),
-        attacked=[_attacked(each) for each in leaks],
+        attacked=[line for each in leaks for line in _attacked(each)],
     )
 
 
@@ -140,7 +142,7 @@ def _about(found: Measured) -> str:
     machine = found.machine
     return (
         f"`{found.command}`: {found.model}, {found.dtype}; {machine['machine']}, torch {machine['torch']}, commit "
-        f"{machine['commit'][:10]}, seed {found.seed}."
+        f"{commit_of(machine)}, seed {found.seed}."
     )
 
 
@@ -468,7 +470,7 @@ def _about_leaks(found: LeaksResult) -> str:
     machine = found.machine
     return (
         f"`{found.command}`: {found.model}, {found.dtype}; {machine['machine']}, torch {machine['torch']}, commit "
-        f"{machine['commit'][:10]}, seed {found.seed}; {found.n} secrets of each kind, a quarter of them tested."
+        f"{commit_of(machine)}, seed {found.seed}; {found.n} secrets of each kind, a quarter of them tested."
     )
 
 
@@ -479,24 +481,29 @@ def _tried(found: LeaksResult) -> str:
 
 
 def _leaks(found: LeaksResult) -> str:
-    """The best attack for each way and each kind of secret."""
-    kinds = [each.kind for each in found.secrets]
-    heads = ("way", *(f"{each.kind}: bits of {each.entropy:.1f} (95%), by" for each in found.secrets), "verdict")
-    claims = {each.way: each.verdict for each in found.claims}
+    """The best attack for each way and each kind of secret, and the verdict."""
+    heads = ("way", *(f"{each.kind}: bits of {each.entropy:.1f} (95%), by, verdict" for each in found.secrets))
     rows = [
-        (
-            way,
-            *(_best([r for r in found.rows if (r.way, r.kind) == (way, kind)]) for kind in kinds),
-            claims.get(way, ""),
-        )
+        (way, *(_best(_rows(found, way, each.kind)) for each in found.secrets))
         for way in dict.fromkeys(row.way for row in found.rows)
     ]
     return _table(heads, rows)
 
 
-def _best(rows: Iterable[Row]) -> str:
+def _rows(found: LeaksResult, way: str, kind: str) -> list[Row]:
+    return [row for row in found.rows if (row.way, row.kind) == (way, kind)]
+
+
+def _best(rows: Sequence[Row]) -> str:
     best = _most(rows)
-    return "" if best is None else f"{best.bits:.1f} ({best.bits_interval.shown('{:.1f}'.format)}), {best.attack}"
+    if best is None:
+        return ""
+    return f"{best.bits:.1f} ({best.bits_interval.shown('{:.1f}'.format)}), {best.attack}, {_verdict_of(rows, best)}"
+
+
+def _verdict_of(rows: Iterable[Row], best: Row) -> str:
+    """The verdict of the best attack, unless another one shows a leak."""
+    return LEAKING if any(row.verdict == LEAKING for row in rows) else best.verdict
 
 
 def _most(rows: Iterable[Row]) -> Row | None:
@@ -504,14 +511,17 @@ def _most(rows: Iterable[Row]) -> Row | None:
     return max((row for row in rows if row.unavailable is None), key=lambda row: row.bits, default=None)
 
 
-def _attacked(found: LeaksResult) -> str:
-    """A sentence on what the best attack on the first kind of secret found, in the ways that users choose between."""
-    secret, verdicts = found.secrets[0], {each.way: each.verdict for each in found.claims}
+def _attacked(found: LeaksResult) -> list[str]:
+    """A sentence on what the best attack on each kind of secret found, in the ways that users choose between."""
+    return [_attacked_kind(found, secret) for secret in found.secrets]
+
+
+def _attacked_kind(found: LeaksResult, secret: Secrets) -> str:
     parts = []
     for way, called in {"reuse": "reused encodings", "audience": "the audience's", "text": "the words alone"}.items():
-        best = _most(row for row in found.rows if (row.way, row.kind) == (way, secret.kind))
-        if best is not None:
-            verdict = f", verdict {verdicts[way]}" if way in verdicts else ""
+        rows = _rows(found, way, secret.kind)
+        if (best := _most(rows)) is not None:
+            verdict = f", verdict {_verdict_of(rows, best)}" if way != "text" else ""
             parts.append(f"{best.bits:.1f} ({best.bits_interval.shown('{:.1f}'.format)}) from {called}{verdict}")
     words = "sentences in the model's own words" if found.sentence == "natural" else "one forced sentence"
     of = f"{secret.entropy:.1f} bits of secret ({secret.kind})"

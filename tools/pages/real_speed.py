@@ -21,6 +21,7 @@ from agentcho.lab.plots import reach, save
 from agentcho.lab.reading.partitions import AGENTS, SALTS
 from agentcho.lab.reading.result import read_fidelity
 from tools.bench.vllm.names import OWN, PLAIN
+from tools.pages.render import commit_of
 
 SIGNS, MARKS = (
     ("o", "s", "^", "D", "v"),
@@ -156,7 +157,7 @@ def _about(found: Result) -> str:
     others += [machine[what] for what in ("peer", "peer system") if what in machine]
     return (
         f"`{found.command}`: {found.model}, {found.dtype}; {machine['machine']}, torch {machine['torch']}, "
-        f"{''.join(f'{each}, ' for each in others)}commit {machine['commit'][:10]}, seed {found.seed}, "
+        f"{''.join(f'{each}, ' for each in others)}commit {commit_of(machine)}, seed {found.seed}, "
         f"{found.repeats} repeats."
     )
 
@@ -189,13 +190,23 @@ def _told(there: Iterable[tuple[Beside, Result]], subjects: Sequence[str]) -> It
 
 
 def _apart(there: Sequence[tuple[Beside, Result]], subjects: Sequence[str]) -> list[str]:
-    """The programs whose games are not those of the first result: our arm encodes other numbers of tokens."""
-    sizes = [[_encoded(found, subject, each.ours) for subject in subjects] for each, found in there]
-    return [
-        each.program
-        for (each, _), own in zip(there, sizes, strict=True)
-        if any(size is not None and size != first for size, first in zip(own, sizes[0], strict=True))
-    ]
+    """The programs whose games are not those of the first result, because our arm encodes other numbers of tokens, and
+    both numbers for each workflow."""
+    first, told = there[0], []
+    for each, found in there[1:]:
+        sizes = {subject: [_encoded(*result, subject) for result in (first, (each, found))] for subject in subjects}
+        if any(None not in size and size[0] != size[1] for size in sizes.values()):
+            shown = (f"{name_of(subject)} {_shown(a)} and {_shown(b)}" for subject, (a, b) in sizes.items())
+            told.append(f"{each.program} ({', '.join(shown)})")
+    return told
+
+
+def _encoded(beside: Beside, found: Result, subject: str) -> float | None:
+    return found.values(subject, beside.ours, "encoded")[0] if found.has(subject, beside.ours) else None
+
+
+def _shown(size: float | None) -> str:
+    return "unknown" if size is None else f"{size:,.0f}"
 
 
 def _parts(results: Path) -> str:
@@ -205,19 +216,15 @@ def _parts(results: Path) -> str:
         return ""
     found = read_fidelity(file)
     ratios = {name: [row.ratio for row in found.rows if row.column == name] for name in (SALTS, AGENTS)}
+    if not all(ratios.values()):
+        return ""
     salts, agents = (" to ".join(dict.fromkeys([f"{min(each):.2f}", f"{max(each):.2f}"])) for each in ratios.values())
-    stands = (
-        ", so that the baseline's column also stands for such a server" if f"{max(ratios[SALTS]):.2f}" == "1.00" else ""
-    )
+    stands = ", as many as the baseline itself" if f"{max(ratios[SALTS]):.2f}" == "1.00" else ""
     return (
         f"In games that SmolLM2 sampled, a prefix cache with a salt for each audience would encode {salts} times the "
         f"baseline's tokens{stands}, and one for each agent {agents} times (`{found.command}`, commit "
-        f"{found.machine['commit'][:10]})."
+        f"{commit_of(found.machine)})."
     )
-
-
-def _encoded(found: Result, subject: str, arm: str) -> float | None:
-    return found.values(subject, arm, "encoded")[0] if found.has(subject, arm) else None
 
 
 def _sizes(found: Result, subjects: Sequence[str]) -> str:

@@ -12,11 +12,16 @@ from typing import NamedTuple
 from agentcho.lab.bench.arms import BASELINE
 from agentcho.lab.compare.compare import read_comparison
 from agentcho.lab.compare.comparison import Comparison
+from tools.pages.render import commit_of
 
 RESULTS = "real-task-*.json"
 """The result files, in the order of the page."""
 TOLD = "choreographed:audit", "choreographed:enforce"
 """The columns of which the summary speaks, without and with an adapter."""
+ANEW = "choreographed:enforce+full"
+"""The column in which every reader encodes all that it reads."""
+MOST = 0.95
+"""Near a score of more than this, differences can hardly show."""
 LEAST = 0.10
 """A reference that scores less than this has no room to fall: the page calls it its floor."""
 
@@ -37,22 +42,23 @@ def short_tasks(results: Path) -> tuple[list[ShortTask], list[str]]:
 
 
 def merged(results: Path) -> tuple[str, str] | None:
-    """Two sentences on Table 2 of the paper in its short form: whether plain reuse covers fewer words, and whether it
-    still does where the baseline has the same adapter. None without these results."""
-    plain, tuned = (results / f"real-task-merge-{name}.json" for name in ("parallel", "tuned"))
-    if not plain.is_file() or not tuned.is_file():
+    """What Table 2 of the paper shows in its short form: whether plain reuse covers fewer words, and what is left of it
+    where both sides have the same adapter. None without these results."""
+    files = [results / f"real-task-merge-{name}.json" for name in ("serial", "parallel", "tuned")]
+    if not all(file.is_file() for file in files):
         return None
-    before, after = (read_comparison(file).metrics[0] for file in (plain, tuned))
-    audit = TOLD[0]
-    (adapted,) = (column for column in after.differences if column.startswith(f"{audit}@"))
-    lower = before.differences[audit].span.high < 0
-    low, high = after.differences[adapted].span.low, after.differences[adapted].span.high
-    verdict = "is reproduced" if lower else "is not reproduced"
-    back = "no difference is shown" if low <= 0 <= high else "the difference remains"
+    serial, parallel, tuned = (read_comparison(file) for file in files)
+    audit, first, side = TOLD[0], serial.metrics[0], parallel.metrics[0]
+    verdict = "is reproduced" if first.differences[audit].span.high < 0 else "is not reproduced"
+    reference, after = tuned.names[0], tuned.metrics[0]
+    adapted = f"{audit}@{reference.partition('@')[2]}"
+    high = f", which is near its ceiling, {after.mean(reference)}" if after.means[reference].value > MOST else ""
     return (
-        f"Table 2 {verdict} in a short form: plain reuse changes the share of words that a merged text covers by "
-        f"{before.difference(audit)}.",
-        f"With the same adapter on both sides {back}: {after.difference(adapted)}.",
+        f"Table 2 {verdict} in a short form: in the serial layout plain reuse changes the share of words that a merged "
+        f"text covers by {first.difference(audit)}.",
+        f"In the parallel layout it is {side.difference(audit)}, of which the layout alone makes "
+        f"{side.difference(ANEW)} (`enforce+full`, which encodes every message anew). Beside the baseline with the "
+        f"same adapter{high}, `audit` differs by {after.difference(adapted)}.",
     )
 
 
@@ -68,7 +74,7 @@ def _shown(found: Comparison) -> ShortTask:
     machine = found.machine
     about = (
         f"`{found.command}`: {found.request.games} games a column, temperature {found.request.temperature:g}; "
-        f"{machine['machine']}, torch {machine['torch']}, commit {machine['commit'][:10]}, seed "
+        f"{machine['machine']}, torch {machine['torch']}, commit {commit_of(machine)}, seed "
         f"{found.request.seed}."
     )
     heads = ("column", *(metric.name for metric in found.metrics), *_divergence(found))
@@ -89,6 +95,11 @@ def _cells(found: Comparison, column: str) -> Iterator[str]:
         yield found.fidelity[column].shown() if column in found.fidelity else ""
 
 
+def _apart(reference: str, adapter: str) -> bool:
+    """Whether a column has another adapter than the reference, which has one."""
+    return "@" in reference and reference.partition("@")[2] != adapter
+
+
 def _told(found: Comparison) -> Iterator[str]:
     """Whether plain reuse, without and with adapters, changes the first score of a comparison, and by how much."""
     metric, reference = found.metrics[0], found.names[0]
@@ -98,7 +109,7 @@ def _told(found: Comparison) -> Iterator[str]:
     sides = []
     for column, difference in metric.differences.items():
         way, _, adapter = column.partition("@")
-        if way not in TOLD:
+        if way not in (*TOLD, *([BASELINE] if adapter else [])) or _apart(reference, adapter):
             continue
         low, high = difference.span.low, difference.span.high
         moved = "no change shown" if low <= 0 <= high else "lower" if high < 0 else "higher"

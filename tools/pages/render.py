@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,3 +39,9 @@ def write(page: Callable[[Path], str], what: str) -> None:
 def rewrite(file: Path, page: str) -> None:
     """Write a generated page. What the old one says about the age of its figures is kept until `make pages`."""
     file.write_text(keeping_age(page, file.read_text() if file.exists() else ""))
+
+
+def commit_of(machine: Mapping[str, str]) -> str:
+    """The commit that a result was measured at, and whether its files had changed since."""
+    commit, _, changed = machine["commit"].partition("-")
+    return f"{commit[:10]}{', modified' if changed else ''}"
