@@ -117,7 +117,7 @@ def test_an_adapter_whose_training_goes_on_is_named(adapters: list[str], caplog:
     columns(f"choreographed:audit@{adapters[0]}")
     assert not caplog.records
     (Path(adapters[0]) / "going").mkdir()
-    columns(f"choreographed:audit@{adapters[0]}")
+    columns(f"baseline@{adapters[0]},choreographed:audit@{adapters[0]},choreographed:audit@{adapters[1]}")
     (record,) = caplog.records
     assert f"the training of adapter {adapters[0]} has not finished" in record.getMessage()
     assert "from before the first step" in record.getMessage()

@@ -80,6 +80,8 @@ def columns(
     with each of `repairs`; "all" stands for every usual repair and, unless `ways` is given, every usual way. `adapter`
     is used by choreographed columns that name none.
 
+    A note names each adapter whose training has not finished.
+
     `ConfigError`: a column is invalid or given twice. `AdapterError`: a folder has no adapter.
     """
     found = _named(text)
@@ -95,6 +97,8 @@ def columns(
         more += [_repaired(column, repair) for repair in _split(repairs or "")]
         names = {each.name for each in found}
         found += [each for each in dict.fromkeys(more) if each.name not in names]
+    for folder in dict.fromkeys(column.adapter for column in found):
+        tell_unfinished(folder)
     return tuple(found)
 
 
@@ -125,19 +129,15 @@ def _named(text: str) -> list[Column]:
 def _adapted(column: Column, folder: str) -> Column:
     if column.mode == "baseline" or column.adapter is not None:
         return column
-    return _with_adapter(column, folder)
+    return column.model_copy(update={"adapter": folder, "digest": find_adapter(folder).digest})
 
 
 def _column(name: str) -> Column:
     written, at, folder = name.partition("@")
     column = _way(name, written)
-    return _with_adapter(column, folder) if at else column
-
-
-def _with_adapter(column: Column, folder: str) -> Column:
-    digest = find_adapter(folder).digest
-    tell_unfinished(folder)
-    return column.model_copy(update={"adapter": folder, "digest": digest})
+    if not at:
+        return column
+    return column.model_copy(update={"adapter": folder, "digest": find_adapter(folder).digest})
 
 
 def _way(name: str, written: str) -> Column:
