@@ -6,12 +6,15 @@ import csv
 import re
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 import agentcho
 from agentcho.config import ModelConfig, RunConfig
 from agentcho.errors import CannotWrite, ConfigError, ModelError, RecordBroken, ResumeMismatch
+from agentcho.games.play.game_models import LoadedEngines
+from agentcho.games.runs import runtime
 from agentcho.lab.collect import Interrupted
 from agentcho.lab.display.sweep import text
 from agentcho.lab.sweep.axes import Value
@@ -20,6 +23,7 @@ from agentcho.lab.sweep.folder import Folder
 from agentcho.lab.sweep.grid import as_model
 from agentcho.lab.sweep.plan import planned
 from agentcho.lab.sweep.run import prepared
+from agentcho.lab.sweep.stage import LocalStage
 from agentcho.records.record import RunRecord, SavedRun
 from agentcho.testing import FakeEngine
 
@@ -336,3 +340,15 @@ def test_from_python_it_is_what_it_is_on_the_command_line(tmp_path: Path) -> Non
 def test_what_is_wrong_is_said_in_python_too(how: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(told)):
         agentcho.sweep(**{"scenario": Known, **how})
+
+
+def test_a_sweep_names_an_adapter_whose_training_has_not_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "going").mkdir()
+    monkeypatch.setattr(runtime, "load_models", lambda config, tell: LoadedEngines(Mock(), {}))
+    stage = LocalStage()
+    stage._ready(RunConfig())
+    assert not caplog.records
+    stage._ready(RunConfig(adapter=str(tmp_path)))
+    assert f"the training of adapter {tmp_path} has not finished" in caplog.text

@@ -293,7 +293,9 @@ def _missing(
     natural = [each for each in leaks if each.sentence == "natural"]
     tried = {row.attack for each in natural for row in each.rows if row.unavailable is None}
     kinds = {each.kind for found in natural for each in found.secrets}
-    attacks = [CALLED.get(name, name) for name in ATTACKS if name not in tried]
+    begun = {row.attack for each in natural for row in each.rows}
+    attacks = [CALLED.get(name, name) for name in ATTACKS if name not in begun]
+    barred = [CALLED.get(name, name) for name in ATTACKS if name in begun - tried]
     others = [name for name in KINDS if name not in kinds]
     adapted = any("@" in each.way for found in decisions for each in found.effects)
     return [
@@ -301,6 +303,7 @@ def _missing(
         *([] if paper else ["the scores of the paper's workflows"]),
         *([] if natural else ["attacks on sentences in the model's own words"]),
         *([f"attacks by {listed(attacks)} on such sentences"] if natural and attacks else []),
+        *([f"attacks by {listed(barred)} on such sentences, each of which is different"] if barred else []),
         *([f"{listed(others)} as secrets of such sentences"] if natural and others else []),
         *([] if adapted else ["decisions with adapters"]),
         "the scores of `agentcho paper` with adapters",

@@ -92,6 +92,7 @@ def leakage(
     adapter: Adapter = None,
 ) -> None:
     """Measure what enforcement costs: audit, enforce and baseline take turns on the same words."""
+    from agentcho.games.runs.loading import tell_unfinished
     from agentcho.lab.bench.leakage import LeakageBench, figures, measure
     from agentcho.lab.bench.workflows import dilemma, open_talk
     from agentcho.lab.display import bench as tables
@@ -100,6 +101,7 @@ def leakage(
 
     played = [dilemma(seed)] if traces is None else read_traces(traces)[:limit]
     found: list[LeakageBench] = []
+    tell_unfinished(adapter)
     for name in model or [SHAPE, UNDERSTUDY]:
         kind = speed.kind_of(name, dtype)
         with progress("bench leakage", sys.stderr) as told:

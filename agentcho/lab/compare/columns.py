@@ -58,7 +58,9 @@ class Column(Frozen):
 
     def check_adapter(self) -> None:
         """Raise `AdapterError` if the folder of the adapter has changed since the column was made."""
-        if self.adapter is not None and find_adapter(self.adapter).digest != self.digest:
+        if self.adapter is None or self.digest is None:
+            return
+        if find_adapter(self.adapter).digest != self.digest:
             reason = "it has changed since this command began; if it is being trained, wait for the end, and repeat"
             raise AdapterError(Path(self.adapter), reason)
 

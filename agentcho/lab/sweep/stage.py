@@ -11,7 +11,7 @@ from agentcho.config import RunConfig
 from agentcho.events import Sink
 from agentcho.games.play.game_models import LoadedEngines
 from agentcho.games.runs import runtime
-from agentcho.games.runs.loading import check_loadable, fingerprints, give_up, speculate
+from agentcho.games.runs.loading import check_loadable, fingerprints, give_up, speculate, tell_unfinished
 from agentcho.games.runs.request import GameSelection, OnFailure, RunRequest
 from agentcho.games.runs.resume import check_engine, loading_config
 from agentcho.games.runs.runtime import RunResult
@@ -94,6 +94,7 @@ class LocalStage:
             self._network, self._adapter = network(config), config.adapter
         elif config.adapter != self._adapter:
             self._loaded = LoadedEngines(_adapted(self._loaded.engine, config.adapter), {})
+            tell_unfinished(config.adapter)
             self._adapter = config.adapter
         return self._loaded
 
