@@ -1,5 +1,7 @@
 """Audiences, read sets and cones, without an engine."""
 
+import os
+import platform
 import re
 
 import pytest
@@ -11,7 +13,7 @@ from agentcho.message import EVERYONE, Audience, Metadata, audience
 from agentcho.protocol.call import ContextEntry, Receipt
 from agentcho.provenance.labels import Ledger, readers
 from agentcho.provenance.views import History, MessageLog, Read, View, granted, shown_to
-from agentcho.records.environment import machine_info, versions
+from agentcho.records.environment import machine_info, processor_named, versions
 
 NAMES = st.frozensets(st.sampled_from(["alice", "bob", "carol"]))
 AUDIENCES = st.one_of(st.just(EVERYONE), NAMES.map(Audience))
@@ -111,7 +113,25 @@ def test_a_view_sees_of_anothers_message_only_parents_that_all_its_readers_may_r
     assert [shown_to("ada", m, known.get).parents for m in out] == [(), ("ada.0",), ("ada.1",)]
 
 
+@pytest.mark.parametrize(
+    ("lines", "named"),
+    [
+        (
+            ["model name\t: AMD EPYC", "cpu MHz\t: 2600", "flags\t\t: fpu sse avx2 avx512f avx512_bf16 avx512_vnni"],
+            "AMD EPYC (AVX2 AVX-512 VNNI BF16)",
+        ),
+        (["model name\t: Intel(R) Core(TM)2", "flags\t\t: fpu sse"], "Intel(R) Core(TM)2"),
+        (["BogoMIPS\t: 50.00", "Features\t: fp asimd bf16 i8mm"], "(NEON I8MM BF16)"),
+        ([], ""),
+    ],
+)
+def test_a_processor_is_named_with_its_instruction_sets(lines: list[str], named: str) -> None:
+    assert processor_named(lines) == named
+
+
 def test_results_say_where_they_were_found() -> None:
     assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?|none", machine_info()["commit"])
     assert set(machine_info()) == {"machine", "system", "commit"}
+    assert machine_info()["machine"].startswith(f"{platform.machine()}, ")
+    assert machine_info()["machine"].endswith(f"{os.cpu_count()} cores")
     assert {"python", "agentcho", "torch", "transformers"} <= set(versions())

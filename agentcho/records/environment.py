@@ -6,7 +6,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
@@ -28,6 +28,19 @@ BY_FILE = (
     "agentcho/games/runs",
 )
 """Folders whose files have a digest each."""
+INSTRUCTIONS: Mapping[str, str] = {
+    "avx2": "AVX2",
+    "avx512f": "AVX-512",
+    "avx512_vnni": "VNNI",
+    "avx512_bf16": "BF16",
+    "avx512_fp16": "FP16",
+    "amx_tile": "AMX",
+    "asimd": "NEON",
+    "sve": "SVE",
+    "i8mm": "I8MM",
+    "bf16": "BF16",
+}
+"""Instruction sets on which speed and the last bits of results depend, by the names that Linux gives them."""
 GONE = "gone"
 """Stands for the digest of code that does not exist."""
 SHIPPED = "_library"
@@ -49,13 +62,32 @@ def _version(package: str) -> str:
 
 
 def machine_info() -> dict[str, str]:
-    """Processor, cores and system; the commit of the running checkout, if it is one, with "-dirty" appended if a
-    tracked file had changed when this was first called: the code that a process has loaded stays the same."""
+    """Processor with its instruction sets, cores and system; the commit of the running checkout, if it is one, with
+    "-dirty" appended if a tracked file had changed when this was first called: the code that a process has loaded stays
+    the same."""
     return {
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "machine": ", ".join(filter(None, (platform.machine(), _processor(), f"{os.cpu_count()} cores"))),
         "system": platform.system(),
         "commit": _commit() or "none",
     }
+
+
+@cache
+def _processor() -> str:
+    """The processor's name and instruction sets: "AMD EPYC (AVX2 AVX-512 VNNI BF16)", or "" if they are unknown."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
+    except OSError:
+        return platform.processor()
+    return processor_named(lines)
+
+
+def processor_named(lines: Iterable[str]) -> str:
+    """The name and instruction sets of a processor, from the lines that Linux has about it in `/proc/cpuinfo`."""
+    known = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    has = set(known.get("flags", known.get("Features", "")).split())
+    sets = " ".join(called for name, called in INSTRUCTIONS.items() if name in has)
+    return f"{known.get('model name', '')}{f' ({sets})' if sets else ''}".strip()
 
 
 @cache

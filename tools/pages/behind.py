@@ -80,7 +80,8 @@ MEASURED: Mapping[str, Place] = {
     "textarena": Place(("how-to/textarena.md",), ("agentcho/integrations/textarena", "agents/player.py")),
     "templates": Place(("how-to/own-model.md",), ("agentcho/engine", "tools/templates")),
     "vllm": Place(("vllm.md",), (*CORE, "agentcho/integrations/vllm", "tools/bench/vllm")),
-    "real-": Place((REAL,), (*CORE, "agentcho/lab/reading", "agentcho/lab/measure", "agentcho/lab/leaks")),
+    "real-leaks": Place((REAL,), (*CORE, "agentcho/lab/measure", "agentcho/lab/leaks")),
+    "real-": Place((REAL,), (*CORE, "agentcho/lab/reading", "agentcho/lab/measure")),
     "understudy": Place(("understudy.md",), ("agentcho/runner/understudy",)),
 }
 """By the prefix of the result file's name. The first match counts."""

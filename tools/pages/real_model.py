@@ -75,7 +75,8 @@ TUNED_ROW = ", tuned"
 FIGURE_8 = {f"{AUDIT}, {name}": name for name in BEHIND.values()}
 
 
-ATTACKS, KINDS = ("linear", "mlp", "inversion", "collision", "asked"), ("codes", "names", "plans", "preferences")
+ATTACKS = ("linear", "mlp", "inversion", "collision", "asked")
+KINDS = ("codes", "names", "plans", "preferences", "vaults")
 """All attacks, and all kinds of secrets, of `agentcho bench leaks`."""
 INCONCLUSIVE = "inconclusive"
 """The verdict on an effect whose positive control did not move the reader."""

@@ -25,7 +25,7 @@ WAY = (
     "that learn from earlier sentences are left out with --earlier 0."
 )
 ATTACK = "One or more of linear, mlp, inversion, collision, asked; default: all."
-KIND = "One or more of codes, names, plans, preferences; default: all."
+KIND = "One or more of codes, names, plans, preferences, vaults; default: all."
 SENTENCE = "Alice's public words: the same for every secret, or what the model says after the secret."
 EARLIER = (
     "Number of other public sentences of Alice before the one under attack. Repairs with anchors learn from these."
