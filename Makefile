@@ -122,6 +122,7 @@ FORCED := runs/real/prisoners-dilemma
 KINDS := always-defect always-cooperate none
 ATTACKED := --kind codes -n 200 --candidates 64 --templates 4 --attack linear --attack mlp --way author --way reuse \
 	--way reuse+cacheblend:0.15 --way reuse+kvcomm:1 --way audience --way text --repeats 1
+EVERY_WAY := $(foreach way,author reuse in-place reuse+first-k:16 reuse+epic:16 reuse+cacheblend:0.15 reuse+kvcomm:1 audience text,--way $(way)) --repeats 1
 PLAINLY := $(foreach way,author reuse audience text,--way $(way)) --repeats 1
 OFFICE := runs/real/office
 LEARNT := runs/real/dilemma
@@ -133,8 +134,8 @@ RATE := 2e-3
 TUNE = $(BIN)/agentcho tune agentleak --model smollm2 --dtype float32 --traces $(OFFICE).jsonl
 TUNED_MODES := baseline,choreographed:audit,choreographed:audit@$(OFFICE)-audit,choreographed:enforce,choreographed:enforce@$(OFFICE)-enforce,baseline@$(OFFICE)-audit
 bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DATA=FOLDER has recorded conversations (nine hours)
-	for kind in $(KINDS); do $(SAMPLE) --set strategy=$$kind -n 27 --seed 0 --out $(FORCED)-$$kind.jsonl; done
-	for kind in $(KINDS); do $(SAMPLE) --set strategy=$$kind -n 18 --seed 1000 --out $(LEARNT)-$$kind.jsonl; done
+	for kind in $(KINDS); do $(SAMPLE) --set strategy=$$kind -n 36 --seed 0 --out $(FORCED)-$$kind.jsonl; done
+	for kind in $(KINDS); do $(SAMPLE) --set strategy=$$kind -n 36 --seed 1000 --out $(LEARNT)-$$kind.jsonl; done
 	paste -d '\n' $(foreach kind,$(KINDS),$(FORCED)-$(kind).jsonl) > $(FORCED).smollm2.jsonl
 	paste -d '\n' $(foreach kind,$(KINDS),$(LEARNT)-$(kind).jsonl) > $(LEARNT).jsonl
 	for way in audit enforce; do $(BIN)/agentcho tune prisoners-dilemma --model smollm2 --dtype float32 --traces $(LEARNT).jsonl \
@@ -145,13 +146,15 @@ bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DAT
 		--limit 8 --modes baseline --json docs/results/real-partitions.json
 	$(BIN)/agentcho bench decisions --model smollm2 --dtype float32 --behind --modes $(DECIDED) \
 		$(foreach each,$(wildcard $(DATA)/prisoners*.jsonl),--traces $(each)) --json docs/results/real-decisions-recorded.json
-	$(BIN)/agentcho bench decisions --model smollm2 --dtype float32 --behind --choices COOPERATE,DEFECT \
+	$(BIN)/agentcho bench decisions --model smollm2 --dtype float32 --behind --choices COOPERATE,DEFECT --modes $(DECIDED) \
 		--traces $(FORCED).smollm2.jsonl --json docs/results/real-decisions-forced.json
 	$(BIN)/agentcho bench leaks --model smollm2 --dtype float32 --sentence forced $(ATTACKED) --json docs/results/real-leaks-forced.json
 	$(BIN)/agentcho bench leaks --model smollm2 --dtype float32 --sentence natural --kind names --attack collision $(ATTACKED) \
 		--json docs/results/real-leaks-natural.json
 	$(BIN)/agentcho bench leaks --model smollm2 --dtype float32 --sentence natural --kind plans --kind preferences -n 200 \
 		--attack linear --attack mlp $(PLAINLY) --json docs/results/real-leaks-natural-plans.json
+	$(BIN)/agentcho bench leaks --model smollm2 --dtype float32 --sentence natural --kind vaults -n 200 --candidates 64 --templates 4 \
+		--attack linear --attack mlp --attack inversion --attack asked $(EVERY_WAY) --json docs/results/real-leaks-natural-vaults.json
 	$(BIN)/agentcho bench leaks --model smollm2 --dtype float32 --sentence natural -n 200 --templates 4 \
 		$(foreach kind,codes names plans preferences,--kind $(kind)) --attack inversion --attack asked $(PLAINLY) \
 		--json docs/results/real-leaks-natural-more.json
@@ -162,6 +165,8 @@ bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DAT
 	$(BIN)/python -m tools.trainings $(foreach each,$(RATES) audit audit-4 enforce,$(OFFICE)-$(each)) $(LEARNT)-audit $(LEARNT)-enforce --json docs/results/real-trainings.json
 	$(BIN)/agentcho bench fidelity --model smollm2 --dtype float32 $(foreach each,$(wildcard $(DATA)/agentleak*.jsonl),--traces $(each)) \
 		--limit 8 --modes $(TUNED_MODES) --json docs/results/real-fidelity-tuned.json
+	$(BIN)/agentcho bench fidelity --model smollm2 --dtype float32 $(foreach each,$(wildcard $(DATA)/prisoners*.jsonl),--traces $(each)) \
+		--limit 8 --modes $(DECIDED),baseline@$(LEARNT)-audit --json docs/results/real-fidelity-tuned-dilemma.json
 	$(BIN)/agentcho paper --model smollm2 --dtype bfloat16 --data generators --quick -n 24 --table 1,2,4 --max-tokens 96 \
 		--out runs/real/paper --export docs/results/real-paper.json
 	$(BIN)/python -m tools.pages.real_model docs/results docs/real-model.md

@@ -6,6 +6,7 @@ import re
 import sys
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,12 @@ from agentcho.agent import Agent
 from agentcho.audit import read_report
 from agentcho.display.progress import EVERY
 from agentcho.engine.lora_adapter import find_adapter
+from agentcho.games.runs import library
 from agentcho.lab.compare.compare import read_comparison
+from agentcho.lab.tune.choice import UntracedGames
+from agentcho.lab.tune.recipe import Recipe
 from agentcho.records.record import find
-from agentcho.records.trace import read_traces
+from agentcho.records.trace import read_traces, write_traces
 
 from .conftest import Command, one_line
 
@@ -116,6 +120,53 @@ def test_what_is_wrong_is_said_before_a_model_is_loaded(agentcho: Command, words
     assert told in one_line(agentcho(*words))
 
 
+@pytest.fixture
+def sampled(agentcho: Command, here: Path) -> Path:
+    """Three traces of games with scores, by a model that needs no weights."""
+    assert agentcho(*TRACE, "-n", "3", "--out", "t.jsonl").code == 0
+    return here / "t.jsonl"
+
+
+def test_games_that_choose_a_checkpoint_are_like_those_of_the_traces_and_none_of_them(sampled: Path) -> None:
+    recipe = Recipe(mode="choreographed", leakage="enforce")
+    found = UntracedGames.after(sampled, library.scenario("multi-qa"), recipe, "all right", 5)
+    asked = read_traces(sampled)[0].meta
+    assert found.numbers == range(3, 8)
+    assert found.scenario.options.model_dump(mode="json") == asked["options"]
+    sampling = ("seed", "temperature", "top_p", "max_tokens", "tasks")
+    assert found.config.model_dump(include=set(sampling)) == {name: asked[name] for name in sampling}
+    assert (found.config.mode, found.config.leakage) == ("choreographed", "enforce")
+
+
+@pytest.mark.parametrize(
+    ("change", "score", "told"),
+    [
+        ({}, "al right", "t.jsonl: has no score 'al right'; it has all right, first right, last right; did you mean"),
+        (
+            {"seed": 9},
+            "all right",
+            "t.jsonl:2: has other seed than the first trace; --choose-by needs one",
+        ),
+        ({"seed": None}, "all right", "t.jsonl:2: does not say how its game was sampled; --choose-by needs traces"),
+    ],
+)
+def test_a_choice_by_games_is_checked_before_a_model_is_loaded(
+    request: pytest.FixtureRequest,
+    agentcho: Command,
+    sampled: Path,
+    change: dict[str, Any],
+    score: str,
+    told: str,
+) -> None:
+    request.getfixturevalue("no_model")
+    traces = read_traces(sampled)
+    meta = {name: value for name, value in {**traces[1].meta, **change}.items() if name != "seed" or value is not None}
+    write_traces(sampled, [traces[0], traces[1].model_copy(update={"meta": meta}), traces[2]])
+    ran = agentcho("tune", "multi-qa", "--traces", "t.jsonl", "--out", "a", "--choose-by", score)
+    assert told in one_line(ran)
+    assert not (sampled.parent / "a").exists()
+
+
 @pytest.mark.usefixtures("no_model")
 def test_without_peft_it_is_said_what_to_install(agentcho: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "peft", None)
@@ -165,7 +216,15 @@ def test_from_traces_to_an_adapter_that_everything_takes(
     untimed = agentcho(*tune[:4], "--out", "untimed", "--epochs", "1")
     assert "traces/s whole" not in untimed.out
     assert (here / "untimed" / "adapter_model.safetensors").is_file()
+    chosen = agentcho(*tune[:4], "--out", "chosen", "--epochs", "1", "--choose-by", "all right", "--choose-games", "2")
+    assert re.search(r"^all right [01]\.\d{3} over 2 games$", chosen.out, re.MULTILINE)
+    by_games = find_adapter(here / "chosen").trained
+    assert by_games is not None
+    assert by_games.chosen is not None
+    assert (by_games.chosen["score"], by_games.chosen["games"]) == ("all right", 2)
     wrong = ("tune", "direct", "--traces", "t.jsonl", "--out", "other")
+    by_score = (*wrong, "--choose-by", "all right")
+    assert "t.jsonl:1: is a trace of multi-qa, not of direct" in one_line(agentcho(*by_score))
     assert "t.jsonl:1: is a trace of multi-qa, not of direct" in one_line(agentcho(*wrong))
 
     digest = find_adapter(here / "tuned").digest

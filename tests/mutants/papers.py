@@ -35,6 +35,16 @@ PAPERS = (
         (f"{PAPER_TEST}::test_words_that_a_game_was_told_are_found_and_words_that_were_said_are_not",),
     ),
     Mutant(
+        "games that were trained on choose the checkpoint",
+        "an adapter would be chosen for what it has learnt by heart",
+        "agentcho/lab/tune/choice.py",
+        'first = max(int(trace.meta["game"]) for trace in traces) + 1',
+        "first = 0",
+        (
+            "tests/cli/test_training.py::test_games_that_choose_a_checkpoint_are_like_those_of_the_traces_and_none_of_them",
+        ),
+    ),
+    Mutant(
         "any digest will do",
         "a figure that somebody changed in a file would go unnoticed",
         "agentcho/lab/paper/check.py",

@@ -384,6 +384,23 @@ def test_what_an_adapter_brings_back_is_told_by_its_interval(results: Path, with
     assert "the effect of tuning" not in page
 
 
+def test_each_comparison_with_adapters_is_told(results: Path) -> None:
+    found = tuned(untuned=0.2, with_adapter=0.05)
+    other = found.model_copy(
+        update={
+            "rows": tuple(row.model_copy(update={"subject": "games"}) for row in found.rows),
+            "reads": tuple(each.model_copy(update={"subject": "games"}) for each in found.reads),
+        }
+    )
+    for name, each in {"real-fidelity-tuned": found, "real-fidelity-tuned-dilemma": other}.items():
+        (results / f"{name}.json").write_text(each.model_dump_json())
+    trainings.main([str(FORMATS / "adapter" / "trained"), "--json", str(results / "real-trainings.json")])
+    page = real_model.page(results)
+    for name in ("talks", "games"):
+        assert page.count(f"- {name}: the adapter of {TUNED} takes away 75%") == 2
+        assert page.count(f"### With and without adapters, {name}: ") == 1
+
+
 def test_a_training_that_goes_on_is_no_result(tmp_path: Path) -> None:
     begun = shutil.copytree(FORMATS / "adapter" / "trained", tmp_path / "begun")
     (begun / "going").mkdir()

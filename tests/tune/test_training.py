@@ -19,10 +19,11 @@ from agentcho.engine.call_layout import Segment
 from agentcho.engine.lora_adapter import find_adapter
 from agentcho.errors import ConfigError, ResumeMismatch, TuneError
 from agentcho.lab.tune import training as training_of
+from agentcho.lab.tune.choice import Validation
 from agentcho.lab.tune.lessons import batches, lessons, packed, steps_of
 from agentcho.lab.tune.losses import loss
 from agentcho.lab.tune.recipe import Recipe, read_peft
-from agentcho.lab.tune.training import Progress, Training, Validation, recompute
+from agentcho.lab.tune.training import Progress, Training, recompute
 from agentcho.lab.tune.unfolding import Unfolded, unfold
 from agentcho.records.trace import Workflow, write_traces
 from agentcho.records.trained_adapters import unfinished

@@ -48,14 +48,22 @@ PARTITIONED = "real-partitions"
 """The result of `agentcho bench fidelity --modes baseline`: what caches in parts would encode."""
 DECISIONS = ("real-decisions-recorded", "real-decisions-forced")
 """Results of `agentcho bench decisions`."""
-LEAKS = ("real-leaks-forced", "real-leaks-natural", "real-leaks-natural-plans", "real-leaks-natural-more")
+LEAKS = (
+    "real-leaks-forced",
+    "real-leaks-natural",
+    "real-leaks-natural-plans",
+    "real-leaks-natural-vaults",
+    "real-leaks-natural-more",
+)
 """Results of `agentcho bench leaks`."""
 LEAKING = "leaks"
 """The verdict of an attack that reads more than chance and more than the text tells."""
 CALLED = {"linear": "a linear probe", "mlp": "an MLP", "collision": "a collision search", "asked": "asking the model"}
 """Attacks by their names in results; others are called as they are named there."""
-TUNED, TRAININGS = "real-fidelity-tuned", ("real-trainings", "real-trainings-tasks")
-"""The result of `agentcho bench fidelity` with adapters, and those of `tools.trainings` for these and others."""
+TUNED = ("real-fidelity-tuned", "real-fidelity-tuned-dilemma")
+"""Results of `agentcho bench fidelity` with adapters."""
+TRAININGS = ("real-trainings", "real-trainings-tasks")
+"""Results of `tools.trainings`, for these adapters and others."""
 PAPER, TABLES = "real-paper", ("Table 1", "Table 2", "Table 4")
 """The result of `agentcho paper`, and the tables of it that are shown."""
 AUDIT, ENFORCE = "choreographed:audit", "choreographed:enforce"
@@ -101,7 +109,7 @@ def page(results: Path) -> str:
     decisions = [read_decisions(file) for name in DECISIONS if (file := results / f"{name}.json").is_file()]
     compared = [each for found in decisions for each in _compared(found)]
     plain = [each for each in compared if not each.row.endswith(TUNED_ROW)]
-    tuned = read_fidelity(file) if (file := results / f"{TUNED}.json").is_file() else None
+    tuned = [read_fidelity(file) for name in TUNED if (file := results / f"{name}.json").is_file()]
     parts = read_fidelity(file) if (file := results / f"{PARTITIONED}.json").is_file() else None
     trainings = [found for name in TRAININGS if (found := _read(results / f"{name}.json", Trainings)) is not None]
     paper, fast = _read(results / f"{PAPER}.json", PaperFound), speed(results)
@@ -125,7 +133,7 @@ def page(results: Path) -> str:
         compared=_compared_table(compared),
         leaks=[(_about_leaks(each), _leaks(each), _tried(each), each) for each in leaks],
         trainings=_trainings(trainings),
-        tuned=tuned and (_about(tuned), list(_tables(tuned)), list(_brought_back(tuned))),
+        tuned=[(_about(each), list(_tables(each)), list(_brought_back(each))) for each in tuned],
         paper=paper and _Paper.of(paper),
         tasks=short_tasks(results),
         merged=merged(results),
@@ -285,7 +293,7 @@ def _only(grid: Grid, measured: Sequence[PaperEffect]) -> Grid:
 
 
 def _missing(
-    tuned: FidelityResult | None,
+    tuned: Sequence[FidelityResult],
     paper: PaperFound | None,
     leaks: Sequence[LeaksResult],
     decisions: Sequence[DecisionsResult],

@@ -12,6 +12,11 @@ from agentcho.cli.options import GivenOptions, OptionsFrom, checked, fields, run
 from agentcho.cli.shared_options import FILE, FINAL_OF, PEFT, TRACED, Set, Trained, Where
 from agentcho.lab.tune.recipe import Recipe
 
+CHOOSE_BY = (
+    "Keep the checkpoint with the highest mean of this score after an epoch, such as correct, over games of the same "
+    "kind that the traces do not have. Default: the lowest loss on traces that are held out."
+)
+
 
 def trace(
     scenario: Annotated[
@@ -69,6 +74,8 @@ def tune(
             "--benchmark", help="Before training, time forward passes over whole traces against passes call by call."
         ),
     ] = False,
+    choose_by: Annotated[str | None, typer.Option(metavar="SCORE", help=CHOOSE_BY, show_default=False)] = None,
+    choose_games: Annotated[int, typer.Option(min=1, help="Number of games that choose the checkpoint.")] = 50,
 ) -> None:
     """Train an adapter so that the choreography says what the traced baseline said."""
     from agentcho.lab.commands.tune_run import TuneOptions
@@ -77,5 +84,14 @@ def tune(
 
     asked = checked(Recipe, **recipe, peft=None if peft is None else read_peft(peft))
     config = run_config(**how, leakage="audit")
-    options = TuneOptions(scenario=scenario, traces=traces, recipe=asked, config=config, out=out, benchmark=benchmark)
+    options = TuneOptions(
+        scenario=scenario,
+        traces=traces,
+        recipe=asked,
+        config=config,
+        out=out,
+        benchmark=benchmark,
+        choose_by=choose_by,
+        choose_games=choose_games,
+    )
     raise typer.Exit(train(options))

@@ -7,12 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agentcho.audit.wording import many
 from agentcho.cli.signals import INTERRUPTED
 from agentcho.config import RunConfig
 from agentcho.display.progress import Progress, progress
 from agentcho.errors import TuneError
 from agentcho.extras import require
 from agentcho.games.runs import library, runtime
+from agentcho.lab.collect import Interrupted
+from agentcho.lab.tune.choice import UntracedGames
 from agentcho.lab.tune.recipe import Recipe
 from agentcho.protocol.progress import ProgressCallback
 from agentcho.records.files import check_folder, write_errors
@@ -25,7 +28,7 @@ TIMED = 8
 
 
 class TuneOptions(NamedTuple):
-    """The arguments of the command."""
+    """The arguments of the command. `choose_by`: the score that selects the checkpoint, over `choose_games` games."""
 
     scenario: str
     traces: Path
@@ -33,22 +36,27 @@ class TuneOptions(NamedTuple):
     config: RunConfig
     out: Path
     benchmark: bool = False
+    choose_by: str | None = None
+    choose_games: int = 50
 
 
 def tune(asked: TuneOptions) -> int:
     """Train, write, and report. Returns the exit code: 0, or 130 after Ctrl-C; the training can be resumed."""
     require("to train adapters", "tune", "lab")
-    name = library.scenario(asked.scenario).name
+    kind = library.scenario(asked.scenario)
     if not asked.traces.is_file():
         raise TuneError(str(asked.traces), "the file does not exist; write it with `agentcho trace`")
+    games = None
+    if asked.choose_by is not None:
+        games = UntracedGames.after(asked.traces, kind, asked.recipe, asked.choose_by, asked.choose_games)
     check_folder(asked.out)
     with write_errors(asked.out):
         asked.out.mkdir(parents=True, exist_ok=True)
     with WriterLock(asked.out / NAME), progress("tune", sys.stderr) as told:
-        return _train(asked, name, told)
+        return _train(asked, kind.name, games, told)
 
 
-def _train(asked: TuneOptions, name: str, told: Progress) -> int:
+def _train(asked: TuneOptions, name: str, games: UntracedGames | None, told: Progress) -> int:
     engine: Any = runtime.load_engine(asked.config, told.tell)
     from agentcho.lab.plots import plot_training
     from agentcho.lab.tune.lessons import lessons, steps_of
@@ -57,7 +65,13 @@ def _train(asked: TuneOptions, name: str, told: Progress) -> int:
 
     found = lessons(asked.traces, name, engine, asked.recipe)
     training = Training(
-        scenario=name, base=engine, lessons=found, recipe=asked.recipe, folder=asked.out, tell=_telling(told.tell)
+        scenario=name,
+        base=engine,
+        lessons=found,
+        recipe=asked.recipe,
+        folder=asked.out,
+        tell=_telling(told.tell),
+        validation=None if games is None else games.on(engine).validation(lambda: engine, told.tell),
     )
     told.clear()
     print(
@@ -72,12 +86,14 @@ def _train(asked: TuneOptions, name: str, told: Progress) -> int:
         )
     try:
         trained = training.train()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Interrupted):
         told.clear()
         print("interrupted; to continue from the last checkpoint, repeat the command", file=sys.stderr)
         return INTERRUPTED
     told.clear()
     plot_training(training.log(), f"{name}, {asked.recipe.mode}, {asked.recipe.leakage}", asked.out / "loss.png")
+    if trained.chosen is not None:
+        print(f"{trained.chosen['score']} {trained.chosen['mean']:.3f} over {many(trained.chosen['games'], 'game')}")
     print(
         f"held-out loss {trained.before:.4f} → {trained.best:.4f} nats a word (step {trained.step}), "
         f"{trained.seconds:.0f} s\nwritten: {asked.out}; use it with --adapter {asked.out}"

@@ -5,15 +5,13 @@ and the games that select the best checkpoint.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from agentcho.engine.lora_adapter import Adapter, find_adapter
-from agentcho.events import Counting
-from agentcho.games.runs.runtime import play
 from agentcho.lab.collect import Interrupted, Playing
 from agentcho.lab.paper.found import HeldOut
+from agentcho.lab.tune.choice import Choice
 from agentcho.lab.tune.recipe import Recipe
 from agentcho.protocol.progress import ProgressCallback
 from agentcho.records.files import write_errors
@@ -26,30 +24,6 @@ class Ends(NamedTuple):
 
     playing: Playing
     file: Path
-
-
-class Choice(NamedTuple):
-    """How the best checkpoint is selected: by the mean of `score` over the games of `playing` with these numbers, which
-    are neither compared nor trained on."""
-
-    playing: Playing
-    numbers: range
-    score: str
-
-    def measured(self, folder: Path, here: Callable[[], Any], tell: ProgressCallback) -> float:
-        """The mean score of the adapter in a folder. A game without an outcome counts as 0."""
-        base = here()
-        adapter = find_adapter(folder)
-        playing = self.playing._replace(engine=base.adapted(str(folder)), play_on=play, here=None)
-        counting = Counting(tell, len(self.numbers))
-        counting.what = f"games that choose the checkpoint ({folder.parent.name})"
-        played = playing.play(self.numbers, {}, counting)
-        if played.interrupted:
-            raise Interrupted
-        played.check(len(self.numbers))
-        base.adapters.drop(adapter.digest)
-        scores = [over.score.get(self.score, 0.0) for over in played.games if over.outcome is not None]
-        return sum(scores) / len(self.numbers)
 
 
 class Lesson(NamedTuple):
@@ -92,7 +66,7 @@ class Lesson(NamedTuple):
     def train(self, here: Callable[[], Any], tell: ProgressCallback) -> None:
         """Train on the traces, from the last checkpoint if there is one."""
         from agentcho.lab.tune.lessons import lessons
-        from agentcho.lab.tune.training import Progress, Training, Validation
+        from agentcho.lab.tune.training import Progress, Training
 
         def told(now: Progress) -> None:
             tell(f"steps ({self.folder.name}, loss {now.loss:.4f})", now.step, now.steps)
@@ -100,10 +74,7 @@ class Lesson(NamedTuple):
         playing, file = (self.playing, self.file) if self.single is None else self.single
         name, engine = playing.scenario.name, here()
         found = lessons(file, name, engine, self.recipe)
-        validation = None
-        if self.choice is not None:
-            measured = partial(self.choice.measured, here=here, tell=tell)
-            validation = Validation(self.choice.score, len(self.choice.numbers), measured)
+        validation = None if self.choice is None else self.choice.validation(here, tell)
         Training(
             scenario=name,
             base=engine,

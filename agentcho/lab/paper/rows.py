@@ -15,9 +15,10 @@ from agentcho.games.runs import library
 from agentcho.games.runs.runtime import tasks_of
 from agentcho.lab.collect import Playing
 from agentcho.lab.compare.columns import Column
-from agentcho.lab.paper.adapters import Choice, Ends, Lesson
+from agentcho.lab.paper.adapters import Ends, Lesson
 from agentcho.lab.paper.sets import Data, Sets
 from agentcho.lab.paper.tables import TEACHING, Row, Table
+from agentcho.lab.tune.choice import Choice
 from agentcho.lab.tune.lessons import MOST_DEV
 from agentcho.lab.tune.recipe import Recipe
 from agentcho.protocol.progress import ProgressCallback

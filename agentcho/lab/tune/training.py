@@ -22,6 +22,7 @@ from torch import nn
 from agentcho.engine.lora_adapter import AdapterTraining
 from agentcho.errors import TuneError
 from agentcho.lab.timing import alone, stoppable
+from agentcho.lab.tune.choice import Validation
 from agentcho.lab.tune.folder import Folder
 from agentcho.lab.tune.lessons import Lessons, batches, packed, steps_of
 from agentcho.lab.tune.losses import loss, mean_loss, words
@@ -48,15 +49,6 @@ class Progress(NamedTuple):
     steps: int
     loss: float
     speed: float
-
-
-class Validation(NamedTuple):
-    """Selects the checkpoint by games instead of the loss: by the mean of `score` over `games` games, which `measured`
-    returns for the adapter in a folder. On equal means, the lower loss wins."""
-
-    score: str
-    games: int
-    measured: Callable[[Path], float]
 
 
 @dataclass
