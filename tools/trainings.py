@@ -1,6 +1,7 @@
 """Collects trained adapters into one result file: `python -m tools.trainings FOLDER ... --json FILE`.
 
-For each adapter it has what it was trained on and with, and the loss on held-out traces after each epoch.
+For each adapter it has what it was trained on and with, and the loss on held-out traces, and any score that chose the
+checkpoint, after each epoch.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from agentcho.records.trained_adapters import unfinished
 
 
 class Checkpoint(Frozen):
-    """The loss on held-out traces, in nats per token, after a number of steps and epochs."""
+    """The loss on held-out traces, in nats per token, after a number of steps and epochs, and the mean score of the
+    games that chose the checkpoint, if games did."""
 
     step: int
     epoch: float
     loss: float
+    score: float | None = None
 
 
 class TrainedAdapter(Frozen):
@@ -55,11 +58,15 @@ def trained_adapter(folder: Path) -> TrainedAdapter:
     if training is None:
         raise ValueError(f"{folder}: not trained by `agentcho tune`: it has no agentcho.json")
     lines = [json.loads(line) for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()]
-    losses = {line["step"]: line["dev"] for line in lines if "dev" in line}
-    if not losses:
+    compared = {line["step"]: line for line in lines if "dev" in line}
+    if not compared:
         raise ValueError(f"{folder / 'log.jsonl'}: no line has a held-out loss (dev)")
     steps = -(-training.train // training.recipe["batch"])
-    found = (Checkpoint(step=step, epoch=round(step / steps, 2), loss=loss) for step, loss in sorted(losses.items()))
+    score = training.chosen["score"] if training.chosen else ""
+    found = (
+        Checkpoint(step=step, epoch=round(step / steps, 2), loss=line["dev"], score=line.get(score))
+        for step, line in sorted(compared.items())
+    )
     return TrainedAdapter(name=folder.name, training=training, checkpoints=tuple(found))
 
 

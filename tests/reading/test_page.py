@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -380,7 +381,7 @@ def test_what_an_adapter_brings_back_is_told_by_its_interval(results: Path, with
     page = real_model.page(results)
     assert f"- talks: the adapter of {TUNED} {told}" in page
     assert "| tuned |" not in page
-    assert "| trained | `audit` | 0.00067 | 3 | 0 | 6.503 | 6.147 |" in page
+    assert "| trained | `audit` | 0.00067 | 3 | 0 | 1 | 6.503 | 6.147 |" in page
     assert "the effect of tuning" not in page
 
 
@@ -406,6 +407,20 @@ def test_a_training_that_goes_on_is_no_result(tmp_path: Path) -> None:
     (begun / "going").mkdir()
     with pytest.raises(ValueError, match="begun has not finished"):
         trainings.trained_adapter(begun)
+
+
+def test_a_checkpoint_that_games_chose_has_their_score(results: Path, tmp_path: Path) -> None:
+    ours = shutil.copytree(FORMATS / "adapter" / "trained", tmp_path / "ours")
+    trained = json.loads((ours / "agentcho.json").read_text()) | {
+        "chosen": {"score": "right", "games": 4, "mean": 0.75}
+    }
+    (ours / "agentcho.json").write_text(json.dumps(trained))
+    lines = [{"step": 0, "dev": 6.5, "right": 0.25}, {"step": 1, "loss": 6.4}, {"step": 2, "dev": 6.1, "right": 0.75}]
+    (ours / "log.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    trainings.main([str(ours), "--json", str(results / "real-trainings.json")])
+    page = real_model.page(results)
+    assert "| adapter | reads | peak rate | traces | minutes | kept | before | epoch 1 |" in page
+    assert "| ours | `audit` | 0.00067 | 3 | 0 | 1 | 6.500 (0.25) | 6.100 (0.75) |" in page
 
 
 def test_an_adapter_of_others_is_no_training(tmp_path: Path) -> None:

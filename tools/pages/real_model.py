@@ -37,7 +37,7 @@ from agentcho.lab.tune.recipe import Recipe
 from tools.pages.real_speed import draw, speed, untimed
 from tools.pages.real_tasks import merged, short_tasks
 from tools.pages.render import arguments, commit_of, render, rewrite
-from tools.trainings import TrainedAdapter, Trainings
+from tools.trainings import Checkpoint, TrainedAdapter, Trainings
 
 T = TypeVar("T", bound=BaseModel)
 WIDTH = 576
@@ -232,20 +232,27 @@ def _nearer(found: FidelityResult) -> Iterator[str]:
 
 
 def _trainings(found: Sequence[Trainings]) -> str:
-    """Each adapter: what it was trained for, at which rate, and the loss on held-out traces after each epoch."""
+    """Each adapter: what it was trained for, at which rate, the loss on held-out traces and any score that chose the
+    checkpoint after each epoch, and the epoch that was kept."""
     adapters = [adapter for each in found for adapter in each.adapters]
     if not adapters:
         return ""
     epochs = sorted({each.epoch for adapter in adapters for each in adapter.checkpoints if each.epoch})
-    heads = ("adapter", "reads", "peak rate", "traces", "minutes", "before", *(f"epoch {epoch:g}" for epoch in epochs))
+    after = (f"epoch {epoch:g}" for epoch in epochs)
+    heads = ("adapter", "reads", "peak rate", "traces", "minutes", "kept", "before", *after)
     return _table(heads, [_training_cells(adapter, epochs) for adapter in adapters])
 
 
 def _training_cells(adapter: TrainedAdapter, epochs: Sequence[float]) -> tuple[str, ...]:
-    training, losses = adapter.training, {each.epoch: each.loss for each in adapter.checkpoints}
+    training, found = adapter.training, {each.epoch: each for each in adapter.checkpoints}
+    kept = next(f"{each.epoch:g}" for each in adapter.checkpoints if each.step == training.step)
     rate = Recipe.model_validate(training.recipe).peak(WIDTH)
     what = (adapter.name, f"`{training.leakage}`", f"{rate:.2g}", f"{training.train}", f"{training.seconds / 60:.0f}")
-    return *what, f"{training.before:.3f}", *(f"{losses[epoch]:.3f}" if epoch in losses else "" for epoch in epochs)
+    return *what, kept, *(_checkpoint(found[epoch]) if epoch in found else "" for epoch in (0.0, *epochs))
+
+
+def _checkpoint(found: Checkpoint) -> str:
+    return f"{found.loss:.3f}{f' ({found.score:.2f})' if found.score is not None else ''}"
 
 
 def _brought_back(found: FidelityResult) -> Iterator[str]:
