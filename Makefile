@@ -129,6 +129,7 @@ LEARNT := runs/real/dilemma
 SAMPLE = $(BIN)/agentcho trace prisoners-dilemma --model smollm2 --temperature 0.7 --max-tokens 192 --dtype bfloat16
 SAMPLED = $(foreach each,$(SIX),runs/real/$(each)-sampled.jsonl)
 DECIDED := baseline,choreographed:audit,choreographed:audit@$(LEARNT)-audit,choreographed:enforce,choreographed:enforce@$(LEARNT)-enforce
+DECIDED := $(DECIDED),baseline@$(LEARNT)-audit,baseline@$(LEARNT)-enforce
 RATES := 2e-4 6.7e-4
 RATE := 2e-3
 TUNE = $(BIN)/agentcho tune agentleak --model smollm2 --dtype float32 --traces $(OFFICE).jsonl
@@ -154,7 +155,9 @@ bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DAT
 	$(BIN)/agentcho bench leaks --model smollm2 --dtype float32 --sentence natural --kind plans --kind preferences -n 200 \
 		--attack linear --attack mlp $(PLAINLY) --json docs/results/real-leaks-natural-plans.json
 	$(BIN)/agentcho bench leaks --model smollm2 --dtype float32 --sentence natural --kind vaults -n 200 --candidates 64 --templates 4 \
-		--attack linear --attack mlp --attack inversion --attack asked $(EVERY_WAY) --json docs/results/real-leaks-natural-vaults.json
+		--attack linear --attack mlp $(EVERY_WAY) --json docs/results/real-leaks-natural-vaults.json
+	$(BIN)/agentcho bench leaks --model smollm2 --dtype float32 --sentence natural --kind vaults -n 200 --candidates 64 --templates 4 \
+		--attack inversion --attack asked $(PLAINLY) --json docs/results/real-leaks-natural-vaults-more.json
 	$(BIN)/agentcho bench leaks --model smollm2 --dtype float32 --sentence natural -n 200 --templates 4 \
 		$(foreach kind,codes names plans preferences,--kind $(kind)) --attack inversion --attack asked $(PLAINLY) \
 		--json docs/results/real-leaks-natural-more.json
@@ -166,7 +169,7 @@ bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DAT
 	$(BIN)/agentcho bench fidelity --model smollm2 --dtype float32 $(foreach each,$(wildcard $(DATA)/agentleak*.jsonl),--traces $(each)) \
 		--limit 8 --modes $(TUNED_MODES) --json docs/results/real-fidelity-tuned.json
 	$(BIN)/agentcho bench fidelity --model smollm2 --dtype float32 $(foreach each,$(wildcard $(DATA)/prisoners*.jsonl),--traces $(each)) \
-		--limit 8 --modes $(DECIDED),baseline@$(LEARNT)-audit --json docs/results/real-fidelity-tuned-dilemma.json
+		--limit 8 --modes $(DECIDED) --json docs/results/real-fidelity-tuned-dilemma.json
 	$(BIN)/agentcho paper --model smollm2 --dtype bfloat16 --data generators --quick -n 24 --table 1,2,4 --max-tokens 96 \
 		--out runs/real/paper --export docs/results/real-paper.json
 	$(BIN)/python -m tools.pages.real_model docs/results docs/real-model.md
@@ -177,6 +180,8 @@ REMEMBERED := runs/real/recall
 RECALLED := baseline,choreographed:audit,choreographed:audit+first-k:4
 RECALLED := $(RECALLED),choreographed:enforce,choreographed:enforce+first-k:4,choreographed:enforce+full
 RECALLED := $(RECALLED),baseline@$(REMEMBERED)-audit,choreographed:audit@$(REMEMBERED)-audit,choreographed:enforce@$(REMEMBERED)-enforce
+LONG := baseline,choreographed:audit,choreographed:enforce,baseline@$(REMEMBERED)-long-audit,baseline@$(REMEMBERED)-long-enforce
+LONG := $(LONG),choreographed:audit@$(REMEMBERED)-long-audit,choreographed:enforce@$(REMEMBERED)-long-enforce
 GENTLE := baseline@$(REMEMBERED)-audit-2e-4,choreographed:audit@$(REMEMBERED)-audit-2e-4,choreographed:enforce@$(REMEMBERED)-enforce-2e-4
 # Judged on lists of words that no adapter was trained on.
 MERGE := branch-solve-merge --model smollm2 --temperature 0 --max-tokens 64
@@ -210,7 +215,12 @@ bench-real-tasks: .venv/.tools real     ## short tasks on SmolLM2, scored, and t
 		--modes $(RECALLED) --json docs/results/real-task-recall-parallel.json
 	$(BIN)/agentcho compare $(RECALL) --set half=2 --set informed=false --dtype float32 -n 200 --timed-games 0 --fidelity-games 0 \
 		--json docs/results/real-task-recall-uninformed.json
-	$(BIN)/python -m tools.trainings $(foreach each,$(MERGED) $(REMEMBERED),$(each)-audit $(each)-enforce) \
+	$(BIN)/agentcho trace $(RECALL) --set half=1 --set layout=serial --dtype bfloat16 -n 120 --out $(REMEMBERED)-long.jsonl
+	for way in audit enforce; do $(BIN)/agentcho tune examples/recall.py --model smollm2 --dtype float32 --traces $(REMEMBERED)-long.jsonl \
+		--leakage $$way --epochs 8 --rate 2e-4 --seed 1 --choose-by right --choose-games 60 --out $(REMEMBERED)-long-$$way; done
+	$(BIN)/agentcho compare $(RECALL) --set half=2 --set layout=serial --dtype float32 -n 200 --timed-games 0 --modes $(LONG) \
+		--json docs/results/real-task-recall-serial-long.json
+	$(BIN)/python -m tools.trainings $(foreach each,$(MERGED) $(REMEMBERED) $(REMEMBERED)-long,$(each)-audit $(each)-enforce) \
 		$(foreach way,audit enforce,$(REMEMBERED)-$(way)-2e-4) \
 		--json docs/results/real-trainings-tasks.json
 	$(BIN)/python -m tools.pages.real_model docs/results docs/real-model.md

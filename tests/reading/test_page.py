@@ -16,6 +16,7 @@ from agentcho.lab.compare.comparison import Comparison
 from agentcho.lab.plots import plot_readings
 from agentcho.lab.reading.partitions import AGENTS, SALTS
 from agentcho.lab.reading.result import (
+    Answer,
     ConversationScore,
     DecisionsResult,
     Effect,
@@ -244,6 +245,30 @@ def test_decisions_with_adapters_stand_beside_those_without(results: Path) -> No
     assert row.split(" | ")[-2:] == ["no difference in both", "no difference in both |"]
     assert "| games | decision | 20 | +0.500 (+0.400 to +0.600) | 0.500 | 0.200 | 0.000 | 0.150 | 0.050 |" in page
     assert "decisions with adapters" not in page
+
+
+def test_answers_with_an_adapter_are_measured_from_the_baseline_that_has_it(results: Path) -> None:
+    """Without the adapter reuse moves an answer by 0.4, with it by 0.1; the adapter alone moves the baseline by 2."""
+    found = decisions(-0.05, -0.3)
+    odds = {"baseline": 1.0, AUDIT: 1.4, "baseline@mine": 3.0, f"{AUDIT}@mine": 2.9}
+    answers = [
+        Answer(subject="games", id=f"{n}", question="decision", way=way, told="none", own=own, odds=value + n, mass=0.5)
+        for n in range(6)
+        for way, value in odds.items()
+        for own in (True, False)
+    ]
+    others = [each.model_copy(update={"odds": 9.0}) if not each.own else each for each in answers]
+    (results / "real-decisions-recorded.json").write_text(
+        found.model_copy(update={"answers": tuple(others)}).model_dump_json()
+    )
+    page = real_model.page(results)
+    row = "| games | decision | 6 | `audit` | 0.400 | 0.100 | -0.300 (-0.300 to -0.300) | +2.000 (+2.000 to +2.000) |"
+    assert row in page
+    without = tuple(each for each in others if each.way != "baseline@mine")
+    (results / "real-decisions-recorded.json").write_text(
+        found.model_copy(update={"answers": without}).model_dump_json()
+    )
+    assert "What adapters bring back of Bob's answers" not in real_model.page(results)
 
 
 def test_a_leak_under_enforcement_is_not_passed_over(results: Path) -> None:

@@ -34,6 +34,7 @@ from agentcho.lab.reading.result import (
     read_fidelity,
 )
 from agentcho.lab.tune.recipe import Recipe
+from tools.pages.real_distances import HEADS, distances
 from tools.pages.real_speed import draw, speed, untimed
 from tools.pages.real_tasks import merged, short_tasks
 from tools.pages.render import arguments, commit_of, render, rewrite
@@ -53,6 +54,7 @@ LEAKS = (
     "real-leaks-natural",
     "real-leaks-natural-plans",
     "real-leaks-natural-vaults",
+    "real-leaks-natural-vaults-more",
     "real-leaks-natural-more",
 )
 """Results of `agentcho bench leaks`."""
@@ -125,6 +127,7 @@ def page(results: Path) -> str:
             (_about(each), _moved(each), _effects(each, DECISION), _effects(each, GUESS), each) for each in decisions
         ],
         sizes=_sizes(decisions),
+        distances=_table(HEADS, rows) if (rows := distances(decisions)) else "",
         adapted=any("@" in each.way for found in decisions for each in found.effects),
         verdict=_verdict(plain),
         leaks_here=_leaks_here(decisions),
