@@ -64,11 +64,12 @@ def test_every_command_of_the_page_on_training_works_on_few_games(
     monkeypatch.chdir(tmp_path)
     engine = engines.understudy()
     commands = [line.strip() for block in blocks(TUNING, "console") for line in block.splitlines() if line.strip()]
-    assert len(commands) == 6
+    assert len(commands) == 7
     for line in (command.removeprefix("$ ") for command in commands):
         loaded = engine if "tune" in line else FakeEngine()
         monkeypatch.setattr("agentcho.games.runs.runtime.load_engine", lambda config, tell=None, loaded=loaded: loaded)
         few = re.sub(r" -n \d+", "", line) + (" --epochs 1" if " tune " in line else " -n 4")
+        few += " --choose-games 2" if "--choose-by" in line else ""
         monkeypatch.setattr(sys, "argv", shlex.split(few))
         with pytest.raises(SystemExit) as end:
             main()
