@@ -156,8 +156,6 @@ bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DAT
 		--attack linear --attack mlp $(PLAINLY) --json docs/results/real-leaks-natural-plans.json
 	$(BIN)/agentcho bench leaks --model smollm2 --dtype float32 --sentence natural --kind vaults -n 200 --candidates 64 --templates 4 \
 		--attack linear --attack mlp $(EVERY_WAY) --json docs/results/real-leaks-natural-vaults.json
-	$(BIN)/agentcho bench leaks --model smollm2 --dtype float32 --sentence natural --kind vaults -n 200 --candidates 64 --templates 4 \
-		--attack inversion --attack asked $(PLAINLY) --json docs/results/real-leaks-natural-vaults-more.json
 	$(BIN)/agentcho bench leaks --model smollm2 --dtype float32 --sentence natural -n 200 --templates 4 \
 		$(foreach kind,codes names plans preferences,--kind $(kind)) --attack inversion --attack asked $(PLAINLY) \
 		--json docs/results/real-leaks-natural-more.json

@@ -54,7 +54,6 @@ LEAKS = (
     "real-leaks-natural",
     "real-leaks-natural-plans",
     "real-leaks-natural-vaults",
-    "real-leaks-natural-vaults-more",
     "real-leaks-natural-more",
 )
 """Results of `agentcho bench leaks`."""
