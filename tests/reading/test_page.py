@@ -293,6 +293,34 @@ def short_task(scored: float, low: float, high: float) -> Comparison:
     return found.model_copy(update={"metrics": (scored_too,)})
 
 
+def test_tasks_that_differ_by_their_adapters_alone_have_titles_of_their_own(results: Path) -> None:
+    plain = short_task(0.75, -0.3, -0.1)
+    (metric,) = plain.metrics
+    for adapter in ("one", "other"):
+        names = {name: f"{name}@{adapter}" if name == AUDIT else name for name in metric.means}
+        renamed = metric.model_copy(
+            update={
+                "means": {names[name]: mean for name, mean in metric.means.items()},
+                "differences": {names[name]: each for name, each in metric.differences.items()},
+            }
+        )
+        columns = tuple(
+            column.model_copy(update={"adapter": adapter}) if column.name == AUDIT else column
+            for column in plain.request.columns
+        )
+        found = plain.model_copy(
+            update={
+                "request": plain.request.model_copy(update={"columns": columns}),
+                "metrics": (renamed,),
+                "without": {names[name]: count for name, count in plain.without.items()},
+            }
+        )
+        (results / f"real-task-{adapter}.json").write_text(found.model_dump_json())
+    page = real_model.page(results)
+    assert "### Short task: odd, with one\n" in page
+    assert "### Short task: odd, with other\n" in page
+
+
 @pytest.mark.parametrize(
     ("scored", "low", "high", "told"),
     [

@@ -96,6 +96,7 @@ IN_README = frozenset(
         "real-fidelity",
         "real-leaks-natural",
         "real-task-recall-serial",
+        "real-task-recall-serial-long",
     }
 )
 """The results whose figures the README shows, however old. It shows no speeds older than engine and runner

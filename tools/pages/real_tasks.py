@@ -5,10 +5,11 @@ Does not know: what a task is. Each result describes its own scenario, options a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from agentcho.audit.wording import listed
 from agentcho.lab.bench.arms import BASELINE
 from agentcho.lab.compare.compare import read_comparison
 from agentcho.lab.compare.comparison import Comparison
@@ -38,7 +39,9 @@ class ShortTask(NamedTuple):
 def short_tasks(results: Path) -> tuple[list[ShortTask], list[str]]:
     """The comparisons of a folder of results, and a sentence on each."""
     found = [read_comparison(file) for file in sorted(results.glob(RESULTS))]
-    return [_shown(each) for each in found], [line for each in found for line in _told(each)]
+    titles = _titles(found)
+    shown = [_shown(each, title) for each, title in zip(found, titles, strict=True)]
+    return shown, [line for each, title in zip(found, titles, strict=True) for line in _told(each, title)]
 
 
 def merged(results: Path) -> tuple[str, str] | None:
@@ -70,7 +73,20 @@ def _title(found: Comparison) -> str:
     return ", ".join([found.request.scenario, *tasks, *options, *against])
 
 
-def _shown(found: Comparison) -> ShortTask:
+def _titles(found: Sequence[Comparison]) -> list[str]:
+    """The title of each comparison; those that would be the same end with their adapters."""
+    titles = [_title(each) for each in found]
+    return [
+        f"{title}, with {listed(adapters)}" if titles.count(title) > 1 and (adapters := _adapters(each)) else title
+        for each, title in zip(found, titles, strict=True)
+    ]
+
+
+def _adapters(found: Comparison) -> list[str]:
+    return list(dict.fromkeys(adapter for name in found.names if (adapter := name.partition("@")[2])))
+
+
+def _shown(found: Comparison, title: str) -> ShortTask:
     machine = found.machine
     about = (
         f"`{found.command}`: {found.request.games} games a column, temperature {found.request.temperature:g}; "
@@ -79,7 +95,7 @@ def _shown(found: Comparison) -> ShortTask:
     )
     heads = ("column", *(metric.name for metric in found.metrics), *_divergence(found))
     rows = tuple((name, *_cells(found, name)) for name in found.names)
-    return ShortTask(_title(found), about, heads, rows)
+    return ShortTask(title, about, heads, rows)
 
 
 def _divergence(found: Comparison) -> tuple[str, ...]:
@@ -100,11 +116,11 @@ def _apart(reference: str, adapter: str) -> bool:
     return "@" in reference and reference.partition("@")[2] != adapter
 
 
-def _told(found: Comparison) -> Iterator[str]:
+def _told(found: Comparison, title: str) -> Iterator[str]:
     """Whether plain reuse, without and with adapters, changes the first score of a comparison, and by how much."""
     metric, reference = found.metrics[0], found.names[0]
     if metric.means[reference].value < LEAST:
-        yield f"{_title(found)}: at its floor, {metric.mean(reference)} ({metric.name}) under the {reference}"
+        yield f"{title}: at its floor, {metric.mean(reference)} ({metric.name}) under the {reference}"
         return
     sides = []
     for column, difference in metric.differences.items():
@@ -115,4 +131,4 @@ def _told(found: Comparison) -> Iterator[str]:
         moved = "no change shown" if low <= 0 <= high else "lower" if high < 0 else "higher"
         named = f"`{way.rpartition(':')[2]}`{f' with {adapter}' if adapter else ''}"
         sides.append(f"{named} {moved}, {metric.difference(column)}")
-    yield f"{_title(found)}: {metric.name} {metric.mean(reference)} under the {reference}; {'; '.join(sides)}"
+    yield f"{title}: {metric.name} {metric.mean(reference)} under the {reference}; {'; '.join(sides)}"
