@@ -265,10 +265,11 @@ families: .venv/.tools             ## the tables of docs/model-families.md, from
 structure: .venv/.tools            ## the list of modules in docs/structure.md, from their docstrings
 	$(BIN)/python -m tools.pages.structure docs/structure.md
 
+EARLY_KINDS := $(foreach kind,codes names plans preferences,--kind $(kind))
 bench-leaks: .venv/.tools          ## what a public sentence gives away to the strongest attacks, and its part of docs/leakage.md
-	$(BIN)/agentcho bench leaks --repeats 5 --earlier 0 --json docs/results/leaks.json
-	$(BIN)/agentcho bench leaks --repeats 5 --json docs/results/leaks-earlier.json
-	$(BIN)/agentcho bench leaks --sentence natural --earlier 0 --secrets 480 --kind codes --kind plans --kind names --kind preferences \
+	$(BIN)/agentcho bench leaks $(EARLY_KINDS) --repeats 5 --earlier 0 --json docs/results/leaks.json
+	$(BIN)/agentcho bench leaks $(EARLY_KINDS) --repeats 5 --json docs/results/leaks-earlier.json
+	$(BIN)/agentcho bench leaks --sentence natural --earlier 0 --secrets 480 $(EARLY_KINDS) \
 		--way author --way reuse --way audience --way text --attack linear --attack mlp --attack collision --repeats 5 --json docs/results/leaks-natural.json
 	$(BIN)/python -m tools.pages.leakage docs/results docs/leakage.md
 

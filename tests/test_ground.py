@@ -129,9 +129,9 @@ def test_a_processor_is_named_with_its_instruction_sets(lines: list[str], named:
     assert processor_named(lines) == named
 
 
-def test_results_say_where_they_were_found() -> None:
+def test_results_say_where_they_were_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentcho.records.environment._processor", lambda: "Abacus (beads)")
     assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?|none", machine_info()["commit"])
     assert set(machine_info()) == {"machine", "system", "commit"}
-    assert machine_info()["machine"].startswith(f"{platform.machine()}, ")
-    assert machine_info()["machine"].endswith(f"{os.cpu_count()} cores")
+    assert machine_info()["machine"] == f"{platform.machine()}, Abacus (beads), {os.cpu_count()} cores"
     assert {"python", "agentcho", "torch", "transformers"} <= set(versions())

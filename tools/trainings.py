@@ -62,9 +62,8 @@ def trained_adapter(folder: Path) -> TrainedAdapter:
     if not compared:
         raise ValueError(f"{folder / 'log.jsonl'}: no line has a held-out loss (dev)")
     steps = -(-training.train // training.recipe["batch"])
-    score = training.chosen["score"] if training.chosen else ""
     found = (
-        Checkpoint(step=step, epoch=round(step / steps, 2), loss=line["dev"], score=line.get(score))
+        Checkpoint(step=step, epoch=round(step / steps, 2), loss=line["dev"], score=line.get("score"))
         for step, line in sorted(compared.items())
     )
     return TrainedAdapter(name=folder.name, training=training, checkpoints=tuple(found))

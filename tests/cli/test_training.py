@@ -12,6 +12,7 @@ import pytest
 
 from agentcho.agent import Agent
 from agentcho.audit import read_report
+from agentcho.config import RunConfig
 from agentcho.display.progress import EVERY
 from agentcho.engine.lora_adapter import find_adapter
 from agentcho.games.runs import library
@@ -123,31 +124,45 @@ def test_what_is_wrong_is_said_before_a_model_is_loaded(agentcho: Command, words
 @pytest.fixture
 def sampled(agentcho: Command, here: Path) -> Path:
     """Three traces of games with scores, by a model that needs no weights."""
-    assert agentcho(*TRACE, "-n", "3", "--out", "t.jsonl").code == 0
+    assert agentcho(*TRACE, "-n", "3", "--set", "n=3", "--max-tokens", "99", "--out", "t.jsonl").code == 0
     return here / "t.jsonl"
 
 
 def test_games_that_choose_a_checkpoint_are_like_those_of_the_traces_and_none_of_them(sampled: Path) -> None:
-    recipe = Recipe(mode="choreographed", leakage="enforce")
-    found = UntracedGames.after(sampled, library.scenario("multi-qa"), recipe, "all right", 5)
+    recipe, base = Recipe(mode="choreographed", leakage="audit"), RunConfig(model="fake", device="cpu")
+    found = UntracedGames.after(sampled, library.scenario("multi-qa"), recipe, base, "all right", 5)
     asked = read_traces(sampled)[0].meta
     assert found.numbers == range(3, 8)
     assert found.scenario.options.model_dump(mode="json") == asked["options"]
+    assert asked["options"]["n"] == 3
     sampling = ("seed", "temperature", "top_p", "max_tokens", "tasks")
     assert found.config.model_dump(include=set(sampling)) == {name: asked[name] for name in sampling}
-    assert (found.config.mode, found.config.leakage) == ("choreographed", "enforce")
+    assert found.config.max_tokens == 99
+    assert (found.config.mode, found.config.leakage, found.config.model) == ("choreographed", "audit", "fake")
+    assert found.config.plain_markers == "accept"
 
 
 @pytest.mark.parametrize(
-    ("change", "score", "told"),
+    ("change", "words", "told"),
     [
-        ({}, "al right", "t.jsonl: has no score 'al right'; it has all right, first right, last right; did you mean"),
+        (
+            {},
+            ("--choose-by", "al right"),
+            "t.jsonl: has no score 'al right'; it has all right, first right, last right; did you mean 'all right'?",
+        ),
         (
             {"seed": 9},
-            "all right",
-            "t.jsonl:2: has other seed than the first trace; --choose-by needs one",
+            (),
+            "t.jsonl:3: differs from the first trace in seed; --choose-by needs traces",
         ),
-        ({"seed": None}, "all right", "t.jsonl:2: does not say how its game was sampled; --choose-by needs traces"),
+        ({"seed": None}, (), "t.jsonl:3: does not say how its game was sampled; --choose-by needs traces that"),
+        (
+            {"digest": "0", "everywhere": True},
+            (),
+            "t.jsonl: its games had other tasks than are there now",
+        ),
+        ({"options": {"m": 3}, "everywhere": True}, (), "t.jsonl: games cannot be played as its games were: "),
+        ({}, ("--choose-games", "1000000"), "t.jsonl: games cannot be played as its games were: games: "),
     ],
 )
 def test_a_choice_by_games_is_checked_before_a_model_is_loaded(
@@ -155,16 +170,27 @@ def test_a_choice_by_games_is_checked_before_a_model_is_loaded(
     agentcho: Command,
     sampled: Path,
     change: dict[str, Any],
-    score: str,
+    words: tuple[str, ...],
     told: str,
 ) -> None:
+    """The second trace stands on the third line."""
     request.getfixturevalue("no_model")
-    traces = read_traces(sampled)
-    meta = {name: value for name, value in {**traces[1].meta, **change}.items() if name != "seed" or value is not None}
-    write_traces(sampled, [traces[0], traces[1].model_copy(update={"meta": meta}), traces[2]])
-    ran = agentcho("tune", "multi-qa", "--traces", "t.jsonl", "--out", "a", "--choose-by", score)
-    assert told in one_line(ran)
+    traces, everywhere = read_traces(sampled), "everywhere" in change
+    for place in range(3) if everywhere else [1]:
+        meta = {**traces[place].meta, **change}
+        kept = {name: value for name, value in meta.items() if name != "seed" or value is not None}
+        traces[place] = traces[place].model_copy(update={"meta": kept})
+    write_traces(sampled, traces)
+    sampled.write_text(sampled.read_text().replace("\n", "\n\n", 1))
+    tune = ("tune", "multi-qa", "--traces", "t.jsonl", "--out", "a", "--choose-by", "all right")
+    assert told in one_line(agentcho(*tune, *words))
     assert not (sampled.parent / "a").exists()
+
+
+def test_a_number_of_games_without_a_score_to_choose_by_is_a_usage_error(agentcho: Command) -> None:
+    ran = agentcho("tune", "multi-qa", "--traces", "t.jsonl", "--out", "a", "--choose-games", "5")
+    assert ran.code == 2
+    assert "needs --choose-by SCORE" in ran.err
 
 
 @pytest.mark.usefixtures("no_model")

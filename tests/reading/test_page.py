@@ -468,7 +468,7 @@ def test_a_checkpoint_that_games_chose_has_their_score(results: Path, tmp_path: 
         "chosen": {"score": "right", "games": 4, "mean": 0.75}
     }
     (ours / "agentcho.json").write_text(json.dumps(trained))
-    lines = [{"step": 0, "dev": 6.5, "right": 0.25}, {"step": 1, "loss": 6.4}, {"step": 2, "dev": 6.1, "right": 0.75}]
+    lines = [{"step": 0, "dev": 6.5, "score": 0.25}, {"step": 1, "loss": 6.4}, {"step": 2, "dev": 6.1, "score": 0.75}]
     (ours / "log.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     trainings.main([str(ours), "--json", str(results / "real-trainings.json")])
     page = real_model.page(results)

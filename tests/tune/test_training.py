@@ -154,7 +154,8 @@ def test_games_choose_the_checkpoint_and_change_nothing_of_the_training(
     engine, means = engines.own(), iter([0.2, 0.8, 0.5, 0.8])
     measured: list[float] = []
 
-    def play(folder: Path) -> float:
+    def play(folder: Path, check: Callable[[], None]) -> float:
+        check()
         digest = find_adapter(folder).digest
         measured.append(float(engine.adapted(folder).score("say red").sum()))
         engine.adapters.drop(digest)
@@ -169,7 +170,7 @@ def test_games_choose_the_checkpoint_and_change_nothing_of_the_training(
         [json.loads(line) for line in (tmp_path / name / "log.jsonl").read_text().splitlines()]
         for name in ("games", "loss")
     ]
-    told = [line.pop("right") for line in logs[0] if "dev" in line]
+    told = [line.pop("score") for line in logs[0] if "dev" in line]
     assert told == [0.2, 0.8, 0.5, 0.8]
     assert logs[0] == logs[1]
     dev = {line["step"]: line["dev"] for line in logs[0] if "dev" in line}

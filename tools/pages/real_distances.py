@@ -53,7 +53,7 @@ def _rows(found: DecisionsResult) -> Iterator[tuple[str, ...]]:
                 subject,
                 question,
                 f"{len(ids)}",
-                f"`{plain.rpartition(':')[2]}`",
+                f"`{plain.partition(':')[2]}`",
                 f"{before.mean():.3f}",
                 f"{after.mean():.3f}",
                 _estimate(after - before, found.seed),

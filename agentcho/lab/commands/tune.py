@@ -13,8 +13,8 @@ from agentcho.cli.shared_options import FILE, FINAL_OF, PEFT, TRACED, Set, Train
 from agentcho.lab.tune.recipe import Recipe
 
 CHOOSE_BY = (
-    "Keep the checkpoint with the highest mean of this score after an epoch, such as correct, over games of the same "
-    "kind that the traces do not have. Default: the lowest loss on traces that are held out."
+    "Keep the checkpoint with the highest mean of this score, such as correct, in games that follow those of the "
+    "traces, played before the training and after each epoch. Default: the lowest loss on traces that are held out."
 )
 
 
@@ -75,13 +75,18 @@ def tune(
         ),
     ] = False,
     choose_by: Annotated[str | None, typer.Option(metavar="SCORE", help=CHOOSE_BY, show_default=False)] = None,
-    choose_games: Annotated[int, typer.Option(min=1, help="Number of games that choose the checkpoint.")] = 50,
+    choose_games: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of games that choose the checkpoint.  [default: 50]", show_default=False),
+    ] = None,
 ) -> None:
     """Train an adapter so that the choreography says what the traced baseline said."""
     from agentcho.lab.commands.tune_run import TuneOptions
     from agentcho.lab.commands.tune_run import tune as train
     from agentcho.lab.tune.recipe import read_peft
 
+    if choose_games is not None and choose_by is None:
+        raise typer.BadParameter("needs --choose-by SCORE", param_hint="--choose-games")
     asked = checked(Recipe, **recipe, peft=None if peft is None else read_peft(peft))
     config = run_config(**how, leakage="audit")
     options = TuneOptions(

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from agentcho.lab.tune.training import Progress as Step
 
 TIMED = 8
+CHOSEN_BY = 50
+"""The number of games that choose a checkpoint, if none was given."""
 
 
 class TuneOptions(NamedTuple):
@@ -37,7 +39,7 @@ class TuneOptions(NamedTuple):
     out: Path
     benchmark: bool = False
     choose_by: str | None = None
-    choose_games: int = 50
+    choose_games: int | None = None
 
 
 def tune(asked: TuneOptions) -> int:
@@ -48,7 +50,9 @@ def tune(asked: TuneOptions) -> int:
         raise TuneError(str(asked.traces), "the file does not exist; write it with `agentcho trace`")
     games = None
     if asked.choose_by is not None:
-        games = UntracedGames.after(asked.traces, kind, asked.recipe, asked.choose_by, asked.choose_games)
+        games = UntracedGames.after(
+            asked.traces, kind, asked.recipe, asked.config, asked.choose_by, asked.choose_games or CHOSEN_BY
+        )
     check_folder(asked.out)
     with write_errors(asked.out):
         asked.out.mkdir(parents=True, exist_ok=True)

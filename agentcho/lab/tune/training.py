@@ -95,6 +95,7 @@ class Training:
         self._folder = Folder(folder, request)
         self._tell = tell
         self._validation = validation
+        self._check: Callable[[], None] = lambda: None
         torch.manual_seed(recipe.seed)
         self.engine = alone(base.trained)(recipe.adapter(attention_linears(base.network)))
         self._network = cast(Any, self.engine.network)
@@ -109,10 +110,11 @@ class Training:
 
     def train(self) -> AdapterTraining:
         """Train to the end. `TuneError`: the training cannot continue; the best adapter so far is kept. Ctrl-C ends it
-        after the current step."""
+        after the current step, or a message of the games that select the checkpoint (`Interrupted`)."""
         return stoppable(self._train)
 
     def _train(self, check: Callable[[], None]) -> AdapterTraining:
+        self._check = check
         self._resume()
         began = saved = perf_counter()
         epoch = -(-len(self._lessons.train) // self._recipe.batch)
@@ -176,8 +178,8 @@ class Training:
         state, config = self.engine.adapters.state(), self.engine.adapters.config()
         score = 0.0
         if self._validation is not None:
-            score = self._validation.measured(self._folder.write_candidate(state, config))
-            line[self._validation.score] = round(score, 6)
+            score = self._validation.measured(self._folder.write_candidate(state, config), self._check)
+            line["score"] = round(score, 6)
         self._folder.tell(line)
         if (-score, found) < (-count.score, count.best):
             count.best = found
