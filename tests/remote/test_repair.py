@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio.abc import SocketStream
 
 from agentcho import Sampling
 from agentcho.errors import AgentchoError, AnswerInvalid, ContextOverflow, RequestError
@@ -175,9 +176,23 @@ def test_a_schema_that_is_none_is_refused_before_anything_is_sent() -> None:
     assert not requests
 
 
+def in_company(answer: Answer) -> Answer:
+    """The answer, once a second request has arrived."""
+    seen, second = list[Request](), anyio.Event()
+
+    async def waiting(stream: SocketStream, request: Request) -> None:
+        seen.append(request)
+        if len(seen) == 2:
+            second.set()
+        await second.wait()
+        await answer(stream, request)
+
+    return waiting
+
+
 def test_all_games_share_one_bound() -> None:
     async def work() -> int:
-        async with faulty(says("hi")) as server, server.asked(concurrency=2) as port:
+        async with faulty(in_company(says("hi"))) as server, server.asked(concurrency=2) as port:
             async with anyio.create_task_group() as group:
                 for _ in range(9):
                     group.start_soon(port.ask, asked())

@@ -135,6 +135,7 @@ def page(results: Path) -> str:
         compared=_compared_table(compared),
         leaks=[(_about_leaks(each), _leaks(each), _tried(each), each) for each in leaks],
         trainings=_trainings(trainings),
+        twice=_twice(trainings),
         tuned=[(_about(each), list(_tables(each)), list(_brought_back(each))) for each in tuned],
         paper=paper and _Paper.of(paper),
         tasks=short_tasks(results),
@@ -243,6 +244,12 @@ def _trainings(found: Sequence[Trainings]) -> str:
     after = (f"epoch {epoch:g}" for epoch in epochs)
     heads = ("adapter", "reads", "peak rate", "traces", "minutes", "kept", "before", *after)
     return _table(heads, [_training_cells(adapter, epochs) for adapter in adapters])
+
+
+def _twice(found: Sequence[Trainings]) -> bool:
+    """Whether two adapters have one name."""
+    names = [adapter.name for each in found for adapter in each.adapters]
+    return len(set(names)) < len(names)
 
 
 def _training_cells(adapter: TrainedAdapter, epochs: Sequence[float]) -> tuple[str, ...]:
