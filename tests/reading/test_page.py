@@ -264,6 +264,8 @@ def test_answers_with_an_adapter_are_measured_from_the_baseline_that_has_it(resu
     page = real_model.page(results)
     row = "| games | decision | 6 | `audit` | 0.400 | 0.100 | -0.300 (-0.300 to -0.300) | +2.000 (+2.000 to +2.000) |"
     assert row in page
+    assert "- games: under `audit` Bob's decision is 0.400 nats of log-odds from the baseline's, and with an" in page
+    assert "adapter 0.100 from that of the baseline with it: nearer, -0.300 (-0.300 to -0.300)." in page
     without = tuple(each for each in others if each.way != "baseline@mine")
     (results / "real-decisions-recorded.json").write_text(
         found.model_copy(update={"answers": without}).model_dump_json()

@@ -113,6 +113,7 @@ def page(results: Path) -> str:
     tuned = [read_fidelity(file) for name in TUNED if (file := results / f"{name}.json").is_file()]
     parts = read_fidelity(file) if (file := results / f"{PARTITIONED}.json").is_file() else None
     trainings = [found for name in TRAININGS if (found := _read(results / f"{name}.json", Trainings)) is not None]
+    repaired = distances(decisions)
     paper, fast = _read(results / f"{PAPER}.json", PaperFound), speed(results)
     return render(
         "real-model",
@@ -126,7 +127,8 @@ def page(results: Path) -> str:
             (_about(each), _moved(each), _effects(each, DECISION), _effects(each, GUESS), each) for each in decisions
         ],
         sizes=_sizes(decisions),
-        distances=_table(HEADS, rows) if (rows := distances(decisions)) else "",
+        distances=_table(HEADS, [each.row for each in repaired]) if repaired else "",
+        brought_back=[each.sentence for each in repaired if each.question == DECISION],
         adapted=any("@" in each.way for found in decisions for each in found.effects),
         verdict=_verdict(plain),
         leaks_here=_leaks_here(decisions),
