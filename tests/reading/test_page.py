@@ -427,6 +427,7 @@ def tuned(*, untuned: float, with_adapter: float) -> FidelityResult:
             "shows no change of its divergence (the interval of the change, +0% to +0%, includes 0); nearer",
         ),
         (0.3, "adds 50% (50% to 50%) of its divergence; nearer the baseline in 0 of 10 conversations"),
+        (2.0, "makes its divergence 10 times as large (10 to 10); nearer the baseline in 0 of 10 conversations"),
     ],
 )
 def test_what_an_adapter_brings_back_is_told_by_its_interval(results: Path, with_adapter: float, told: str) -> None:

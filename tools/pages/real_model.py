@@ -277,9 +277,14 @@ def _brought_back(found: FidelityResult) -> Iterator[str]:
         ends = sorted((abs(low), abs(high)))
         size = f"{abs(step.nearer.value) / before:.0%} ({ends[0]:.0%} to {ends[1]:.0%}) of its divergence"
         span = f"the interval of the change, {0 - high:+.0%} to {0 - low:+.0%}, includes 0"
-        told = {1: f"takes away {size}", 0: f"shows no change of its divergence ({span})", -1: f"adds {size}"}
+        times = f"{1 - step.nearer.value / before:.0f} times as large ({1 - high:.0f} to {1 - low:.0f})"
+        more = f"makes its divergence {times}" if low < -1 else f"adds {size}"
+        told = {1: f"takes away {size}", 0: f"shows no change of its divergence ({span})", -1: more}
         count = f"nearer the baseline in {step.share} of {step.games} conversations"
-        yield f"{step.subject}: the adapter of {step.second} {told[side]}; {count}"
+        adapted = f"{BASELINE}@{step.second.partition('@')[2]}"
+        own = next((r.kl.value for r in found.rows if (r.subject, r.column) == (step.subject, adapted)), None)
+        alone = "" if own is None else f"; the baseline with this adapter itself diverges by {own:.4f} nats a token"
+        yield f"{step.subject}: the adapter of {step.second} {told[side]}; {count}{alone}"
 
 
 # -- the paper's tables
