@@ -68,6 +68,7 @@ def test_games_that_fail_count_as_nothing_unless_all_do() -> None:
     assert len(base.dropped) == 1
     with pytest.raises(GamesFailed, match="it went wrong"):
         chosen_by(Half(never=True), base, lambda: None)
+    assert len(base.dropped) == 2, "the adapter does not stay on the engine"
 
 
 def test_ctrl_c_ends_the_games_that_choose_a_checkpoint() -> None:

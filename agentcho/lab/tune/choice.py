@@ -55,12 +55,14 @@ class Choice(NamedTuple):
         adapter = find_adapter(folder)
         playing = self.playing._replace(engine=base.adapted(str(folder)), play_on=play, here=None)
         counting = Counting(heard(tell, check), len(self.numbers), what="games that choose the checkpoint")
-        played = playing.play(self.numbers, {}, counting)
+        try:
+            played = playing.play(self.numbers, {}, counting)
+        finally:
+            base.adapters.drop(adapter.digest)
         if played.interrupted:
             raise Interrupted
         if len(played.errors) == len(self.numbers):
             played.check(len(self.numbers))
-        base.adapters.drop(adapter.digest)
         scores = [over.score.get(self.score, 0.0) for over in played.games if over.outcome is not None]
         return sum(scores) / len(self.numbers)
 
@@ -117,7 +119,8 @@ def _settings(
     for place, trace in zip(places, traces, strict=True):
         if trace.workflow != scenario:
             raise TuneError(place, f"is a trace of {trace.workflow}, not of {scenario}")
-        if not set(needed) <= trace.meta.keys():
+        whole = set(needed) <= trace.meta.keys() and isinstance(trace.meta.get("score") or {}, dict)
+        if not whole:
             what = "does not say how its game was sampled; --choose-by needs traces that `agentcho trace` wrote"
             raise TuneError(place, what)
         if changed := [name for name in needed if name != "game" and trace.meta[name] != traces[0].meta[name]]:
