@@ -156,6 +156,7 @@ def test_games_that_choose_a_checkpoint_are_like_those_of_the_traces_and_none_of
             "t.jsonl:3: differs from the first trace in seed; --choose-by needs traces",
         ),
         ({"seed": None}, (), "t.jsonl:3: does not say how its game was sampled; --choose-by needs traces that"),
+        ({"score": 3}, (), "t.jsonl:3: does not say how its game was sampled; --choose-by needs traces that"),
         (
             {"digest": "0", "everywhere": True},
             (),
