@@ -150,4 +150,4 @@ def test_what_an_option_cannot_take_is_a_usage_error(agentcho: Command, flag: st
 
 def test_another_comparison_in_the_folder_is_refused(agentcho: Command) -> None:
     agentcho(*COMPARE, "--out", "c")
-    assert "options differ" in one_line(agentcho(*COMPARE, "--out", "c", "--set", "layout=serial"))
+    assert "what differs: options" in one_line(agentcho(*COMPARE, "--out", "c", "--set", "layout=serial"))

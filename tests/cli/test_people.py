@@ -72,6 +72,6 @@ def test_a_run_of_people_goes_on_with_the_same_people(agentcho: Command, typed: 
     typed("my plan\n")
     agentcho(*PLAY, "--as", "bob", "--display", "plain")
     typed("my plan\n")
-    assert "was played otherwise: people" in one_line(
+    assert "what differs: people" in one_line(
         agentcho("run", "--resume", "last", "--as", "alice", "--display", "plain")
     )

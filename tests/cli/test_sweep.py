@@ -197,7 +197,7 @@ def test_a_folder_of_another_sweep_is_refused_with_what_differs(agentcho: Comman
     assert agentcho(*SWEEP, "--grid", "seed=1", "-n", "1", "--out", "s").code == 0
     other = agentcho(*SWEEP, "--grid", "seed=1", "-n", "1", "--out", "s", "--temperature", "0")
     assert one_line(other) == (
-        "error: s holds another sweep: temperature (0.7, not 0.0) differ. "
+        "error: s holds another sweep; what differs: temperature (0.7, not 0.0). "
         "Give another --out, or the same options as before\n"
     )
     compared = here / "c"
@@ -354,7 +354,7 @@ def test_games_that_fail_are_in_the_table_and_the_exit_code_is_1(agentcho: Comma
     assert "at=1: 1 failed with an error, first in game 1: error: OSError" in ran.out
     (here / "fails.py").write_text(FAILS.replace("somebody else", "another"))
     changed = agentcho("sweep", "fails.py", "--model", "fake", "--grid", "at=-1,1", "-n", "3", "--out", "s")
-    assert "fails.py has changed) differ" in one_line(changed)
+    assert "fails.py has changed)" in one_line(changed)
     words = ("--grid", "at=-1,1", "-n", "3", "--out", "s", "--changed", "accept")
     assert agentcho("sweep", "fails.py", "--model", "fake", *words).code == 1
 

@@ -73,7 +73,9 @@ def test_a_file_of_other_traces_is_left_alone(agentcho: Command, here: Path) -> 
     agentcho(*TRACE, "-n", "2", "--out", "t.jsonl")
     before = (here / "t.jsonl").read_bytes()
     for words in (("--seed", "4"), ("--temperature", "0.5"), ("--set", "n=3")):
-        assert "t.jsonl holds other traces: " in one_line(agentcho(*TRACE, "-n", "2", "--out", "t.jsonl", *words))
+        assert "t.jsonl holds other traces; what differs: " in one_line(
+            agentcho(*TRACE, "-n", "2", "--out", "t.jsonl", *words)
+        )
     assert (here / "t.jsonl").read_bytes() == before
 
 
@@ -87,7 +89,7 @@ def test_a_single_step_says_what_a_workflow_ended_on(agentcho: Command, here: Pa
     assert said == [[f"{answer}."] for answer in ended]
     assert "has no workflow of game 3" in one_line(agentcho(*direct, "-n", "4", "--out", "d.jsonl"))
     other = agentcho(*direct, "-n", "3", "--out", "e.jsonl", "--seed", "7")
-    assert "its games have other tasks: digest, seed differ" in one_line(other)
+    assert "its games have other tasks; what differs: digest, seed" in one_line(other)
     several = ("trace", "debate", "--model", "fake", "--final-of", "tree.jsonl", "-n", "1", "--out", "f.jsonl")
     assert "debate says several things" in one_line(agentcho(*several))
 
@@ -239,7 +241,7 @@ def test_from_traces_to_an_adapter_that_everything_takes(
     trained = find_adapter(here / "tuned").trained
     assert trained is not None
     assert trained.speed is not None
-    assert "the two trainings differ" in one_line(agentcho(*tune))
+    assert "holds a finished training; give another --out" in one_line(agentcho(*tune))
     untimed = agentcho(*tune[:4], "--out", "untimed", "--epochs", "1")
     assert "traces/s whole" not in untimed.out
     assert (here / "untimed" / "adapter_model.safetensors").is_file()

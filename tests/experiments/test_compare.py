@@ -151,11 +151,11 @@ def test_more_games_and_columns_use_what_is_there(tmp_path: Path) -> None:
 
 def test_a_folder_is_of_one_comparison(tmp_path: Path) -> None:
     run(tmp_path, games=1)
-    with pytest.raises(ResumeMismatch, match=r"digest, seed differ"):
+    with pytest.raises(ResumeMismatch, match="what differs: digest, seed"):
         run(tmp_path, games=1, seed=7)
-    with pytest.raises(ResumeMismatch, match="options differ"):
+    with pytest.raises(ResumeMismatch, match="what differs: options"):
         run(tmp_path, library.scenario("multi-qa")(layout="serial"), games=1)
-    with pytest.raises(ResumeMismatch, match="the first column differ"):
+    with pytest.raises(ResumeMismatch, match="what differs: the first column"):
         run(tmp_path, games=1, by=THREE[1:])
     (tmp_path / "request.json").write_text("{}")
     with pytest.raises(RecordBroken, match="is not a request of a comparison"):

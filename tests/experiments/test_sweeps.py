@@ -162,12 +162,14 @@ def test_a_folder_of_runs_is_no_sweep(tmp_path: Path) -> None:
 
 def test_a_folder_is_of_one_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep(tmp_path, {"plus": [0, 1]}, games=1)
-    with pytest.raises(ResumeMismatch, match=r"holds another sweep: seed \(0, not 7\) differ. Give another --out"):
+    with pytest.raises(
+        ResumeMismatch, match=r"holds another sweep; what differs: seed \(0, not 7\). Give another --out"
+    ):
         sweep(tmp_path, {"plus": [0, 1]}, games=1, run={"seed": 7})
-    with pytest.raises(ResumeMismatch, match="another sweep: plus differ"):
+    with pytest.raises(ResumeMismatch, match="another sweep; what differs: plus"):
         sweep(tmp_path, {"plus": [5, 6]}, games=1)
     monkeypatch.setattr(Known, "name", "other")
-    with pytest.raises(ResumeMismatch, match=r"the scenario \(known, not other\) differ"):
+    with pytest.raises(ResumeMismatch, match=r"what differs: the scenario \(known, not other\)"):
         sweep(tmp_path, {"plus": [0, 1]}, games=1)
     (tmp_path / "request.json").write_text("{}")
     with pytest.raises(RecordBroken, match=r"request.json: is not a request of a sweep; give another --out"):

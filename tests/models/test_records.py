@@ -163,7 +163,7 @@ def test_a_run_goes_on_with_the_words_of_each_engine(tmp_path: Path) -> None:
     Stopping.fails = False
     whole = begun()
     assert whole.record is not None
-    with pytest.raises(ResumeMismatch, match="the model small differ"):
+    with pytest.raises(ResumeMismatch, match="what differs: the model small"):
         play(RunRequest.resuming(saved, Stopping(talk), engine=FakeEngine()))
     with pytest.raises(ResumeMismatch, match="the model small's tokenizer"):
         play(RunRequest.resuming(saved, Stopping(talk), engine=FakeEngine(), others={"small": FakeEngine()}))

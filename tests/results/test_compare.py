@@ -121,6 +121,6 @@ def test_what_cannot_be_is_an_error_before_a_model_is_loaded(
 def test_games_that_fail_are_listed_and_another_comparison_in_the_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(GamesFailed, match="ValueError: no side"):
         compare(Broken(), out=tmp_path)
-    with pytest.raises(ResumeMismatch, match="scenario differ"):
+    with pytest.raises(ResumeMismatch, match="what differs: scenario"):
         compare(out=tmp_path)
     assert json.loads((tmp_path / "request.json").read_text())["scenario"] == "broken"

@@ -225,14 +225,14 @@ def test_a_folder_of_another_training_is_left_alone(engine: Engine, file: Path, 
     with pytest.raises(Stopped):
         training(engine, file, tmp_path / "out", tell=stopping(6)).train()
     kept = sorted(path.name for path in (tmp_path / "out").iterdir())
-    with pytest.raises(ResumeMismatch, match="recipe differ"):
+    with pytest.raises(ResumeMismatch, match="what differs: recipe"):
         training(engine, file, tmp_path / "out", QUICK.model_copy(update={"rank": 8}))
     write_traces(file, [said(number) for number in range(19)])
-    with pytest.raises(ResumeMismatch, match="traces differ"):
+    with pytest.raises(ResumeMismatch, match="what differs: traces"):
         training(engine, file, tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == kept
     training(engine, file, tmp_path / "done").train()
-    with pytest.raises(ResumeMismatch, match="the two trainings differ"):
+    with pytest.raises(ResumeMismatch, match="holds a finished training; give another --out"):
         training(engine, file, tmp_path / "done")
 
 

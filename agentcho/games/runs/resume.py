@@ -112,8 +112,8 @@ def mismatch(run: str, changed: Sequence[str]) -> ResumeMismatch:
     """Return the error for resuming a run that was played in another way."""
     ask = "; --changed accept goes on with the source as it is" if any("source" in each for each in changed) else ""
     return ResumeMismatch(
-        f"{run} was played otherwise: {'; '.join(changed)} differ. Leave those options out, or begin a run of its "
-        f"own without --resume{ask}"
+        f"{run} was played with other values; what differs: {'; '.join(changed)}. Leave those options out, or begin "
+        f"a new run without --resume{ask}"
     )
 
 

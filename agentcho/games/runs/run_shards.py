@@ -65,7 +65,7 @@ def _check_alike(one: RunInfo, other: RunInfo) -> None:
     names = sorted({*one.versions, *other.versions} - {"python"})
     found += [f"the version of {name}" for name in names if one.versions.get(name) != other.versions.get(name)]
     if found:
-        raise ResumeMismatch(f"{one.id} and {other.id} are not parts of the same run: {'; '.join(found)} differ")
+        raise ResumeMismatch(f"{one.id} and {other.id} are not parts of the same run; what differs: {'; '.join(found)}")
 
 
 def _rest(one: RunInfo, other: RunInfo, model: str | None) -> list[str]:

@@ -48,7 +48,7 @@ class Folder:
             earlier = json.loads(file.read_bytes())
             check_same(self.path, "another training", earlier, json.loads(json.dumps(request)))
         elif (self.path / WEIGHTS).exists():
-            raise ResumeMismatch.holds(self.path, "a finished training", ["the two trainings"])
+            raise ResumeMismatch(f"{self.path} holds a finished training; give another --out")
 
     def write_best(self, state: Mapping[str, Tensor], config: Mapping[str, Any], trained: AdapterTraining) -> None:
         """Replace the stored adapter."""

@@ -156,7 +156,7 @@ def _final_words(finals: Iterable[Workflow], engine: EnginePort, asked: Mapping[
     found: dict[int, Forced] = {}
     for each in finals:
         if changed := [name for name in ("tasks", "digest", "seed") if each.meta.get(name) != asked[name]]:
-            raise TuneError("--final-of", f"its games have other tasks: {', '.join(changed)} differ")
+            raise TuneError("--final-of", f"its games have other tasks; what differs: {', '.join(changed)}")
         words = tuple(engine.framing.content.encode(_final(each)))
         found[int(each.meta["game"])] = _Final(words, asked["scenario"])
     return found
