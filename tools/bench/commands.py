@@ -358,6 +358,31 @@ def kv(
         )
 
 
+def delta(
+    traces: Annotated[
+        list[Path], typer.Option(help="Recorded conversations with private messages; one or more files.")
+    ],
+    limit: Annotated[int, typer.Option(help="How many of each file are replayed.", min=1)] = 8,
+    model: Model = UNDERSTUDY,
+    dtype: Annotated[str, typer.Option(help="Of the model.")] = "float32",
+    json_: Json = None,
+) -> None:
+    """Measure how far the two encodings of a message differ under `enforce`, and what storing one as its difference
+    from the other would save."""
+    from agentcho.runner.engine import Engine
+    from tools.bench import delta as measuring
+
+    with progress("bench delta", sys.stderr) as told:
+        found = measuring.measure(Engine.load(model, "cpu", dtype), traces, limit, told.tell)
+    for each in found:
+        typer.echo("\n".join(each.lines()))
+    if json_ is not None:
+        files = " ".join(f"--traces {file.name}" for file in traces)
+        how = {"command": f"{PROGRAM} delta --model {model} --dtype {dtype} {files} --limit {limit}", "model": model}
+        sets = {"sets": measuring.to_json(found)}
+        json_.write_text(json.dumps(how | machine_info() | versions() | source_digests() | sets, indent=1) + "\n")
+
+
 def agentleak(
     file: Annotated[Path, typer.Argument(help="AgentLeak's recorded workflows, as a file of traces.")],
     games: Annotated[int | None, typer.Option("-n", help="The first so many; default: all.", min=2)] = None,
@@ -448,5 +473,5 @@ def beside_vllm(
     return [*(paper(chosen, seed, scale) if chosen else ()), *traced(recorded, scale)]
 
 
-OTHERS: tuple[Callable[..., None], ...] = (talk, cluster, agentdojo, agentleak, kv, threads, vllm)
+OTHERS: tuple[Callable[..., None], ...] = (talk, cluster, agentdojo, agentleak, delta, kv, threads, vllm)
 """Commands that do not measure one engine."""
