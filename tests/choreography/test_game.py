@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from agentcho import Agent, Decode, Game, Message
-from agentcho.errors import AudienceError
+from agentcho.errors import AudienceError, ScenarioError
 from agentcho.message import audience
 from agentcho.records.canonical import canonical_transcript
 from agentcho.testing import FakeEngine
@@ -345,3 +345,44 @@ def test_a_game_is_the_same_alone_and_among_others(play: Play) -> None:
     alone, _ = game(play, busy, seed=5)
     among, _ = game(play, busy, seed=5, games=4)
     assert canonical_transcript(among)[0] == canonical_transcript(alone)[0]
+
+
+@pytest.mark.parametrize("ends", ["outcome", "error"])
+def test_nothing_more_can_be_said_in_a_game_that_is_over(play: Play, ends: str) -> None:
+    """Such a message would stand in the transcript beside an outcome that does not count it."""
+    kept = list[tuple[Game, Talker]]()
+
+    async def early(game: Game) -> None:
+        kept.append((game, game.cast(Talker, "alice")))
+        await kept[0][1].say(to="everyone")
+        if ends == "error":
+            raise RuntimeError("on purpose")
+
+    if ends == "error":
+        with pytest.raises(RuntimeError, match="on purpose"):
+            game(play, early)
+    else:
+        game(play, early)
+
+    async def late(_: Game) -> None:
+        over, alice = kept[0]
+        said = over.said[0]
+        for verb in (
+            lambda: alice.say(),
+            lambda: alice.think(),
+            lambda: alice.choose(["a", "b"]),
+            lambda: alice.tell("x", to="everyone"),
+            lambda: alice.release(said, to="everyone"),
+            lambda: over.announce("x"),
+            lambda: over.together(alice.say()),
+        ):
+            with pytest.raises(ScenarioError, match="game 0 is over, and nothing more can be said in it"):
+                await verb()
+        with pytest.raises(ScenarioError, match="game 0 is over"):
+            async with over.streamed():
+                pass
+        with pytest.raises(ScenarioError, match="game 0 is over"):
+            over.cast(Talker, "bob")
+        assert len(over.said) == 1
+
+    game(play, late)

@@ -73,6 +73,7 @@ MEASURED: Mapping[str, Place] = {
     "paper": Place(("paper.md",), (*CORE, *PLAYED, "agentcho/lab/paper")),
     "agentleak": Place(("agentleak.md",), (*CORE, "agentcho/audit", "agentcho/lab/measure", "tools/bench/agentleak")),
     "agentdojo": Place(("agentdojo.md",), ("agentcho/provenance", "agentcho/audit", "tools/bench/dojo")),
+    "delta": Place(("how-to/memory.md",), (*CORE, "tools/bench/delta.py")),
     "kv": Place(("how-to/memory.md",), (*CORE, "tools/bench/kv.py")),
     "stream": Place(("how-to/societies.md",), (*CORE, "tools/bench/stream.py")),
     "threads": Place(("how-to/own-model.md",), (*CORE, "tools/bench/threads.py")),

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from agentcho.lab.bench.result import read_result
-from tools.bench import kv, stream, threads
+from tools.bench import delta, kv, stream, threads
 from tools.pages.render import arguments
 
 
@@ -37,6 +37,7 @@ def _spread(numbers: Sequence[float]) -> str:
 
 SENTENCES: Mapping[str, Callable[[Path], str]] = {
     "stream": lambda file: stream.sentence(read_result(file)),
+    "delta": lambda file: delta.sentence(json.loads(file.read_text())),
     "kv": lambda file: kv.sentence(json.loads(file.read_text())),
     "threads": lambda file: of_threads(json.loads(file.read_text())),
 }

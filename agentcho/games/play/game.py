@@ -134,6 +134,7 @@ class Game:
             Toolbox(),
         )
         self._tool_turns = ToolTurns(self._turns, self._messages, self._toolbox, calls)
+        self._over = False
 
     def _seated(self, people: People) -> Seats:
         """Return the people of this game, who hear published messages. Other games may use its room in the store while
@@ -206,6 +207,7 @@ class Game:
 
             ann = game.cast("solver", "ann", audience="everyone")
         """
+        self._check_running()
         player, joined = self._roster.candidate(agent, name, attributes)
         model = self._models.own if player.model is None else self._models.at_first(joined, player.model)
         system, is_open = player.system, player.open_system
@@ -331,6 +333,7 @@ class Game:
 
             await game.announce("Night falls. Everyone sleeps.")
         """
+        self._check_running()
         told = KnownTextMessage(SCENARIO, role, audience(to, self.agents), text, UNREAD, self._models.own)
         told = told._replace(by_rules=checked_bool(release, "release"))
         id = self._messages.taint.give(self._messages.put(told))
@@ -365,6 +368,7 @@ class Game:
                 async for piece in source:
                     await page.write(piece)
         """
+        self._check_running()
         own = self._models.own
         await anyio.lowlevel.checkpoint()
         told = KnownTextMessage(
@@ -410,6 +414,7 @@ class Game:
         Returns:
             The id of the message.
         """
+        self._check_running()
         author = self._roster.member(agent)
         with self._noted(author):
             spoken_to, model = self._messages.audience(author, to), self._turns.model(author, agent)
@@ -435,6 +440,7 @@ class Game:
 
         The game finds the text by the message's id, so that no code counts as having looked at it.
         """
+        self._check_running()
         author = self._roster.member(agent)
         with self._noted(author):
             known = self._messages.own(author, message)
@@ -553,8 +559,16 @@ class Game:
     @verb
     async def speak(self, agent: Agent, asked: Utterance) -> Message:
         """Generate one message of an agent, from its view to the transcript. The verbs of `Agent` call it."""
+        self._check_running()
         with self._noted(self._roster.name_of(agent)):
             return await (self._turns if asked.tools is None else self._tool_turns).speak(agent, asked)
+
+    def _check_running(self) -> None:
+        """Raise `ScenarioError` if the game has its outcome: nothing that is said later would be part of it."""
+        if self._over:
+            raise ScenarioError(
+                f"game {self.index} is over, and nothing more can be said in it; cast agents anew in the game that runs"
+            )
 
     @contextmanager
     def _noted(self, author: str | None) -> Iterator[None]:
@@ -589,6 +603,7 @@ class Game:
             async with self._toolbox:
                 return await self._choreographer.tasks.run(self._play(scenario))
         finally:
+            self._over = True
             self._journal.held += self._journal.begun()
             for choreographer, _ in self._models:
                 choreographer.forget(self._journal)
@@ -620,6 +635,7 @@ class Game:
                 raise
             outcome = None
             ended = f"limit: {limit.who} {limit.value:g} {limit.limit}"
+        self._over = True
         self._journal.close()
         score = {} if outcome is None else scored(scenario, outcome, self._behind)
         shown = None if outcome is None else outcome.model_dump(mode="json")
