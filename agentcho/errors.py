@@ -692,7 +692,8 @@ class ResumeMismatch(RecordError):
     def holds(cls, where: Path, what: str, changed: Sequence[str]) -> ResumeMismatch:
         """Return the error for a folder or file that holds results of other options."""
         return cls(
-            f"{where} holds {what}; what differs: {', '.join(changed)}. Give another --out, or the same options as before"
+            f"{where} holds {what}; what differs: {', '.join(changed)}. Give another --out, or the same options as "
+            "before"
         )
 
     @classmethod

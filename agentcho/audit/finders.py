@@ -249,7 +249,7 @@ def _acted(game: int, entry: TranscriptEntry, authors: Mapping[str, str]) -> Cas
         key = FindingKey("AC006" if proved else "AC021", owner=owner, file=file, line=place)
         contained = [id for id in secrets if id in act.contained]
         what = (
-            f"{entry.message.id} (the code wrote the value of {listed(contained)} in it)"
+            f"{entry.message.id} (its text contains the value of {listed(contained)})"
             if contained
             else entry.message.id
         )

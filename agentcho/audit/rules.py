@@ -165,7 +165,7 @@ _ALL = (
     Rule(
         code="AC006",
         level="warning",
-        title="schedule depends on a secret",
+        title="the code acted on a secret",
         subject="run",
         meaning=(
             "The playing code had looked at messages (their words, that they were said, what failed because of them) "
@@ -178,6 +178,7 @@ _ALL = (
             "Decide by what every listener may read, or release the words first; use announce(..., release=True) for "
             "what the rules of the game reveal."
         ),
+        beside="the course of the game can reveal private messages",
         way=PathWording(step="{id} was asked for when the code had looked at it", end="{id} is said to others"),
     ),
     Rule(
@@ -388,7 +389,7 @@ _ALL = (
     Rule(
         code="AC021",
         level="note",
-        title="schedule may depend on a secret",
+        title="the code may have acted on a secret",
         subject="run",
         meaning=(
             "A private choice or answer had been returned to the playing code before it acted in front of agents that "

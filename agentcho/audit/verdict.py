@@ -23,7 +23,8 @@ DIGITS = 10
 
 
 class RevealedSecrets(NamedTuple):
-    """What a reading reveals about one agent: its `secrets`, and the `path` to the nearest of them.
+    """What a reading reveals about one agent: its `secrets`, and the `path` to the nearest of them, if possible to what
+    was said in the game and not to a prompt.
 
     `owner` None: unknown, for a position that depends on an unknown message.
     """
@@ -174,9 +175,19 @@ class GameVerdict:
         for secret in paths:
             owners.setdefault(self._author(secret), []).append(secret)
         return tuple(
-            RevealedSecrets(owner, tuple(sorted(secrets, key=self._place_of)), paths[secrets[0]])
+            RevealedSecrets(
+                owner,
+                tuple(sorted(secrets, key=self._place_of)),
+                min((paths[secret] for secret in secrets), key=self._telling),
+            )
             for owner, secrets in owners.items()
         )
+
+    def _telling(self, path: tuple[str, ...]) -> tuple[int, bool]:
+        """The order of paths to one owner's secrets: the shortest first, and of these the ones to what an agent said or
+        a tool returned, because prompts and lists of functions are there whatever happens in the game."""
+        secret = self.cones.messages[path[-1]]
+        return len(path), secret.kind == "prefill" and secret.role != "tool"
 
     def _felt(self, path: tuple[str, ...], odd: RevealingPosition) -> RevealedSecrets:
         if odd.after is None:

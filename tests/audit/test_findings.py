@@ -15,7 +15,7 @@ from agentcho.audit.formats.advice import actions
 from agentcho.audit.report import Finding, Place
 from agentcho.audit.rules import fingerprint
 from agentcho.audit.subject import LIMITS, SOCIETY
-from agentcho.audit.wording import released
+from agentcho.audit.wording import headline, released
 from agentcho.errors import RecordBroken
 from agentcho.provenance.views import Act, After
 from agentcho.records.record import find
@@ -74,6 +74,18 @@ def test_each_owner_of_a_secret_has_a_finding_with_its_own_path() -> None:
     assert by_owner["alice"].path == ("carol.1", "alice.1", "alice.0")
     assert by_owner["carol"].path == ("carol.1", "carol.0")
     assert by_owner["alice"].secrets == ("alice.0",)
+
+
+@pytest.mark.parametrize("secret", [{}, {"kind": "prefill", "role": "tool"}])
+def test_of_equally_near_secrets_one_of_the_game_is_told_and_not_a_prompt(secret: dict[str, str]) -> None:
+    """Prompts and lists of functions are there in every game; a plan or a tool's result is what a user looks for."""
+    talk = Talk()
+    system = talk.say("alice.0", ["alice"], kind="prefill", role="system")
+    asked = talk.say("alice.1", ["alice"], kind="prefill")
+    found = talk.say("alice.2", ["alice"], **secret)
+    talk.say("bob.0", "everyone", [talk.say("alice.3", "everyone", [system, asked, found])])
+    leak = one(audited(talk), "AC002")
+    assert (leak.secrets, leak.path) == (("alice.0", "alice.1", "alice.2"), ("alice.3", "alice.2"))
 
 
 class Talker(Agent):
@@ -390,7 +402,18 @@ def test_a_text_that_contains_a_private_value_is_said_to() -> None:
     talk.say("bob.0", "everyone", act=Act("talk.py:7", tainted_by=both, contained=both[1:]))
     talk.say("bob.1", "everyone", act=Act("talk.py:7", tainted_by=both))
     warning = one(audited(talk), "AC006")
-    assert warning.message.endswith("bob.0 (the code wrote the value of alice.1 in it) and bob.1")
+    assert warning.message.endswith("bob.0 (its text contains the value of alice.1) and bob.1")
+
+
+def test_a_clean_headline_adds_that_the_code_acted_on_private_messages() -> None:
+    """Encodings are clean, and what was private may have been announced."""
+    talk = clean()
+    talk.say("alice.1", ["alice"])
+    talk.say("bob.1", "everyone", act=Act("talk.py:7", tainted_by=("alice.1",), contained=("alice.1",)))
+    told = headline(audited(talk))
+    assert told.word == "CLEAN"
+    assert told.sentence == "no agent reads what it may not read; the course of the game can reveal private messages"
+    assert headline(audited(clean())).sentence == "no agent reads what it may not read"
 
 
 def test_answers_for_which_no_audience_was_given_are_a_note_by_line() -> None:

@@ -63,6 +63,11 @@ def test_the_action_that_mends_most_is_the_first() -> None:
     assert page.index(RULES["AC002"].advice) < page.index("Leave the message out") < page.index('id="readers"')
 
 
+def test_of_equally_many_findings_those_at_a_line_of_code_come_first() -> None:
+    found = [sample.finding("AC005", None), sample.finding("AC006", None, "alice", place=sample.HERE)]
+    assert [action.rule for action in actions(found)] == ["AC006", "AC005"]
+
+
 def test_of_many_agents_names_stand_as_people_count() -> None:
     report = crowds.audited(12, rounds=1)
     page = html(report)

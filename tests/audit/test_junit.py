@@ -61,9 +61,9 @@ def test_errors_fail_with_their_way_and_their_place() -> None:
 
 
 def test_warnings_are_told_and_fail_where_they_were_asked_to() -> None:
-    told = parsed(sample.report()).find(".//testcase[@name='AC006 schedule depends on a secret: the run']/system-out")
+    told = parsed(sample.report()).find(".//testcase[@name='AC006 the code acted on a secret: the run']/system-out")
     assert told is not None
-    assert "AC006 schedule depends on a secret: the run" in failing(parsed(sample.report(), "warning"))
+    assert "AC006 the code acted on a secret: the run" in failing(parsed(sample.report(), "warning"))
     assert "AC007 release: the run" in failing(parsed(sample.report(), "note"))
     assert failing(parsed(sample.report(), "never")) == failing(parsed(sample.report()))
 

@@ -46,10 +46,9 @@ class Talk:
             id=id,
             game=self.game,
             kind=kind,
-            role="assistant" if kind == "decode" else "user",
             author=author,
             audience=_audience(to, author),
-            **(fields | changes),
+            **({"role": "assistant" if kind == "decode" else "user"} | fields | changes),
         )
         self.entries.append(
             TranscriptEntry(

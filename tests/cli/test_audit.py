@@ -59,7 +59,7 @@ def test_a_scenario_is_played_recorded_and_audited(agentcho: Command, here: Path
     first, *lines = ran.out.splitlines()
     assert first == "LEAKS: alice can learn what bob keeps private, and bob can learn what alice keeps private"
     assert "      error  AC002  bob reads messages of alice that carry private messages of alice: 14 readings" in lines
-    assert "                    bob ← alice.3 ← alice.0 · in 2 games · 1 hop" in lines
+    assert "                    bob ← alice.3 ← alice.2 · in 2 games · 1 hop" in lines
     talk = next(n for n, line in enumerate(PLAY.read_text().splitlines(), 1) if "speaker.talk()" in line)
     assert f"                    scenarios/prisoners_dilemma.py:{talk}  bob and alice.3" in lines
     run = find("last", Path("runs"))

@@ -42,7 +42,7 @@ class Action(NamedTuple):
 
 def actions(findings: Iterable[Finding]) -> tuple[Action, ...]:
     """The actions for the standing errors and warnings, each of which is in exactly one action. Errors come first, then
-    the actions with the most findings."""
+    the actions with the most findings, and of equally many those at a line of code."""
     found: dict[tuple[str, Place | None], list[Finding]] = {}
     for finding in findings:
         if stands(finding) and finding.level != "note":
@@ -51,6 +51,7 @@ def actions(findings: Iterable[Finding]) -> tuple[Action, ...]:
     return tuple(sorted((Action(rule, tuple(own)) for (rule, _), own in found.items()), key=_order))
 
 
-def _order(action: Action) -> tuple[int, int, str, str, int]:
+def _order(action: Action) -> tuple[int, int, bool, str, str, int]:
     place = action.places[0][0] if action.places else Place(file="", line=0)
-    return LEVELS.index(action.level), -len(action.findings), action.rule, place.file, place.line
+    whole_run = not action.places
+    return LEVELS.index(action.level), -len(action.findings), whole_run, action.rule, place.file, place.line
