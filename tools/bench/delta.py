@@ -33,6 +33,8 @@ BITS = (8, 4)
 """The measured sizes of a number, scale not included."""
 NEAR = (0.01, 0.1)
 """Bounds on a token's difference, relative to its size, below which the two encodings count as near each other."""
+EQUAL = 1e-4
+"""The largest difference, relative to the size, of encodings that count as equal."""
 POLICY = ReusePolicy("choreographed", "enforce")
 
 
@@ -70,9 +72,10 @@ class Found(NamedTuple):
         return [getattr(game, part) for game in self.games]
 
     def fewer(self) -> float | None:
-        """How many bits fewer a difference needs for the error of 8 bits. None if the encodings are equal."""
+        """How many bits fewer a difference needs for the error of 8 bits. None if the encodings are equal up to the
+        rounding of their forward passes."""
         direct, delta = (self.mean(part, BITS.index(8))[0] for part in ("direct", "delta"))
-        return log2(direct / delta) if delta else None
+        return log2(direct / delta) if self.mean("size")[0] > EQUAL else None
 
     def lines(self) -> Iterator[str]:
         """The result as text."""
@@ -203,19 +206,19 @@ def sentence(found: Mapping[str, Any]) -> str:
     told = []
     for each in found["sets"]:
         mean, low, high = each["size"]
-        direct, near = each["bits"]["8"]["direct"], each["near"][str(NEAR[-1])]
+        direct, delta = each["bits"]["8"]["direct"], each["bits"]["4"]["delta"]
         apart = (
-            f"differ by {mean:.0%} ({low:.0%} to {high:.0%}) of their size, and by less than {NEAR[-1]:.0%} in "
-            f"{near:.1%} of their tokens. In 8 bits the author's encoding is off by {direct:.1%}, and its difference "
-            f"from the other needs {each['fewer']:.1f} bits fewer for that"
-            if each["fewer"] is not None
-            else "are equal: the author's system prompt is public there"
+            f"differ by {mean:.1%} ({low:.1%} to {high:.1%}) of their size; the author's is off by {direct:.1%} in 8 "
+            f"bits, its difference by {delta:.1%} in 4. Beside bfloat16 the first would save {each['doubled'] / 2:.0%} "
+            f"of all keys and values, the second {each['doubled'] * 3 / 4:.0%}"
+            if mean > EQUAL
+            else "are equal: what only the author reads there is a prompt that is public"
         )
         told.append(
             f"In {len(each['games'])} conversations of {each['name']}, {each['doubled']:.0%} of the encoded tokens are "
             f"second encodings. The two {apart}"
         )
     return (
-        f"On {found['model']}, all words forced: {'. '.join(told)}. Measured on {found['machine']}, torch "
+        f"On {found['model']}, all words forced. {'. '.join(told)}. Measured on {found['machine']}, torch "
         f"{found['torch']}, at `{found['commit'][:12]}`: `{found['command']}`."
     )
