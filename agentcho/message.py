@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import FrozenInstanceError, dataclass, field, replace
 from itertools import islice
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args
 
 from pydantic import AfterValidator
 
@@ -35,6 +35,7 @@ UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 """Letters, marks and signs of other categories that are invisible too."""
 CAST = re.compile(r"[a-z][a-z0-9_-]*")
+T = TypeVar("T")
 
 
 def is_default_prompt(id: str) -> bool:
@@ -110,6 +111,22 @@ def _unfit(word: object, why: str) -> AudienceError:
     return AudienceError(f"{word!r} cannot name an agent: {why}")
 
 
+def unassignable(cls: type[T]) -> type[T]:
+    """Decorate a frozen dataclass with slots so that assigning any attribute raises `FrozenInstanceError`.
+
+    By default only its fields do. The generated method passes other names, such as properties, to the class that had no
+    slots yet, which raises a `TypeError` about `super`.
+    """
+
+    def refuse(self: object, name: str, *value: object) -> None:
+        raise FrozenInstanceError(f"cannot {'assign to' if value else 'delete'} {name!r}: the object is immutable")
+
+    for method in ("__setattr__", "__delattr__"):
+        setattr(cls, method, refuse)
+    return cls
+
+
+@unassignable
 @dataclass(frozen=True, slots=True)
 class Audience:
     """The agents that may read a message, by name.
@@ -197,6 +214,8 @@ def _unknown(names: Sequence[str], cast: Iterable[str]) -> str:
     told = f"no agent named {', '.join(map(shown, names))}"
     if any(" " in name for name in names):
         return f"{told}: an audience is 'everyone' or names of agents; pass words for the agent to answer as prompt=…"
+    if EVERYBODY in names:
+        return "'everyone' is not an agent's name; give 'everyone' alone, not in a list"
     if names[0].lower() in FOR_EVERYONE:
         return f"{told}; write 'everyone' for all agents"
     like = nearest(names[0], cast) if len(names) == 1 else ""
@@ -213,7 +232,7 @@ def _members(names: Audience | Iterable[str] | str) -> Iterable[str] | None:
         raise AudienceError(f"{names!r} is not an audience: give 'everyone', one name, or several names")
     given = tuple(islice(names, MANY + 1))
     if len(given) > MANY:
-        raise AudienceError(f"an audience has more than {MANY} names; give fewer, or 'everyone'", ())
+        raise AudienceError(f"an audience has more than {MANY} names; give fewer, or 'everyone'")
     return given
 
 
@@ -268,6 +287,7 @@ class Words(NamedTuple):
     said: Words | None = None
 
 
+@unassignable
 @dataclass(frozen=True, slots=True)
 class Message:
     """One finished message. Its text is not shown by `repr`.

@@ -112,6 +112,7 @@ def test_a_scenario_without_options_says_so() -> None:
         ("All", "no agent named 'All'; write 'everyone' for all agents"),
         ("zzz", "no agent named 'zzz'; the cast is: ann, bob"),
         (["an", "bo"], "no agent named 'an', 'bo'; the cast is: ann, bob"),
+        (["everyone", "bob"], "'everyone' is not an agent's name; give 'everyone' alone, not in a list"),
     ],
 )
 def test_an_audience_that_is_nobody_says_who_is_meant(named: str | list[str], told: str) -> None:

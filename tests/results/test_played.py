@@ -6,6 +6,7 @@ import inspect
 import json
 import threading
 from collections.abc import Callable
+from dataclasses import FrozenInstanceError
 from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
@@ -132,6 +133,24 @@ def test_a_name_that_nobody_has_is_told(tmp_path: Path, name: str) -> None:
             with pytest.raises(AudienceError, match="'bbo'; the cast is: ann, bob, cyd"):
                 ask(**{name: "bbo"})  # type: ignore[arg-type]
         assert played.messages(agent="cyd") == ()
+
+
+def test_nothing_of_what_was_played_can_be_assigned() -> None:
+    kept: list[Any] = []
+
+    class Kept(Talk):
+        async def play(self, game: agentcho.Game) -> Talk.Outcome:
+            kept.append(await game.cast(agentcho.Agent, "eve").say())
+            return self.Outcome(last="")
+
+    agentcho.run(Kept(), engine=FakeEngine(), display="none")
+    played = play(games=1)
+    for each in (*kept, played, played.games[0], played.messages()[0], played.messages()[0].audience):
+        for name in ("text", "id", "status", "nothing"):
+            with pytest.raises(FrozenInstanceError, match=f"cannot assign to '{name}': the object is immutable"):
+                setattr(each, name, "x")
+            with pytest.raises(FrozenInstanceError, match="cannot delete"):
+                delattr(each, name)
 
 
 def test_an_error_ends_its_game_alone_and_is_in_hand(tmp_path: Path) -> None:

@@ -118,7 +118,8 @@ class Messages:
         known = self.drafts.get(id := exact(message.id))
         if known is None or known.message is None or known.metadata.author != author:
             raise AudienceError(
-                f"{author} cannot release {id!r}, which is not a finished message of its own", self.roster.agents
+                f"{author} cannot release {id!r}, which is not a finished message of its own; give one of its own, or "
+                "let its author release it"
             )
         return known
 

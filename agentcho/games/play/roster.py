@@ -42,8 +42,7 @@ class Roster:
         if isinstance(agent, str):
             if self._find is None:
                 raise AudienceError(
-                    f"agent {agent!r} is given by name, but this game has no library to find it in; cast its class",
-                    self.agents,
+                    f"agent {agent!r} is given by name, but this game has no library to find it in; cast its class"
                 )
             agent = self._find(agent)
         if not isinstance(agent, Agent) and not (isinstance(agent, type) and issubclass(agent, Agent)):
@@ -56,14 +55,14 @@ class Roster:
         player = agent if isinstance(agent, Agent) else agent(name or agent.role, **attributes)
         new = cast_name(player.name if name is None else name)
         if new in self.agents:
-            raise AudienceError(f"an agent named {new!r} has already joined; give another name", self.agents)
+            raise AudienceError(f"an agent named {new!r} has already joined; give another name")
         checked_int(player.priority, f"the priority of {new}")
         checked_text(player.role, f"the role of {new}")
         if player.system is not None:
             checked_text(player.system, f"the system prompt of {new}")
         taken = self.name_of(player) or (player._game and player._game.name_of(player))
         if taken is not None:
-            raise AudienceError(f"this agent is already in a game, as {taken!r}; cast a copy of it", self.agents)
+            raise AudienceError(f"this agent is already in a game, as {taken!r}; cast a copy of it")
         return player, new
 
     def join(self, player: Agent, name: str) -> None:

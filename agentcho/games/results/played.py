@@ -19,7 +19,7 @@ from agentcho.games.results.rendering import html_facts, text_facts
 from agentcho.games.results.table import Table
 from agentcho.games.results.tables import COSTS, games_table, messages_table
 from agentcho.games.results.usage import GameUsage, usage_of
-from agentcho.message import Message
+from agentcho.message import Message, unassignable
 from agentcho.records.readable_record import readable_by
 from agentcho.records.record import GameOver, SavedRun
 from agentcho.records.transcript import TranscriptEntry
@@ -63,6 +63,7 @@ def _all(games: Mapping[int, list[TranscriptEntry]]) -> Iterator[TranscriptEntry
     return (entry for number in sorted(games) for entry in games[number])
 
 
+@unassignable
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class PlayedGame:
     """One game that is over.
@@ -135,6 +136,7 @@ class PlayedGame:
         return told | {"took": f"{self.seconds:.1f} s"}
 
 
+@unassignable
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Played:
     """A run that was played just now, or read from its record.
