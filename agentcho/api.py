@@ -6,20 +6,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from agentcho.agent import Agent
 from agentcho.config import Computing, RunConfig, checked
 from agentcho.display import Kind
 from agentcho.display.people.seated import seated
 from agentcho.display.playing import play_shown
-from agentcho.errors import ArgumentError
+from agentcho.errors import ArgumentError, ConfigError, asking
 from agentcho.events import Sink
 from agentcho.games.play.game_models import Engines
 from agentcho.games.play.people import People
@@ -44,6 +45,7 @@ __all__ = ["arun", "compare", "load", "run", "sweep"]
 
 LAB = {"compare": "agentcho.lab.compare.api", "sweep": "agentcho.lab.sweep.api"}
 """The modules of the lab's functions."""
+DISPLAYS = ("auto", *get_args(Kind))
 
 
 def __getattr__(name: str) -> Any:
@@ -102,6 +104,7 @@ def run(
     request = _request(agents, given or {}, options, lockstep, engine=engine, others=others, out=out, at_once=at_once)
     shown = _shown(display, here=bool(people) and not isinstance(people, Mapping))
     there = people if isinstance(people, Mapping) else _here(people, request.config, shown)
+    _check_choice("telemetry", telemetry, get_args(Spans))
     request, kept = replace(request, people=there), LiveMessages()
     with traced(telemetry, request.scenario.name, request.config) as spans:
         found = play_shown(request, play, shown, listen=partial(_listen, request, spans, kept))
@@ -154,6 +157,7 @@ async def arun(
         )
     """
     how: dict[str, Any] = {"engine": engine, "others": others, "out": out, "at_once": at_once, "people": people}
+    _check_choice("telemetry", telemetry, get_args(Spans))
     request, kept = _request(agents, given or {}, options, lockstep, **how), LiveMessages()
     with traced(telemetry, request.scenario.name, request.config) as spans:
         found = await aplay(replace(request, sink=spans.sink(kept if request.out is None else None)))
@@ -187,9 +191,18 @@ def load(run: str | Path = "last", out: str | Path = "runs") -> Played:
 
 def _shown(display: Kind | Literal["auto"] | None, here: bool) -> Kind | None:
     """Return the display; None picks one that suits the terminal. A person at this terminal always gets one."""
+    _check_choice("display", display, DISPLAYS)
     if display == "auto" or (display is None and here):
         return None
     return display or "none"
+
+
+def _check_choice(option: str, given: object, choices: Sequence[str]) -> None:
+    """Raise `ConfigError` if the value of an option is neither None nor one of these."""
+    if given is not None and given not in choices:
+        like = asking(given, choices) if isinstance(given, str) else ""
+        what = f"Input should be {', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
+        raise ConfigError(f"{what}{like}", option)
 
 
 def _here(names: Iterable[str] | str, config: RunConfig, display: Kind | None) -> People:
@@ -218,7 +231,7 @@ def _request(
         )
     return RunRequest(
         _scenario(agents, given, lockstep),
-        checked(RunConfig, **options),
+        checked(RunConfig, signature(run).parameters.keys() - {"agents", "options"}, **options),
         others=others or {},
         out=None if out is None else Path(out),
         named=named,
@@ -227,7 +240,7 @@ def _request(
 
 
 def _scenario(agents: tuple[Agent | Scenario | str, ...], given: Mapping[str, Any], lockstep: bool) -> Scenario:
-    if lockstep and not all(isinstance(agent, Agent) for agent in agents):
+    if lockstep and any(isinstance(agent, Scenario | str) for agent in agents):
         raise ArgumentError("lockstep applies to agents only; in a scenario, await game.lockstep(...) in its `play`")
     match agents:
         case (str() as name,):
@@ -237,7 +250,22 @@ def _scenario(agents: tuple[Agent | Scenario | str, ...], given: Mapping[str, An
         case _ if agents and all(isinstance(agent, Agent) for agent in agents):
             return Script(tuple(agent for agent in agents if isinstance(agent, Agent)), lockstep)
         case _:
-            raise ArgumentError("agentcho.run takes either agents or one scenario; give one or the other")
+            raise ArgumentError(_not_playable(agents))
+
+
+def _not_playable(given: tuple[object, ...]) -> str:
+    """Return what is wrong with arguments that are neither agents nor one scenario, and what to pass instead."""
+    if not given:
+        return "there is nothing to play; pass agents, or one scenario: an instance, its name, or a path to its file"
+    for each in given:
+        if isinstance(each, type) and issubclass(each, Agent | Scenario):
+            instance = f"{each.__name__}({repr('ann') if issubclass(each, Agent) else ''})"
+            return f"{each.__name__} is a class; pass an instance, such as {instance}"
+        if isinstance(each, Iterable) and not isinstance(each, str):
+            return f"agents come in a {type(each).__name__}; pass them one by one, as in agentcho.run(*agents)"
+        if not isinstance(each, Agent | Scenario | str):
+            return f"a value of type {type(each).__name__} cannot be played; pass agents, or one scenario"
+    return "agentcho.run takes either agents or one scenario; give one or the other"
 
 
 def _listen(request: RunRequest, spans: Traced, kept: LiveMessages, shown: Sink) -> Sink | None:

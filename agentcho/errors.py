@@ -91,14 +91,15 @@ def shown(value: object) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Return a question that suggests the known name most similar to an unknown one.
+    """Return a question that suggests the known name most similar to an unknown one, above all one of the same letters.
 
     The result is empty if no name is similar, or if there are too many names, or too long ones, to compare.
     """
     there = sorted(islice(known, COMPARED + 1))
     if len(there) > COMPARED or len(word) > SHORT:
         return ""
-    like = get_close_matches(word, [each for each in there if len(each) <= SHORT], 1)
+    like = get_close_matches(word, [each for each in there if len(each) <= SHORT])
+    like.sort(key=lambda each: sorted(each) != sorted(word))
     return f"did you mean {like[0]!r}?" if like else ""
 
 
@@ -131,10 +132,12 @@ class ModelNotFound(ModelError):
     """
 
     def __init__(self, model: str, reason: str) -> None:
+        ours = ("understudy", "smollm2")
+        like = "" if "/" in model or model in ours else nearest(model, ours)
         super().__init__(
-            f"no model {model!r}: {reason}. Give 'understudy', 'smollm2', a folder with config.json and "
-            "*.safetensors, a GGUF file, or a Hugging Face id that is already downloaded or can be "
-            "reached"
+            f"no model {model!r}: {reason.removesuffix('.')}. {like and f'{like} '}Give 'understudy', 'smollm2', a "
+            "folder with config.json and *.safetensors, a GGUF file, or a Hugging Face id that is already downloaded or "
+            "can be reached"
         )
         self.model = model
 

@@ -39,7 +39,7 @@ from agentcho.config.loading import (
     TemplateChecks,
 )
 from agentcho.config.reuse import Leakage, Mode, ReusePolicy, Shadowing
-from agentcho.errors import ConfigError
+from agentcho.errors import ConfigError, asking, nearest
 from agentcho.protocol.call import Sampling
 from agentcho.protocol.text_calls import Capability, Server
 from agentcho.reuse.in_place import InPlace
@@ -629,8 +629,8 @@ OWN = tuple(name for name in ModelConfig.model_fields if name in RunConfig.model
 """Options of a run that describe its own model."""
 
 
-def checked(kind: type[Options], /, **options: Any) -> Options:
-    """Return a model of these options.
+def checked(kind: type[Options], others: Iterable[str] = (), /, **options: Any) -> Options:
+    """Return a model of these options. `others` are names that may be meant by an unknown one too.
 
     Raises `ConfigError`, which names the first option that does not fit, or tells which ones contradict each other. It
     quotes no value.
@@ -641,16 +641,20 @@ def checked(kind: type[Options], /, **options: Any) -> Options:
         first = error.errors(include_url=False, include_input=False)[0]
         place = " ".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
-            raise ConfigError(_unknown(kind, first["loc"]), place) from error
+            raise ConfigError(_unknown(kind, first["loc"], others), place) from error
         raise ConfigError(first["msg"].removeprefix("Value error, "), place or None) from error
 
 
-def _unknown(kind: type[BaseModel], place: tuple[int | str, ...]) -> str:
-    """Return what is wrong with a name that is no option, or no limit."""
+def _unknown(kind: type[BaseModel], place: tuple[int | str, ...], others: Iterable[str]) -> str:
+    """Return what is wrong with a name that is no option, or no limit, and which one is probably meant."""
+    name = str(place[-1])
     if place[0] == "limits":
-        return f"there is no such limit; the limits are {', '.join(Limits.model_fields)}"
+        like = nearest(name, Limits.model_fields)
+        return f"there is no such limit; {f'{like} The' if like else 'the'} limits are {', '.join(Limits.model_fields)}"
     if len(place) > 1:
-        return "there is no such option"
+        return f"there is no such option{asking(name, ModelConfig.model_fields)}"
+    if like := nearest(name, (*kind.model_fields, *others)):
+        return f"there is no such option; {like} {kind.__name__} documents all options"
     return f"there is no such option; the options are {', '.join(kind.model_fields)}"
 
 

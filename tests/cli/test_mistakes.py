@@ -45,7 +45,7 @@ def test_what_is_wrong_is_said_in_a_line_before_a_model_is_loaded(
         (("--temperature", "-1"), "--temperature"),
         (("--games", "0"), "--games"),
         (("--limit", "game_tokens=0"), "--limit game-tokens"),
-        (("--limit", "tokens=9"), "there is no such limit; the limits are agent_tokens, "),
+        (("--limit", "tokens=9"), "there is no such limit; did you mean 'game_tokens'? The limits are agent_tokens, "),
         (("--mode", "fast"), "fast"),
     ],
 )

@@ -68,6 +68,9 @@ def test_in_lockstep_they_hear_each_other_message_by_message(tmp_path: Path) -> 
     assert find("last", tmp_path).info.options == {"lockstep": True}
     with pytest.raises(TypeError, match="in a scenario, await game"):
         agentcho.run("debate", model="fake", lockstep=True, display="none")
+    agents: Any = [Speaker("ann")]
+    with pytest.raises(ArgumentError, match="agents come in a list"):
+        agentcho.run(agents, model="fake", lockstep=True, display="none")
 
 
 def test_every_game_has_agents_of_its_own() -> None:
@@ -81,9 +84,23 @@ def test_every_game_has_agents_of_its_own() -> None:
 def test_errors_come_out_as_they_are() -> None:
     with pytest.raises(AudienceError, match="nobody"):
         agentcho.run(Stray("ann"), engine=FakeEngine(), display="none")
-    for wrong in ((), (Speaker("ann"), library.scenario("debate")())):
-        with pytest.raises(TypeError, match="either agents or one scenario"):
-            agentcho.run(*wrong, engine=FakeEngine())
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ((), "there is nothing to play; pass agents, or one scenario"),
+        ((Speaker,), "Speaker is a class; pass an instance, such as Speaker('ann')"),
+        ((library.scenario("debate"),), "Debate is a class; pass an instance, such as Debate()"),
+        (([Speaker("ann")],), "agents come in a list; pass them one by one, as in agentcho.run(*agents)"),
+        ((Speaker("ann"), 3), "a value of type int cannot be played; pass agents, or one scenario"),
+        ((Speaker("ann"), library.scenario("debate")()), "either agents or one scenario; give one or the other"),
+        (("debate", "debate"), "either agents or one scenario; give one or the other"),
+    ],
+)
+def test_what_cannot_be_played_says_what_to_pass(given: tuple[Any, ...], told: str) -> None:
+    with pytest.raises(ArgumentError, match=re.escape(told)):
+        agentcho.run(*given, engine=FakeEngine())
 
 
 @pytest.mark.parametrize(
@@ -95,7 +112,18 @@ def test_errors_come_out_as_they_are() -> None:
             ConfigError,
             "heat: there is no such option; the options are model, engine, tensor_parallel, pipeline_parallel,",
         ),
+        ({"modle": "fake"}, ConfigError, "modle: there is no such option; did you mean 'model'? RunConfig documents"),
+        ({"dispay": "none"}, ConfigError, "dispay: there is no such option; did you mean 'display'?"),
+        ({"display": "nne"}, ConfigError, "display: Input should be 'auto', 'rich', 'plain' or 'none'; did you mean"),
+        ({"display": 3}, ConfigError, "display: Input should be 'auto', 'rich', 'plain' or 'none'"),
+        ({"telemetry": "span"}, ConfigError, "telemetry: Input should be 'spans' or 'content'; did you mean 'spans'?"),
+        ({"models": {"b": {"model": "fake", "devce": 1}}}, ConfigError, "no such option; did you mean 'device'?"),
         ({"limits": {"heat": 1}}, ConfigError, "limits heat: there is no such limit; the limits are agent_tokens"),
+        (
+            {"limits": {"game_token": 1}},
+            ConfigError,
+            "no such limit; did you mean 'game_tokens'? The limits are agent_",
+        ),
         ({"deterministic": True, "speculate": True}, ConfigError, "speculate contradicts deterministic"),
         ({"given": {"heat": 1}}, ArgumentError, "`given` needs a scenario given by its name"),
         ({"lockstep": True}, ArgumentError, "lockstep applies to agents only"),

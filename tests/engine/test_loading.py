@@ -116,6 +116,14 @@ def test_a_name_that_no_folder_can_have_is_no_model() -> None:
         Engine.load("a" * 5000)
 
 
+def test_a_name_that_is_no_model_is_told_with_the_nearest_of_ours() -> None:
+    with pytest.raises(ModelNotFound, match=r"maximum length is 96: '\./nope'\. Give 'understudy'"):
+        Engine.load("./nope")
+    assert "none. did you mean 'understudy'? Give 'understudy'," in str(ModelNotFound("understudyy", "none"))
+    for known in ("smollm2", "./understudyy"):
+        assert "did you mean" not in str(ModelNotFound(known, "none"))
+
+
 def test_loading_tells_of_every_weight_and_of_its_proofs(folder: Path) -> None:
     heard: list[tuple[str, int, int]] = []
     Engine.load(folder, device=DEVICE, tell=lambda *told: heard.append(told))

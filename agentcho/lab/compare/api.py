@@ -127,7 +127,7 @@ def _path(path: str | Path | None) -> Path | None:
 def _scenario(scenario: Scenario | str) -> Scenario | str:
     if not isinstance(scenario, Scenario | str):
         raise ArgumentError(
-            f"{shown(scenario)} is not a scenario; give a Scenario, its name, or a .py file", "scenario"
+            f"{shown(scenario)} is not a scenario; give an instance of a Scenario, its name, or a .py file", "scenario"
         )
     return scenario
 
