@@ -29,8 +29,8 @@ from agentcho.errors import (
     ScenarioError,
     nearest,
 )
-from agentcho.message import Audience, Message, Metadata
-from agentcho.protocol.call import SamplingOptions, Unconstrained
+from agentcho.message import EVERYBODY, Audience, Message, Metadata
+from agentcho.protocol.call import Sampling, SamplingOptions, Unconstrained
 from agentcho.protocol.call_site import CallSite, called_at, calling, warn_caller
 from agentcho.protocol.json_schema import of_model
 from agentcho.protocol.value_checks import checked_bool, checked_list, checked_text, type_name
@@ -96,17 +96,26 @@ def _coroutine_function(function: Callable[P, T]) -> Callable[P, T]:
 def by_name(*names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Decorate a method that took the keyword-only arguments `names` by position, in this order, after its own.
 
-    They are still taken so, with a `FutureWarning` at the line of the caller.
+    They are still taken so, with a `FutureWarning` at the line of the caller, unless `to` is certain to be refused. A
+    keyword that the method does not have is refused with the nearest one.
     """
 
     def decorated(method: Callable[P, T]) -> Callable[P, T]:
-        own = sum(each.kind is each.POSITIONAL_OR_KEYWORD for each in inspect.signature(method).parameters.values())
+        parameters = inspect.signature(method).parameters.values()
+        own = sum(each.kind is each.POSITIONAL_OR_KEYWORD for each in parameters)
+        known = tuple(each.name for each in parameters if each.kind is not each.VAR_KEYWORD)[1:]
+        samples = any(each.kind is each.VAR_KEYWORD for each in parameters)
 
         @wraps(method)
         def called(*args: Any, **options: Any) -> T:
+            for name in options.keys() - {*known, *(Sampling.model_fields if samples else ())}:
+                verb = f"{getattr(args[0], 'name', 'game')}.{method.__name__}"
+                raise _no_argument(verb, name, known, samples)
             late = args[own:]
             if 0 < len(late) <= len(names):
                 named = dict(zip(names, late, strict=False))
+                if not _can_address(args[0], named.get("to")):
+                    return cast(Callable[..., T], method)(*args[:own], **named, **options)
                 listed = ", ".join(f"{name}=…" for name in named)
                 warn_caller(
                     f"{method.__qualname__}() takes {' and '.join(f'`{name}`' for name in named)} by name: give "
@@ -119,6 +128,24 @@ def by_name(*names: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
         return cast(Callable[P, T], called)
 
     return decorated
+
+
+def _no_argument(called: str, name: str, known: Sequence[str], samples: bool) -> AgentchoError:
+    """Return the error for a keyword that a method does not have. `samples`: it takes the options of `Sampling` too."""
+    told = f"{called}() takes no argument {name!r}"
+    if name == "audience":
+        remedy = "give the audience as to=…"
+    elif like := nearest(name, (*known, *(Sampling.model_fields if samples else ()))):
+        remedy = like
+    else:
+        remedy = f"give {', '.join(known)}{', or options of Sampling' if samples else ''}"
+    return RequestError(f"{told}; {remedy}", "sampling") if samples else ArgumentError(f"{told}; {remedy}")
+
+
+def _can_address(speaker: Any, to: object) -> bool:
+    """Return whether an audience can be one in the game of an agent, or in a game."""
+    cast = getattr(getattr(speaker, "_game", speaker), "agents", ())
+    return not isinstance(to, str) or to == EVERYBODY or to in cast
 
 
 class ToolWish(NamedTuple):
@@ -332,6 +359,7 @@ class Agent:
         """
 
     @verb
+    @by_name()
     async def think(
         self, prompt: str | None = None, *, header: str = "", view: ViewLike = None, **options: Unpack[SamplingOptions]
     ) -> Message:

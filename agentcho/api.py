@@ -34,6 +34,7 @@ from agentcho.games.runs.request import RunRequest
 from agentcho.games.runs.runtime import RunResult, play
 from agentcho.integrations.opentelemetry.traced import Spans, Traced, traced
 from agentcho.protocol.call import EnginePort
+from agentcho.protocol.value_checks import type_name
 from agentcho.records.record import SavedRun, find
 from agentcho.scenario import Scenario
 
@@ -264,7 +265,7 @@ def _not_playable(given: tuple[object, ...]) -> str:
         if isinstance(each, Iterable) and not isinstance(each, str):
             return f"agents come in a {type(each).__name__}; pass them one by one, as in agentcho.run(*agents)"
         if not isinstance(each, Agent | Scenario | str):
-            return f"a value of type {type(each).__name__} cannot be played; pass agents, or one scenario"
+            return f"{type_name(each)} cannot be played; pass agents, or one scenario"
     return "agentcho.run takes either agents or one scenario; give one or the other"
 
 

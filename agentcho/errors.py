@@ -136,8 +136,8 @@ class ModelNotFound(ModelError):
         like = "" if "/" in model or model in ours else nearest(model, ours)
         super().__init__(
             f"no model {model!r}: {reason.removesuffix('.')}. {like and f'{like} '}Give 'understudy', 'smollm2', a "
-            "folder with config.json and *.safetensors, a GGUF file, or a Hugging Face id that is already downloaded or "
-            "can be reached"
+            "folder with config.json and *.safetensors, a GGUF file, or a Hugging Face id that is already downloaded "
+            "or can be reached"
         )
         self.model = model
 

@@ -212,14 +212,17 @@ FOR_EVERYONE = frozenset({"all", "anybody", "anyone", "everybody", "everyone", "
 def _unknown(names: Sequence[str], cast: Iterable[str]) -> str:
     """Return what is wrong with names that no agent in the cast has."""
     told = f"no agent named {', '.join(map(shown, names))}"
+    words = "an audience is 'everyone' or names of agents; pass words for the agent to answer as prompt=…"
     if any(" " in name for name in names):
-        return f"{told}: an audience is 'everyone' or names of agents; pass words for the agent to answer as prompt=…"
+        return f"{told}: {words}"
     if EVERYBODY in names:
         return "'everyone' is not an agent's name; give 'everyone' alone, not in a list"
     if names[0].lower() in FOR_EVERYONE:
         return f"{told}; write 'everyone' for all agents"
     like = nearest(names[0], cast) if len(names) == 1 else ""
-    return f"{told}; {like}" if like else told
+    if like:
+        return f"{told}; {like}"
+    return told if all(map(CAST.fullmatch, names)) else f"{told}: {words}"
 
 
 def _members(names: Audience | Iterable[str] | str) -> Iterable[str] | None:

@@ -12,8 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Protocol, TypedDict
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
-from agentcho.errors import RequestError
+from agentcho.errors import RequestError, asking
 from agentcho.message import Words
 from agentcho.protocol.forward_costs import ForwardCosts
 from agentcho.protocol.ownership import Owner
@@ -136,9 +137,9 @@ class Sampling(BaseModel):
             try:
                 super().__init__(**options)
             except ValidationError as error:
-                raise RequestError(
-                    f"{_told(error)}; see Sampling for the options and their ranges", "sampling"
-                ) from error
+                told = _told(error)
+                see = " See" if told.endswith("?") else "; see"
+                raise RequestError(f"{told}{see} Sampling for the options and their ranges", "sampling") from error
 
     @property
     def bends(self) -> bool:
@@ -204,10 +205,14 @@ class SamplingOptions(Unconstrained, total=False):
 def _told(error: ValidationError) -> str:
     """Return the first three faults of an error, without the values, which may be secret."""
     found = error.errors(include_url=False, include_input=False, include_context=False)[:3]
-    return "; ".join(
-        f"{'.'.join(map(str, each['loc'])) or 'sampling'}: {each['msg'].removeprefix('Value error, ')}"
-        for each in found
-    )
+    return "; ".join(map(_fault, found)).replace("?; ", "? ")
+
+
+def _fault(each: ErrorDetails) -> str:
+    place, what = ".".join(map(str, each["loc"])) or "sampling", each["msg"].removeprefix("Value error, ")
+    if each["type"] == "extra_forbidden":
+        what = f"there is no such option{asking(place, Sampling.model_fields)}"
+    return what if what.startswith(f"{place} ") else f"{place}: {what}"
 
 
 class Guard(Protocol):

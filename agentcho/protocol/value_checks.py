@@ -70,13 +70,13 @@ def checked_list(value: object, what: str, most: int = MOST, ordered: bool = Tru
     else:
         none = str | bytes | bytearray | Mapping | Set if ordered else str | bytes | bytearray
         if isinstance(value, none) or not isinstance(value, Iterable):
-            raise RequestError(f"{what} is {type_name(value)}; give a list")
+            raise RequestError(f"{what} must be a list, not {type_name(value)}")
         try:
             items = tuple(islice(value, most + 1))
         except Exception as error:
             raise RequestError(f"{what} could not be read ({type(error).__name__}); give a list") from error
     if len(items) > most:
-        raise RequestError(f"{what} has more than {most} items; give {most} or fewer")
+        raise RequestError(f"{what} must have at most {most} items")
     return items
 
 
@@ -115,5 +115,7 @@ def checked_schema(value: object, what: str) -> dict[str, Any]:
 
 
 def type_name(value: object) -> str:
-    """The type of a value, in words for an error."""
-    return "None" if value is None else f"of type {type(value).__name__}"
+    """A value by its type, for an error: "a value of type int", "the class int" or "None"."""
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    return "None" if value is None else f"a value of type {type(value).__name__}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import re
 import warnings
 from typing import Any
 
 import pytest
 
-from agentcho import Agent, Game
+from agentcho import Agent, Game, Sampling
+from agentcho.errors import AgentchoError, AudienceError, RequestError
 
 from .stage import Play, Talker, game
 
@@ -95,3 +97,74 @@ def test_what_was_never_taken_is_refused_as_python_does(play: Play) -> None:
 
     _, [over] = game(play, script)
     assert over.ended is None
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("who", "before"), [("ann", ()), ("host", ("Hi.",))])
+def test_words_in_place_of_an_audience_are_refused_without_advice_on_audiences(
+    play: Play, who: str, before: tuple[str, ...]
+) -> None:
+    async def script(game: Game) -> None:
+        act: Any = game.cast(Talker, "ann").say if who == "ann" else game.announce
+        for words in ("Say hello", "Hello!"):
+            with pytest.raises(AudienceError, match="for the agent to answer as prompt=…"):
+                await act(*before, words)
+
+    _, [over] = game(play, script)
+    assert over.ended is None
+
+
+@pytest.mark.parametrize(
+    ("verb", "args", "options", "told"),
+    [
+        ("say", (), {"max_token": 4}, "ann.say() takes no argument 'max_token'; did you mean 'max_tokens'?"),
+        ("think", (), {"promt": "Think."}, "'promt'; did you mean 'prompt'?"),
+        ("say", (), {"audience": "ann"}, "'audience'; give the audience as to=…"),
+        ("tell", ("Hi.",), {"audience": "ann"}, "'audience'; give the audience as to=…"),
+        ("release", ("Hi.",), {"zoo": 1}, "'zoo'; give message, to, view"),
+        ("ask", ("Which?", ["a"]), {"zoo": 1}, "opening, closing, header, view, or options of Sampling"),
+        ("choose", ("ab",), {}, "the choices must be a list, not a value of type str"),
+        ("choose", (None,), {}, "the choices must be a list, not None"),
+        ("release", ("x",), {}, "ann cannot release a value of type str; give one of the agent's own messages"),
+        ("answer", (dict,), {}, "the model of an answer is the class dict; give a pydantic model class"),
+    ],
+)
+def test_wrong_arguments_of_a_verb_are_told_with_the_right_ones(
+    play: Play, verb: str, args: tuple[Any, ...], options: dict[str, Any], told: str
+) -> None:
+    async def script(game: Game) -> None:
+        ann = game.cast(Talker, "ann")
+        with pytest.raises(AgentchoError, match=re.escape(told)):
+            await getattr(ann, verb)(*args, **options)
+
+    entries, [over] = game(play, script)
+    assert (over.ended, entries) == (None, [])
+
+
+def test_so_they_are_of_announce_and_of_stream(play: Play) -> None:
+    async def script(game: Game) -> None:
+        ann: Any = game.cast(Talker, "ann")
+        host: Any = game
+        with pytest.raises(
+            TypeError, match=r"game\.announce\(\) takes no argument 'audience'; give the audience as to="
+        ):
+            await host.announce("Hi.", audience="ann")
+        with pytest.raises(RequestError, match="'temperatur'; did you mean 'temperature'"):
+            ann.stream(temperatur=1)
+
+    _, [over] = game(play, script)
+    assert over.ended is None
+
+
+def test_options_of_sampling_that_do_not_exist_are_told_with_the_nearest() -> None:
+    options: Any = {"temperatur": 1, "heat": 1}
+    with pytest.raises(RequestError) as refused:
+        Sampling(**options)
+    assert str(refused.value) == (
+        "temperatur: there is no such option; did you mean 'temperature'? heat: there is no such option; see Sampling "
+        "for the options and their ranges"
+    )
+    with pytest.raises(RequestError, match=r"did you mean 'max_tokens'\? See Sampling"):
+        Sampling(max_token=4)  # type: ignore[call-arg]
+    with pytest.raises(RequestError, match=r"^stop must be a list, not a value of type str; see"):
+        Sampling(stop="x")  # type: ignore[arg-type]

@@ -110,7 +110,7 @@ def test_a_copy_has_no_seat(again: Callable[[Agent], Agent]) -> None:
         for act in (other.say, lambda: other.tell("x"), lambda: other.release(_message("eve.0"))):
             with pytest.raises(ScenarioError, match="eve is not in this game"):
                 await act()
-        with pytest.raises(AudienceError, match="named 'eve' has already joined; give another name$"):
+        with pytest.raises(AudienceError, match=r"named 'eve' has already joined; give another name$"):
             game.cast(other)
         other.name = "bob"
         assert (await game.cast(other).say()).author == "bob"

@@ -80,7 +80,7 @@ def last() -> SavedRun:
         ),
         ("raise type('Mute', (Exception,), {'__str__': lambda me: 1 / 0})", "Mute: (its message cannot be shown: Zero"),
         ("raise ValueError('half a \\ud800 pair')", "ValueError: half a \\ud800 pair"),
-        ("game.cast(agentcho.Agent, name='eve', role=5)", "RequestError: the role of eve is of type int"),
+        ("game.cast(agentcho.Agent, name='eve', role=5)", "RequestError: the role of eve is a value of type int"),
     ],
     ids=lambda words: re.sub(r"\W+", "-", words)[:30],
 )

@@ -133,7 +133,7 @@ def test_a_method_that_is_not_registered_is_refused_and_a_subclass_does_not_reac
     assert llama.repair(Repair(message, Mine(2))) == llama.repair(Repair(message, Every(2))) - 1
     registry.SELECTIONS.remove(Every)
     try:
-        with pytest.raises(RequestError, match=r"choose is of type Every; give one of FirstK\(tokens\)"):
+        with pytest.raises(RequestError, match=r"choose is a value of type Every; give one of FirstK\(tokens\)"):
             llama.repair(Repair(message, Every(2)))
     finally:
         registry.SELECTIONS.append(Every)

@@ -197,7 +197,7 @@ def test_a_salt_is_long_and_hangs_on_the_key_and_nothing_else() -> None:
     ("messages", "reader", "key", "error", "what"),
     [
         ([], "ann", KEY, RequestError, "without messages"),
-        (None, "ann", KEY, RequestError, "None; give a list"),
+        (None, "ann", KEY, RequestError, "must be a list, not None"),
         (["ann.0"], "ann", KEY, RequestError, "of type str; give a Message or its metadata"),
         ([message(BEN)], "everyone", KEY, AudienceError, "cannot name an agent"),
         ([message(BEN)], "ben", b"short", RequestError, "5 bytes; give at least 16"),

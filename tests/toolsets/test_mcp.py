@@ -129,8 +129,10 @@ def test_an_mcp_server_is_started_or_reached_and_declared_like_a_tool() -> None:
         agentcho.MCPServer(url="file:///etc/passwd")
     with pytest.raises(RequestError, match="True or False"):
         server(trusted="yes")
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="no declaration 'owner'"):
         server(owner="me")
+    with pytest.raises(TypeError, match="isolate does not apply to an MCP server"):
+        server(isolate=True)
     named = agentcho.MCPServer(url="https://user:secret@example.org/mcp?key=secret")
     assert repr(named) == "<MCPServer example.org>"
     assert "secret" not in repr(agentcho.MCPServer("tool", "--key", "secret"))

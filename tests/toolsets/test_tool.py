@@ -151,7 +151,7 @@ def unsaid(x: str = Opaque()) -> str:  # type: ignore[assignment]
         (calling, "JSON cannot express"),
         (unsaid, "JSON cannot express"),
         (lambda: "", "'<lambda>' cannot name a tool"),
-        (Opaque, "type type"),
+        (Opaque, "the class Opaque"),
         ("weather", "give a function"),
     ],
 )
@@ -204,6 +204,8 @@ def test_what_only_a_grammar_cannot_hold_is_a_tool() -> None:
         ({"name": "a b"}, "letters, digits"),
         ({"audience": "every body "}, "begins or ends"),
         ({"isolate": True}, "inside another function"),
+        ({"audiance": "nobody"}, "a tool has no declaration 'audiance'; did you mean 'audience'"),
+        ({"owner": "me"}, "no declaration 'owner'; the declarations are audience, effect,"),
     ],
 )
 def test_declarations_that_cannot_be_are_told_too(declared: dict[str, Any], told: str) -> None:

@@ -113,7 +113,7 @@ class Messages:
         """
         if not isinstance(message, Message):
             raise RequestError(
-                f"{author} releases {value_checks.type_name(message)}; give one of the agent's own messages"
+                f"{author} cannot release {value_checks.type_name(message)}; give one of the agent's own messages"
             )
         known = self.drafts.get(id := exact(message.id))
         if known is None or known.message is None or known.metadata.author != author:

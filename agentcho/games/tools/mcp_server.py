@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import anyio
 
-from agentcho.errors import AgentchoError, RequestError, ToolFailed, shown
+from agentcho.errors import AgentchoError, ArgumentError, RequestError, ToolFailed, shown
 from agentcho.extras import require
 from agentcho.games.tools.tool import Tool, ToolRaised, check_callable, checked_name, declared
 from agentcho.protocol.value_checks import checked_bool
@@ -57,6 +57,7 @@ class MCPServer:
 
     Raises:
         RequestError: Neither or both of `command` and `url` are given, or a declaration is wrong.
+        ArgumentError: There is no such declaration.
         ExtraMissing: The package `mcp` is not installed.
 
     Example::
@@ -82,6 +83,8 @@ class MCPServer:
     ) -> None:
         if (command is None) == (url is None):
             raise RequestError("an MCP server needs either a command that starts it or a url; give one of them")
+        if "isolate" in declaring:
+            raise ArgumentError("isolate does not apply to an MCP server, which is another process; leave it out")
         require("to connect MCP servers", "mcp")
         self._command = command or ""
         self._arguments = arguments

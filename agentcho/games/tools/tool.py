@@ -20,7 +20,7 @@ from pydantic.errors import PydanticUserError
 from pydantic.json_schema import PydanticJsonSchemaWarning
 from pydantic_core import SchemaError
 
-from agentcho.errors import RequestError, shown
+from agentcho.errors import ArgumentError, RequestError, nearest, shown
 from agentcho.message import EVERYONE, Audience, audience
 from agentcho.protocol import tools, value_checks
 from agentcho.protocol.json_schema import closed
@@ -86,8 +86,16 @@ def declared(
     timeout: float | None = SECONDS,
     isolate: bool = False,
     most: int = MOST,
+    **unknown: Any,
 ) -> Declared:
-    """Check declarations as users write them: see `tool`. Raises `RequestError` or `AudienceError` for invalid ones."""
+    """Check declarations as users write them: see `tool`.
+
+    Raises `RequestError` or `AudienceError` for invalid ones, and `ArgumentError` for `unknown` ones.
+    """
+    for name in unknown:
+        like = nearest(name, Declared._fields)
+        remedy = like or f"the declarations are {', '.join(Declared._fields)}"
+        raise ArgumentError(f"a tool has no declaration {name!r}; {remedy}")
     told = _told(audience)
     changes = told != Audience(frozenset()) if effect is None else value_checks.checked_bool(effect, "effect of a tool")
     return Declared(
@@ -258,6 +266,7 @@ def tool(function: Callable[..., Any] | None = None, /, *, name: str | None = No
         RequestError: `function` cannot be a tool, a parameter has no JSON schema, no call can fit the schema, or a
             declaration is wrong.
         AudienceError: A name in `audience` or `results` cannot name an agent.
+        ArgumentError: There is no such declaration.
 
     Example::
 
@@ -266,14 +275,15 @@ def tool(function: Callable[..., Any] | None = None, /, *, name: str | None = No
             "The sum of two numbers."
             return a + b
     """
+    given = declared(**declaring)
     if function is None:
-        return lambda found: _made(found, name, declared(**declaring))
-    return _made(function, name, declared(**declaring))
+        return lambda found: _made(found, name, given)
+    return _made(function, name, given)
 
 
 def _made(function: Callable[..., Any], name: str | None, given: Declared) -> Tool:
     if isclass(function) or not callable(function):
-        raise RequestError(f"a tool was made of {value_checks.type_name(function)}; give a function")
+        raise RequestError(f"a tool cannot be made of {value_checks.type_name(function)}; give a function")
     called = checked_name(_name(function) if name is None else name)
     if given.isolate and (why := _not_importable(function)):
         raise RequestError(
