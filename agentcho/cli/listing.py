@@ -41,6 +41,9 @@ def _row(item: Found | Unreadable) -> tuple[str, str, str]:
 
 def find_any(name: str) -> Found:
     """Return the scenario, or else the agent, of that name."""
+    path = discovery.path_of(name)
+    if path is not None and path.is_file():
+        return discovery.find(discovery.section_of(name), name)
     known = []
     for which in SECTIONS:
         try:

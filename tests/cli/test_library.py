@@ -8,7 +8,7 @@ from shutil import rmtree
 
 import pytest
 
-from agentcho import Agent
+from agentcho import Agent, Scenario
 from agentcho.errors import ScenarioError, ScenarioNotFound
 from agentcho.games.runs import discovery, library
 
@@ -120,6 +120,51 @@ def test_a_broken_file_is_told_with_its_line(here: Path, text: str, told: str) -
     path = write(here / "odd.py", text.replace("class FairCoin(Coin):\n    pass\n", ""))
     with pytest.raises(ScenarioError, match=told):
         library.scenario(str(path))
+
+
+DERIVED = "from coin_for_test import Coin\nclass Derived(Coin):\n    'A coin of its own.'\nclass Plain: pass\n"
+AGENTS = "from agentcho import Agent as A\nclass Ann(A):\n    'Ann.'\n"
+BID = "from pydantic import BaseModel\nclass Bid(BaseModel): pass\n"
+
+
+def test_names_that_a_file_imports_under_other_names_are_read(here: Path) -> None:
+    path = write(here / "coin.py", "from agentcho import Scenario as S\nclass Coin(S):\n    'Tossed.'\n")
+    assert discovery.find("scenarios", "coin.py").summary == "Tossed."
+    assert library.scenario(str(path)).__name__ == "Coin"
+    assert discovery.find("agents", str(write(here / "ann.py", AGENTS))).cls == "Ann"
+
+
+def test_a_class_whose_base_is_in_another_file_is_named(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(here / "coin_for_test.py")
+    write(here / "derived.py", DERIVED)
+    with pytest.raises(
+        ScenarioError, match=r"no scenario\. By .* bases: Derived\. If .* a scenario .*: derived\.py:Derived$"
+    ):
+        library.scenario("derived.py")
+    assert discovery.find("scenarios", "derived.py:Derived").summary == "A coin of its own."
+    with pytest.raises(ScenarioError, match=r"derived\.py:1: .*'coin_for_test'; to import it .*, set PYTHONPATH=\.$"):
+        library.scenario("derived.py:Derived")
+    monkeypatch.syspath_prepend(here)
+    assert issubclass(library.scenario("derived.py:Derived"), Scenario)
+    with pytest.raises(ScenarioError, match=r"Derived is not a subclass of agentcho\.Agent$"):
+        library.agent("derived.py:Derived")
+    with pytest.raises(ScenarioError, match=r"Plain is not a subclass of agentcho\.Scenario$"):
+        library.scenario("derived.py:Plain")
+    with pytest.raises(ScenarioError, match="defines no class Derive; did you mean 'Derived'"):
+        library.scenario("derived.py:Derive")
+
+
+@pytest.mark.parametrize("name", ["ann.py", "ann.py:Ann"])
+def test_a_file_of_agents_says_how_to_play_them(agentcho: Command, here: Path, name: str) -> None:
+    write(here / "ann.py", AGENTS)
+    with pytest.raises(ScenarioError, match=r"call agentcho\.run\(Ann\('ann'\)\) in it, and run `python ann\.py`$"):
+        library.scenario(name)
+    write(here / "more.py", AGENTS + BID)
+    with pytest.raises(ScenarioError, match=r"but agents; to play agents, .* bases: Bid\."):
+        library.scenario("more.py")
+    with pytest.raises(ScenarioError, match=r"no agent\. By its source, an agent has a base that is named Agent"):
+        library.agent(str(write(here / "bid.py", BID)))
+    assert agentcho("ls", name).out.startswith("ann: Ann.")
 
 
 def test_an_edited_file_is_imported_again(here: Path) -> None:

@@ -15,11 +15,13 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from agentcho.errors import ScenarioError, ScenarioNotFound
+from agentcho.errors import ScenarioError, ScenarioNotFound, asking
 from agentcho.message import called
 
 Section = Literal["scenarios", "agents"]
 Origin = Literal["path", "here", "entry point", "shipped"]
+ROOTS: dict[Section, str] = {"scenarios": "Scenario", "agents": "Agent"}
+"""The name of the class that all scenarios, or all agents, are subclasses of."""
 
 
 class Found(NamedTuple):
@@ -123,37 +125,59 @@ def parsed(source: bytes) -> ast.Module:
 def read(section: Section, path: Path, origin: Origin = "path", module: str | None = None) -> list[Found]:
     """Return the scenarios or agents that a file defines, by its source.
 
-    Raises `ScenarioError` if it does not parse.
+    These are its public classes with a base that is named `Scenario` or `Agent`, that the file imports as another name,
+    or that is such a class of the file. Raises `ScenarioError` if it does not parse.
     """
+    tree = _tree(path)
+    return [
+        _found(section, tree, node, path, origin=origin, module=module) for node in _subclasses(tree, ROOTS[section])
+    ]
+
+
+def _tree(path: Path) -> ast.Module:
     try:
-        tree = parsed(path.read_bytes())
+        return parsed(path.read_bytes())
     except SyntaxError as error:
         raise broken(path, error.lineno, f"is not valid Python: {error.msg}") from None
     except (ValueError, OSError) as error:
         raise broken(path, None, f"cannot be read: {error}") from None
-    root = "Scenario" if section == "scenarios" else "Agent"
-    head = ast.get_docstring(tree) or ""
-    return [
-        Found(
-            section=section,
-            name=_name(node),
-            cls=node.name,
-            summary=_first(ast.get_docstring(node) or head),
-            path=path,
-            origin=origin,
-            module=module,
-        )
-        for node in _subclasses(tree, root)
-    ]
+
+
+def _found(
+    section: Section,
+    tree: ast.Module,
+    node: ast.ClassDef,
+    path: Path,
+    origin: Origin = "path",
+    module: str | None = None,
+) -> Found:
+    return Found(
+        section=section,
+        name=_name(node),
+        cls=node.name,
+        summary=_first(ast.get_docstring(node) or ast.get_docstring(tree) or ""),
+        path=path,
+        origin=origin,
+        module=module,
+    )
 
 
 def _subclasses(tree: ast.Module, root: str) -> list[ast.ClassDef]:
-    known, found = {root}, []
+    imports = (alias for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names)
+    known, found = {root, *(alias.asname or root for alias in imports if alias.name == root)}, []
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and known & _bases(node):
             known.add(node.name)
             found.append(node)
     return found
+
+
+def _unclear(tree: ast.Module) -> list[ast.ClassDef]:
+    """Return the classes whose bases come from elsewhere, so that only an import tells whether they are scenarios or
+    agents."""
+    clear = {node.name for root in ROOTS.values() for node in _subclasses(tree, root)}
+    classes = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name not in clear)
+    return [node for node in classes if node.bases]
 
 
 def _bases(node: ast.ClassDef) -> set[str]:
@@ -175,7 +199,8 @@ def _first(docstring: str) -> str:
 
 
 def find(section: Section, name: str) -> Found:
-    """Return the first class of that name, or the class in a path; `file.py:Class` if the file defines several.
+    """Return the first class of that name, or the class in a path; `file.py:Class` if the file defines several, or if
+    the base of the class is defined in another file.
 
     Raises `ScenarioNotFound`, or `ScenarioError` if the file cannot be read.
     """
@@ -192,6 +217,13 @@ def find(section: Section, name: str) -> Found:
         else:
             known.append(item.name)
     raise ScenarioNotFound(name, known)
+
+
+def section_of(name: str) -> Section:
+    """Return "agents" if a path names an agent, or a file that defines agents only, by its source; else "scenarios"."""
+    path, cls = _path(name)
+    agents, scenarios = ([item.cls for item in read(which, path)] for which in ("agents", "scenarios"))
+    return "agents" if (cls in agents if cls else agents and not scenarios) else "scenarios"
 
 
 def from_anywhere(name: str) -> str:
@@ -218,12 +250,35 @@ def _in_file(section: Section, path: Path, cls: str) -> Found:
     if not path.is_file():
         known = [item.name for item in listing(section) if isinstance(item, Found)]
         raise ScenarioNotFound(str(path), known)
-    found = [item for item in read(section, path) if not cls or item.cls == cls]
+    found, tree = [item for item in read(section, path) if cls in ("", item.cls)], _tree(path)
+    if not found and cls:
+        found = [_found(section, tree, node, path) for node in _unclear(tree) if node.name == cls]
     if not found:
-        raise broken(path, None, f"defines no {'class ' + cls if cls else section.removesuffix('s')}")
+        raise broken(path, None, _not_there(section, tree, path, cls))
     if len(found) > 1:
         raise broken(path, None, f"defines several classes; choose one, such as {path}:{found[0].cls}")
     return found[0]
+
+
+def _not_there(section: Section, tree: ast.Module, path: Path, cls: str) -> str:
+    """Return what is wrong with a file that does not define a class, or no scenario or agent, and what to do."""
+    kind = section.removesuffix("s")
+    one = f"{'an' if section == 'agents' else 'a'} {kind}"
+    unclear = [node.name for node in _unclear(tree) if not node.name.startswith("_")]
+    agents = [node.name for node in _subclasses(tree, ROOTS["agents"])]
+    play = f"to play agents, call agentcho.run({agents[0]}('ann')) in it, and run `python {path}`" if agents else ""
+    if cls:
+        classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
+        if cls not in classes:
+            return f"defines no class {cls}{asking(cls, classes)}"
+        return f"{cls} is not a subclass of agentcho.{ROOTS[section]}{f'; {play}' if cls in agents else ''}"
+    told = f"defines no {kind}{f', but agents; {play}' if play else ''}"
+    if not unclear:
+        return told
+    return (
+        f"{told}. By its source, {one} has a base that is named {ROOTS[section]} or is in the same file. Other classes "
+        f"with bases: {', '.join(unclear)}. If the base of {one} is in another file, name it: {path}:{unclear[0]}"
+    )
 
 
 def place(found: Found) -> Path:

@@ -90,11 +90,19 @@ def load(found: Found) -> type:
         module = importlib.import_module(found.module) if found.module else _import(found.path)
         cls = getattr(module, found.cls)
     except (Exception, SystemExit) as error:
-        what = f"does not import: {type(error).__name__}: {words(error)}"
+        what = f"does not import: {type(error).__name__}: {words(error)}{_remedy(error, found.path)}"
         raise broken(found.path, _line(error, found.path), what) from error
     if not isinstance(cls, type):
         raise broken(found.path, None, f"{found.cls} is not a class after the import")
     return cls
+
+
+def _remedy(error: BaseException, path: Path) -> str:
+    """Return how to import the module that a file lacks if it lies in the same folder. Empty otherwise."""
+    name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    folder = path.parent
+    there = name and ((folder / f"{name}.py").is_file() or (folder / name).is_dir())
+    return f"; to import it from the folder of this file, set PYTHONPATH={folder}" if there else ""
 
 
 def _import(path: Path) -> ModuleType:
