@@ -238,6 +238,7 @@ class Agent:
       recorded instead.
     - `ContextOverflow` if what the agent reads does not fit the model's context.
     - `AudienceError` for a name that no agent or message has.
+    - `RequestError` or `ArgumentError` for an argument that they do not have.
     - `LimitReached` if the agent or the game reaches one of its `Limits`.
 
     Args:
