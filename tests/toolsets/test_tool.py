@@ -115,6 +115,20 @@ def test_what_nobody_learns_of_changes_nothing_unless_it_is_said() -> None:
     made = agentcho.tool(audience="nobody")(weather.function)
     assert (made.declared.audience, made.declared.effect) == (NOBODY, False)
     assert agentcho.tool(audience="nobody", effect=True)(weather.function).declared.effect
+
+
+def test_what_changes_nothing_may_be_repeated_unless_it_is_said() -> None:
+    def repeated(**how: Any) -> bool:
+        return agentcho.tool(**how)(weather.function).declared.idempotent
+
+    assert repeated(audience="nobody")
+    assert repeated(effect=False)
+    assert not repeated(audience="nobody", effect=True)
+    assert not repeated(audience="nobody", idempotent=False)
+    assert repeated(effect=True, idempotent=True)
+
+
+def test_those_who_learn_of_arguments_can_be_named() -> None:
     assert agentcho.tool(audience=["bob"])(weather.function).declared.audience == Audience(frozenset({"bob"}))
 
 

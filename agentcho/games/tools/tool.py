@@ -82,7 +82,7 @@ def declared(
     effect: bool | None = None,
     trusted: bool = False,
     results: Names | None = None,
-    idempotent: bool = False,
+    idempotent: bool | None = None,
     timeout: float | None = SECONDS,
     isolate: bool = False,
     most: int = MOST,
@@ -98,12 +98,13 @@ def declared(
         raise ArgumentError(f"a tool has no declaration {name!r}; {remedy}")
     told = _told(audience)
     changes = told != Audience(frozenset()) if effect is None else value_checks.checked_bool(effect, "effect of a tool")
+    again = not changes if idempotent is None else value_checks.checked_bool(idempotent, "idempotent of a tool")
     return Declared(
         audience=told,
         effect=changes,
         trusted=value_checks.checked_bool(trusted, "trusted of a tool"),
         results=None if results is None else _told(results),
-        idempotent=value_checks.checked_bool(idempotent, "idempotent of a tool"),
+        idempotent=again,
         timeout=None if timeout is None else _seconds(timeout),
         isolate=value_checks.checked_bool(isolate, "isolate of a tool"),
         most=value_checks.checked_int(most, "most of a tool", 1, LARGEST),
@@ -229,7 +230,7 @@ def tool(
     effect: bool | None = None,
     trusted: bool = False,
     results: Names | None = None,
-    idempotent: bool = False,
+    idempotent: bool | None = None,
     timeout: float | None = SECONDS,
     isolate: bool = False,
     most: int = MOST,
@@ -252,8 +253,8 @@ def tool(function: Callable[..., Any] | None = None, /, *, name: str | None = No
             does, unless nobody learns the arguments.
         trusted: Whether nobody outside can have written anything in a result.
         results: Who may read a result beside the agent that called. None for nobody.
-        idempotent: Whether calling twice does no more than calling once. It matters for resuming: see
-            docs/how-to/tools.md.
+        idempotent: Whether calling twice does no more than calling once. None means that it is so if a call has no
+            `effect`. It matters for resuming: see docs/how-to/tools.md.
         timeout: Maximum duration of a call, in seconds; 60 by default. None leaves only the limits of the game.
         isolate: Whether each call runs in a process of its own, which is killed at its timeout. A thread cannot be
             killed.
