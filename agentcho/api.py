@@ -31,6 +31,7 @@ from agentcho.games.runs import library
 from agentcho.games.runs.discovery import from_anywhere
 from agentcho.games.runs.hosting import aplay
 from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.resume import how_to_continue
 from agentcho.games.runs.runtime import RunResult, play
 from agentcho.integrations.opentelemetry.traced import Spans, Traced, traced
 from agentcho.protocol.call import EnginePort
@@ -95,7 +96,7 @@ def run(
         ConfigError: An option does not exist, has a wrong value, or contradicts another one. Nothing was played.
         ArgumentError: An argument has the wrong type. Nothing was played.
         AgentchoError: The run is impossible, and nothing was played; or the error that ended the only game.
-        KeyboardInterrupt: The run was interrupted.
+        KeyboardInterrupt: The run was interrupted. Its notes say where the record is, and how to continue.
 
     Example::
 
@@ -275,10 +276,21 @@ def _listen(request: RunRequest, spans: Traced, kept: LiveMessages, shown: Sink)
     return spans.sink(kept if request.out is None else shown)
 
 
+def _interrupt(record: Path | None) -> KeyboardInterrupt:
+    """Return the error of an interrupted run. Its notes say where the record is, and how to continue."""
+    interrupt = KeyboardInterrupt()
+    lines = ["nothing was recorded, because no folder `out` was given"]
+    if record is not None:
+        lines = [f"everything said so far is recorded: {record}", *how_to_continue(SavedRun(record))]
+    for line in lines:
+        interrupt.add_note(line)
+    return interrupt
+
+
 def _played(request: RunRequest, found: RunResult, kept: LiveMessages) -> Played:
     """Return what was played. Raises `KeyboardInterrupt` for an interrupted run, and the error of a single game."""
     if found.interrupted:
-        raise KeyboardInterrupt
+        raise _interrupt(found.record)
     if request.config.games == 1 and found.error is not None:
         raise found.error
     errors = {number: failed.error for number, failed in found.errors.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,11 +22,12 @@ from agentcho.display import Kind
 from agentcho.display.people.seated import seated
 from agentcho.display.playing import play_shown, silence, unread
 from agentcho.display.progress import Progress, progress
+from agentcho.display.safe import inline
 from agentcho.errors import ConfigError, GamesFailed
 from agentcho.games.runs import library
 from agentcho.games.runs.discovery import from_anywhere, path_of
 from agentcho.games.runs.request import OnFailure, RunRequest
-from agentcho.games.runs.resume import Changed, mismatch
+from agentcho.games.runs.resume import Changed, how_to_continue, mismatch, scenario_of
 from agentcho.games.runs.runtime import RunResult, play
 from agentcho.integrations.opentelemetry.traced import Spans, traced
 from agentcho.integrations.ray import runs
@@ -94,7 +94,7 @@ def play_scenario(asked: RunArguments) -> int:
         _last_line(LATER if kept_back else leak_summary(played.record), played.record)
     if played.interrupted:
         if played.record is not None and asked.display != "none":
-            _last_line(f"to continue: {_resuming(played.record)}", played.record)
+            _last_line("\n".join(map(inline, how_to_continue(SavedRun(played.record)))), played.record)
         return INTERRUPTED
     if kept_back:
         raise GamesFailed(failures_without_text(played), games, played.record)
@@ -118,12 +118,6 @@ def _where(asked: RunArguments, request: RunRequest) -> Iterator[Play]:
         yield partial(runs.play, workers)
 
 
-def _resuming(record: Path) -> str:
-    """Return the command that resumes a run. It names the folder of runs if that is not the default one."""
-    out = "" if record.parent == Path("runs") else f" --runs-dir {shlex.quote(str(record.parent))}"
-    return f"agentcho run --resume {record.name}{out}"
-
-
 def _last_line(line: str, record: Path) -> None:
     try:
         print(line, flush=True)
@@ -143,7 +137,7 @@ def _check_secrets(scenario: Scenario, given: Mapping[str, Any]) -> None:
 
 def _named(saved: SavedRun) -> str:
     """Return the scenario of a recorded run: a name, or a file that still exists."""
-    asked = saved.info.asked or saved.info.scenario
+    asked = scenario_of(saved)
     if (file := path_of(asked)) is not None and not file.is_file():
         raise mismatch(saved.info.id, [f"the file {asked}, which no longer exists,"])
     return asked

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from agentcho import Agent, run
+from agentcho.games.runs import library
 from agentcho.records.record import SavedRun, find
 from agentcho.testing import FakeEngine
 
@@ -85,6 +87,45 @@ def test_a_game_that_failed_is_completed_with_what_it_said(agentcho: Command, he
     assert "7 of 7 games over" in agentcho("show", "last").out
     audited = json.loads(agentcho("audit", "last", "--json", "-").out)
     assert audited["conclusion"] == "clean"
+
+
+PROGRAM = """
+import agentcho
+from pathlib import Path
+
+class Chat(agentcho.Scenario):
+    async def play(self, game):
+        await game.cast(agentcho.Agent, "ann").say(max_tokens=4)
+        if not Path("go").exists():
+            raise KeyboardInterrupt
+        return self.Outcome()
+"""
+
+
+def test_a_run_of_a_program_is_resumed_by_its_file(agentcho: Command, here: Path) -> None:
+    (here / "chat.py").write_text(PROGRAM)
+    with pytest.raises(KeyboardInterrupt) as interrupt:
+        run(library.scenario("chat.py")(), engine=FakeEngine(), model="fake", out="runs")
+    record = last()
+    where, guard, command = interrupt.value.__notes__
+    assert where == f"everything said so far is recorded: {record.path}"
+    assert "__main__" in guard
+    assert command == f"to continue: agentcho run chat.py --resume {record.info.id}"
+    assert f"`agentcho run chat.py --resume {record.info.id}`" in one_line(agentcho("run", "--resume", "last"))
+    (here / "go").touch()
+    assert agentcho("run", "chat.py", "--resume", "last").code == 0
+    assert last().status == "done"
+
+
+def test_a_run_of_agents_alone_cannot_be_resumed(agentcho: Command, here: Path) -> None:
+    class Tired(Agent):
+        async def run(self) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as interrupt:
+        run(Tired("ann"), engine=FakeEngine(), model="fake", out="runs")
+    assert "cannot be continued" in interrupt.value.__notes__[-1]
+    assert "agents and no scenario, and cannot be continued" in one_line(agentcho("run", "--resume", "last"))
 
 
 def killed(path: str, *words: str) -> None:

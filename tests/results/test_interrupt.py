@@ -74,6 +74,11 @@ def interrupted(folder: Path, program: str, processes: bool) -> tuple[int, str, 
     return code, out.read_text(), errors.read_text()
 
 
+def record_of(folder: Path) -> Path:
+    """The record of the run, as the program sees it."""
+    return find("last", folder / "runs").path.relative_to(folder)
+
+
 @pytest.mark.parametrize(
     ("way", "at"),
     [("run", "speech"), ("run", "process"), ("arun", "wait"), ("arun", "thread"), ("trio", "wait")],
@@ -83,7 +88,12 @@ def test_ctrl_c_ends_a_program_and_its_run_goes_on_later(tmp_path: Path, way: st
     program = PROGRAM.format(call=WAYS[way].format(how=how))
     code, printed, errors = interrupted(tmp_path, program, at == "process")
     assert (code, printed) == (-signal.SIGINT, "nothing is left\n"), errors
-    assert errors.endswith("KeyboardInterrupt\n")
+    if way == "run":
+        *_, error, where, command = errors.splitlines()
+        assert (error, where) == ("KeyboardInterrupt", f"everything said so far is recorded: {record_of(tmp_path)}")
+        assert command == f"to continue: agentcho run --resume {record_of(tmp_path).name}"
+    else:
+        assert errors.endswith("KeyboardInterrupt\n")
     ours = re.findall(r"^\w[\w.]*(?:Error|Exception|Interrupt|Group|Failed)\b", errors, re.M)
     asyncios = ["asyncio.exceptions.CancelledError"] if way == "arun" else []  # asyncio.run turns Ctrl-C into this
     assert ours == [*asyncios, "KeyboardInterrupt"], errors

@@ -260,6 +260,9 @@ def test_a_run_that_was_interrupted_has_what_was_said(tmp_path: Path) -> None:
             await super().play(game)
             raise KeyboardInterrupt
 
+    with pytest.raises(KeyboardInterrupt) as interrupt:
+        agentcho.run(Tired(), engine=FakeEngine(), display="none")
+    assert interrupt.value.__notes__ == ["nothing was recorded, because no folder `out` was given"]
     with pytest.raises(KeyboardInterrupt):
         agentcho.run(Tired(), engine=FakeEngine(), display="none", out=tmp_path)
     played = agentcho.load("last", tmp_path)

@@ -20,6 +20,7 @@ from agentcho import Agent, Game, RunConfig, Scenario
 from agentcho.audit.audit import audit_run
 from agentcho.errors import GamesFailed, ResumeMismatch, ToolFailed
 from agentcho.games.runs.request import OnFailure, RunRequest
+from agentcho.games.runs.resume import how_to_continue, open_calls
 from agentcho.games.runs.run_shards import merge
 from agentcho.games.runs.runtime import RunResult, play
 from agentcho.lab.collect import Playing, completed
@@ -223,6 +224,60 @@ def test_a_call_that_may_be_made_twice_is_made_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("settled", "paid"),
+    [
+        ({"redo": ["all"]}, 6),
+        ({"skip": ["all"]}, 4),
+        ({"redo": ["all"], "skip": ["1:ann.2"]}, 5),
+        ({"redo": ["0:ann.2"], "skip": ["all"]}, 5),
+    ],
+)
+def test_all_calls_can_be_settled_at_once(tmp_path: Path, settled: dict[str, Any], paid: int) -> None:
+    bank = Bank()
+    bank.fails = {2, 4}
+    run = saved(play(RunRequest(Paying(bank), CONFIG, engine=FakeEngine(), out=tmp_path, at_once=1)))
+    assert open_calls(run) == ["0:ann.2", "1:ann.2"]
+    lines = how_to_continue(run)
+    assert lines[0].endswith(": 0:ann.2, 1:ann.2")
+    assert lines[-1].startswith("to continue: agentcho run ")
+    assert f"--resume {run.info.id}" in lines[-1]
+    assert not play(RunRequest.resuming(run, Paying(bank), engine=FakeEngine(), changed="accept", **settled)).errors
+    assert len(bank.paid) == paid
+    assert open_calls(run) == []
+
+
+@pytest.mark.parametrize("settled", [{"redo": ["all"], "skip": ["all"]}, {"redo": ["9:ann.2", "all"]}])
+def test_all_does_not_hide_a_contradiction(tmp_path: Path, settled: dict[str, Any]) -> None:
+    bank = Bank()
+    bank.fails = {2}
+    run = saved(play(RunRequest(Paying(bank), CONFIG, engine=FakeEngine(), out=tmp_path, at_once=1)))
+    with pytest.raises(ResumeMismatch, match=r"give (one of 0:ann\.2, or `all`|it to one of them)"):
+        play(RunRequest.resuming(run, Paying(bank), engine=FakeEngine(), changed="accept", **settled))
+
+
+def test_a_call_without_an_effect_is_made_again_without_asking(tmp_path: Path) -> None:
+    looked: list[int] = []
+
+    @agentcho.tool(audience="nobody")
+    async def look() -> str:
+        looked.append(1)
+        if len(looked) == 1:
+            raise ToolFailed("gone")
+        return "seen"
+
+    class Looking(Paying):
+        async def play(self, game: Game) -> Scenario.Outcome:
+            await game.cast(Agent, "ann", tools=[look]).say(tool_choice="required", max_calls=1)
+            return self.Outcome()
+
+    one = CONFIG.model_copy(update={"games": 1})
+    run = saved(play(RunRequest(Looking(Bank()), one, engine=FakeEngine(), out=tmp_path)))
+    assert open_calls(run) == []
+    assert not play(RunRequest.resuming(run, Looking(Bank()), engine=FakeEngine())).errors
+    assert len(looked) == 2
+
+
+@pytest.mark.parametrize(
     "named", [{"redo": ["0:ann.9"]}, {"skip": ["ann.2"]}, {"redo": ["0:ann.2"], "skip": ["0:ann.2"]}]
 )
 def test_what_names_no_such_call_is_told_before_anything_is_played(tmp_path: Path, named: dict[str, Any]) -> None:
@@ -248,7 +303,7 @@ from pathlib import Path
 import agentcho
 from agentcho import Agent, Game, Scenario
 
-@agentcho.tool(audience="nobody")
+@agentcho.tool(audience="nobody", idempotent=False)
 def pay() -> str:
     "Pay."
     paid = Path(__file__).with_name("paid")

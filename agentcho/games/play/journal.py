@@ -128,7 +128,10 @@ class RecordedLines:
             why = (
                 f"{calls} called a tool, but no result is recorded, so it is not known whether the call was carried out"
             )
-            remedy = f"check whether it was; --redo {one} repeats the call, --skip {one} does not"
+            remedy = (
+                f"check whether it was; --redo {one} repeats the call, --skip {one} does not (`all` in place of {one} "
+                "answers for every such call)"
+            )
             raise ResumeMismatch(f"game {self._game} cannot continue: {why}; {remedy}", 1)
 
     def check(self, draft: Draft) -> None:

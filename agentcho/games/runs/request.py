@@ -70,9 +70,9 @@ class Resumption:
     Attributes:
         saved: The run.
         changed: What to do if sources have changed since: "refuse" or "accept".
-        redo: Tool calls without a result to make again, each as GAME:CALL.
-        skip: Tool calls without a result not to make again. A game with such a call that is in neither list does not
-            continue.
+        redo: Tool calls without a result to make again, each as GAME:CALL; "all" for all that `skip` does not name.
+        skip: Tool calls without a result not to make again, in the same way. A game with such a call that is in neither
+            list does not continue.
     """
 
     saved: SavedRun

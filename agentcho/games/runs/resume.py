@@ -5,12 +5,16 @@ A record must not mix games of different options or code. Independent of how gam
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from pathlib import Path
+from shlex import quote
 from typing import Any, Literal
 
 from agentcho.config import FREE, KEYS, KV_DTYPE, ModelConfig, RunConfig
-from agentcho.errors import ResumeMismatch
+from agentcho.errors import ResumeMismatch, ScenarioError
 from agentcho.games.play.journal import BegunCalls
+from agentcho.games.runs.discovery import find
+from agentcho.integrations.textarena.names import is_arena
 from agentcho.records.record import RunInfo, SavedRun
 from agentcho.records.transcript import TranscriptEntry
 
@@ -19,6 +23,14 @@ Changed = Literal["refuse", "accept"]
 LOADED = ("model", "model_type", "weights", "tokenizer", "dtype", "bits", KV_DTYPE, "device", "adapter", "engine")
 MODEL = (*LOADED, "chat_template_kwargs", "kind", "server", "vendor")
 """The keys of an engine's fingerprint that determine what it generates."""
+ALL = "all"
+"""Stands for all tool calls without a result, in place of their names."""
+LISTED = 20
+"""The maximum number of tool calls that are listed."""
+AGENTS = "script"
+"""The name, and the module, of the scenario that a program's own agents play."""
+GUARD = 'Resuming executes that file, so its own call of agentcho.run belongs under `if __name__ == "__main__":`'
+NO_SCENARIO = "was played by agentcho.run with agents and no scenario, and cannot be continued"
 DTYPES = frozenset({"float32", "bfloat16", "float16"})
 
 
@@ -147,25 +159,95 @@ def recorded_entries(run: SavedRun) -> dict[int, list[TranscriptEntry]]:
     return {number: said.get(number, []) for number in unfinished_games(run)}
 
 
-def settled_calls(
-    run: SavedRun, said: Mapping[int, Sequence[TranscriptEntry]], redo: Iterable[str] = (), skip: Iterable[str] = ()
-) -> dict[int, BegunCalls]:
-    """Return the tool calls that were begun in games that the run lacks, with what to do about those without a result.
+def open_calls(run: SavedRun) -> list[str]:
+    """Return the tool calls that have no result, as GAME:CALL, and that nobody has decided to repeat or to skip."""
+    return [*_open_calls(run, recorded_entries(run))]
 
-    `redo` and `skip` name calls as GAME:CALL. Raises `ResumeMismatch` if one of them names no such call, or both name
-    the same one.
-    """
-    open_ = {
+
+def _open_calls(run: SavedRun, said: Mapping[int, Sequence[TranscriptEntry]]) -> dict[str, tuple[int, str]]:
+    return {
         f"{game}:{call}": (game, call)
         for game, calls in run.begun_calls().items()
         if game in said
         for call in sorted(calls - {entry.act.call for entry in said[game] if entry.ended is None})
     }
+
+
+def scenario_of(run: SavedRun) -> str:
+    """Return the scenario of a recorded run as the command line takes it: a name, or a file.
+
+    Raises `ResumeMismatch` if only the program that played it knows it.
+    """
+    info = run.info
+    if not _by_program(info):
+        return info.asked or info.scenario
+    if _by_agents(info):
+        raise ResumeMismatch(f"{info.id} {NO_SCENARIO}; begin a new run")
+    raise ResumeMismatch(
+        f"{info.id} was played by a Python program, and there is no scenario named {info.scenario!r} here; give the "
+        f"file that defines it, as in `{_command(run)}`. {GUARD}"
+    )
+
+
+def how_to_continue(run: SavedRun) -> list[str]:
+    """Return lines that tell how to continue a run: what to decide about its tool calls, if any, and the command."""
+    if _by_program(run.info) and _by_agents(run.info):
+        return [f"this run {NO_SCENARIO}"]
+    lines = []
+    if calls := open_calls(run):
+        listed = ", ".join(calls[:LISTED]) + (f" and {len(calls) - LISTED} more" if len(calls) > LISTED else "")
+        lines = [
+            f"tool calls that were started and have no result: {listed}",
+            f"add --redo CALL for each one to repeat and --skip CALL for each other one; `{ALL}` stands for all calls",
+        ]
+    lines += [GUARD] if _by_program(run.info) else []
+    return [*lines, f"to continue: {_command(run)}"]
+
+
+def _command(run: SavedRun) -> str:
+    """Return the command that resumes a run. It names the folder of runs if that is not the default one."""
+    out = "" if run.path.parent == Path("runs") else f" --runs-dir {quote(str(run.path.parent))}"
+    file = ""
+    if _by_program(run.info):
+        there = next(iter(run.info.sources), "")
+        file = f"{quote(there) if Path(there).is_file() else 'FILE.py'} "
+    return f"agentcho run {file}--resume {run.path.name}{out}"
+
+
+def _by_program(info: RunInfo) -> bool:
+    """Return whether a program played its own scenario, which cannot be found by its name."""
+    if info.asked is not None or is_arena(info.scenario):
+        return False
+    try:
+        find("scenarios", info.scenario)
+    except ScenarioError:
+        return True
+    return False
+
+
+def _by_agents(info: RunInfo) -> bool:
+    return info.scenario == AGENTS and next(iter(info.sources), "").endswith(f"/{AGENTS}.py")
+
+
+def settled_calls(
+    run: SavedRun, said: Mapping[int, Sequence[TranscriptEntry]], redo: Collection[str] = (), skip: Collection[str] = ()
+) -> dict[int, BegunCalls]:
+    """Return the tool calls that were begun in games that the run lacks, with what to do about those without a result.
+
+    `redo` and `skip` name calls as GAME:CALL, or are `ALL`, which means all calls that the other one does not name.
+    Raises `ResumeMismatch` if one of them names no such call, or both name the same one.
+    """
+    open_ = _open_calls(run, said)
     again, not_again = _named(redo, open_), _named(skip, open_)
     if both := again & not_again:
         raise ResumeMismatch(
             f"call {min(both)[0]}:{min(both)[1]} is given to both --redo and --skip; give it to one of them"
         )
+    if ALL in redo and ALL in skip:
+        raise ResumeMismatch(f"`{ALL}` is given to both --redo and --skip; give it to one of them")
+    every = {*open_.values()}
+    again |= every - not_again if ALL in redo else set()
+    not_again |= every - again if ALL in skip else set()
     found = dict[int, BegunCalls]()
     for game, call in open_.values():
         begun, redone, skipped = found.get(game, BegunCalls())
@@ -197,13 +279,10 @@ def begun_before(
 
 
 def _named(calls: Iterable[str], open_: Mapping[str, tuple[int, str]]) -> set[tuple[int, str]]:
-    given = list(calls)
+    given = [call for call in calls if call != ALL]
     if unknown := [call for call in given if call not in open_]:
-        there = ", ".join(open_) or "none is"
-        raise ResumeMismatch(
-            f"{unknown[0]!r} is not a call that was started and has no result; {there}. Give GAME:CALL, "
-            "as the error states it"
-        )
+        remedy = f"give one of {', '.join(open_)}, or `{ALL}`" if open_ else "there is no such call, so leave it out"
+        raise ResumeMismatch(f"{unknown[0]!r} is not a tool call that was started and has no result; {remedy}")
     return {open_[call] for call in given}
 
 
