@@ -89,7 +89,7 @@ def headline(report: AuditReport) -> Headline:
     if report.conclusion == "findings":
         return _leaks(standing, report.subject.agents)
     if report.conclusion == "inconclusive":
-        return Headline("INCONCLUSIVE", next(iter(report.reasons), "unknown"))
+        return Headline("INCONCLUSIVE", _first_reason(report))
     told = released(report)
     if report.conclusion == "texts-clean":
         return Headline("TEXTS CLEAN", "views held; the caches of that server were not seen", released=told)
@@ -98,6 +98,13 @@ def headline(report: AuditReport) -> Headline:
     beside = "".join(f"; {rule.beside}" for rule in RULES.values() if rule.beside and rule.code in there)
     of = "encodings and calls of tools" if report.calls else "encodings"
     return Headline("CLEAN", f"no agent reads what it may not read{planned}{beside}", of, told)
+
+
+def _first_reason(report: AuditReport) -> str:
+    """The first reason of a report, which counts the games that are not over if there are several."""
+    first = next(iter(report.reasons), "unknown")
+    left = [each for each in report.subject.lost if each.endswith(" has no outcome")]
+    return f"not whole: {len(left):,} games have no outcome" if len(left) > 1 and first.endswith(left[0]) else first
 
 
 def released(report: AuditReport) -> str:

@@ -87,8 +87,13 @@ def play_scenario(asked: RunArguments) -> int:
     Raises `GamesFailed` if errors ended games.
     """
     request = asked.request()
-    with _where(asked, request) as playing:
-        played = _shown(request, playing, asked)
+    try:
+        with _where(asked, request) as playing:
+            played = _shown(request, playing, asked)
+    except KeyboardInterrupt as interrupt:
+        for note in getattr(interrupt, "__notes__", ()):
+            print(note, file=sys.stderr)
+        raise
     games, kept_back = len(request.config.numbers), request.config.people and (played.interrupted or played.errors)
     if played.record is not None and asked.display != "none":
         _last_line(LATER if kept_back else leak_summary(played.record), played.record)

@@ -67,8 +67,7 @@ class NoScreen(Screen):
 def summary(played: RunResult) -> list[str]:
     """Return the last lines: how the run ended, its costs, and where its record is."""
     lines = ["interrupted: the record holds everything said so far"] if played.interrupted else []
-    seconds = max((game.seconds for game in played.games), default=0.0)
-    lines.append(f"{seconds:.1f} s, {played.steps} engine steps")
+    lines.append(f"{played.seconds:.1f} s, {played.steps} engine steps")
     if played.record is not None:
         lines.append(f"record: {played.record}")
     return lines

@@ -9,6 +9,7 @@ import pytest
 
 from agentcho.audit import AuditReport, audit_run
 from agentcho.audit.report import Finding
+from agentcho.audit.wording import headline
 from agentcho.config import Limits, RunConfig
 from agentcho.records.calls import CallLine, CallLines
 from agentcho.records.names import CALLS
@@ -96,7 +97,9 @@ def test_games_without_an_outcome_are_lost_and_their_edges_count(tmp_path: Path)
     many = audit_run(recorded(tmp_path, clean(0), games=9))
     told = [reason for reason in many.reasons if reason.startswith("not whole")]
     assert (len(many.subject.lost), len(told), told[-1]) == (8, 4, "not whole: 5 more")
+    assert headline(many).sentence == "not whole: 8 games have no outcome"
     report = audit_run(recorded(tmp_path, clean(0), games=2, over=2))
+    assert headline(report).sentence == "not whole: game 1 has an outcome and no message"
     assert (report.subject.lost, report.conclusion) == (("game 1 has an outcome and no message",), "inconclusive")
 
 

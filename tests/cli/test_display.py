@@ -14,6 +14,7 @@ from agentcho.config import RunConfig
 from agentcho.display import Kind, heading, screen
 from agentcho.display.live import LiveTalk
 from agentcho.display.safe import visible
+from agentcho.display.screen import summary
 from agentcho.display.speech import MessageView, Palette, rich
 from agentcho.display.speech import plain as plain_speech
 from agentcho.display.text_table import TextTable, plain, table
@@ -66,6 +67,10 @@ def test_nothing_shown_can_control_a_terminal(text: str) -> None:
     assert not [char for char in safe if char not in "\n\t" and (char < " " or "\x7f" <= char < "\xa0")]
     assert visible(safe) == safe
     safe.encode()
+
+
+def test_the_time_of_a_run_is_told_though_no_game_is_over() -> None:
+    assert "2.5 s, 34 engine steps" in summary(RunResult((), 34, True, {}, None, 2.5))
 
 
 @pytest.mark.parametrize("kind", ["rich", "plain"])

@@ -187,6 +187,19 @@ def test_ctrl_c_stops_cleanly_with_the_record_whole(here: Path) -> None:
     assert not [m for m in messages(run) if m["header"] == "two "]
 
 
+def test_ctrl_c_while_the_model_loads_says_that_nothing_was_recorded(
+    agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("agentcho.games.runs.runtime.load_engine", interrupted)
+    ran = agentcho(*PLAY)
+    assert ran.code == 130
+    assert "interrupted while the model was being loaded: nothing was played or recorded\n" in ran.err
+    assert not (here / "runs").exists()
+
+
 @pytest.mark.slow
 def test_a_reader_that_goes_away_ends_it_quietly(here: Path) -> None:
     read, write = os.pipe()

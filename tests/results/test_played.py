@@ -280,9 +280,10 @@ def test_an_interrupt_that_ends_the_event_loop_leaves_no_thread_that_the_process
         if isinstance(event, Ended) and event.entry.message.kind == "decode":  # from an engine step, not a game
             raise KeyboardInterrupt
 
-    assert runtime.play(
-        RunRequest(library.scenario("debate")(), agentcho.RunConfig(model="fake"), sink=interrupt)
-    ).interrupted
+    played = runtime.play(RunRequest(library.scenario("debate")(), agentcho.RunConfig(model="fake"), sink=interrupt))
+    assert played.interrupted
+    assert played.seconds > 0
+    assert not played.games
     for thread in {*threading.enumerate()} - before:
         thread.join(5)
         assert not thread.is_alive(), thread

@@ -78,6 +78,7 @@ class Run:
         self.finished: dict[int, GameOver] = {}
         self.errors: dict[int, FailedGame] = {}
         self.steps = self.most = 0
+        self.seconds = 0.0
         self.interrupted = False
         self._sink_error: Exception | None = None
         self._flush = partial(self._call_sink, sink.flush)
@@ -98,6 +99,7 @@ class Run:
         await self._to_their_end(self._visit, models, all)
 
     async def _to_their_end(self, play: Callable[[Unpack[Args]], Awaitable[None]], *args: *Args) -> None:
+        began = perf_counter()
         try:
             with anyio.CancelScope() as self._all:
                 await play(*args)
@@ -108,6 +110,8 @@ class Run:
             if group.split(KeyboardInterrupt)[1] is not None:
                 raise
             raise KeyboardInterrupt from None
+        finally:
+            self.seconds = perf_counter() - began
         if self._sink_error is not None:
             raise self._sink_error
         if not self._all.cancel_called and not self.finished.keys() >= set(self._numbers):

@@ -81,6 +81,7 @@ class RunResult(NamedTuple):
         interrupted: Whether the run was interrupted.
         errors: Errors that ended games, by number, in the order in which they failed.
         record: Folder of the record. None if there is none.
+        seconds: How long the games were played, without the loading of models in this process.
     """
 
     games: tuple[GameOver, ...]
@@ -88,6 +89,7 @@ class RunResult(NamedTuple):
     interrupted: bool
     errors: dict[int, FailedGame]
     record: Path | None
+    seconds: float = 0.0
 
     @property
     def error(self) -> BaseException | None:
@@ -232,7 +234,7 @@ def result(run: Run, interrupted: bool) -> RunResult:
     games = tuple(run.finished[index] for index in sorted(run.finished))
     name, end = run.scenario.name, "is interrupted" if interrupted else "is over"
     LOG.info("%s %s: %d games, %d of them failed, %d steps", name, end, len(games), len(run.errors), run.steps)
-    return RunResult(games, run.steps, interrupted, run.errors, None)
+    return RunResult(games, run.steps, interrupted, run.errors, None, run.seconds)
 
 
 def blocking(work: Callable[[Unpack[Args]], Awaitable[T]], *args: *Args) -> T:
@@ -327,7 +329,12 @@ def models_of(request: RunRequest) -> LoadedEngines:
     if request.resume is not None:
         saved = request.resume.saved
         config, costs = loading_config(saved, config), saved.info.costs
-    return load_models(config, request.engine, request.others, request.tell, costs)
+    try:
+        return load_models(config, request.engine, request.others, request.tell, costs)
+    except KeyboardInterrupt as interrupt:
+        more = "" if request.resume is None else " more"
+        interrupt.add_note(f"interrupted while the model was being loaded: nothing{more} was played or recorded")
+        raise
 
 
 def load_share(config: RunConfig, engine: EnginePort | None, share: float) -> LoadedEngines:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from pydantic import SecretBytes, SecretStr
@@ -132,6 +133,7 @@ def _played(players: Players, games: Games, numbers: Sequence[int]) -> RunResult
     scenario, config = request.scenario, request.config
     work = work_of(players, request, games.heard)
     LOG.info("%s begins on workers: %d games, %s, %s", scenario.name, len(numbers), config.mode, config.leakage)
+    began = perf_counter()
     with games:
         try:
             driver.play(work, numbers, games)
@@ -140,7 +142,7 @@ def _played(players: Players, games: Games, numbers: Sequence[int]) -> RunResult
         record = games.close(driver.most)
     over = tuple(games.finished[game] for game in sorted(games.finished))
     LOG.info("%s: %d games over, %d of them failed", scenario.name, len(over), len(games.errors))
-    return RunResult(over, driver.steps, games.interrupted, games.errors, record)
+    return RunResult(over, driver.steps, games.interrupted, games.errors, record, perf_counter() - began)
 
 
 def work_of(players: Players, request: RunRequest, heard: bool = True) -> WorkSpec:
