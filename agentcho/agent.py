@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from functools import wraps
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar, Unpack, cast
+from weakref import ref
 
 import anyio
 import anyio.lowlevel
@@ -31,7 +32,7 @@ from agentcho.errors import (
 )
 from agentcho.message import EVERYBODY, Audience, Message, Metadata
 from agentcho.protocol.call import Sampling, SamplingOptions, Unconstrained
-from agentcho.protocol.call_site import CallSite, called_at, calling, warn_caller
+from agentcho.protocol.call_site import CreatedCall, called_at, calling, warn_caller
 from agentcho.protocol.json_schema import of_model
 from agentcho.protocol.value_checks import checked_bool, checked_list, checked_text, type_name
 from agentcho.provenance.views import View
@@ -54,11 +55,12 @@ def verb(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[A
     every error could keep the event loop to itself, so that no deadline passes and no other game continues.
 
     The call notes the line of user code that makes it, because another task may await it. A verb that another verb
-    calls has the line of that one.
+    calls has the line of that one. A game warns of a call that was never awaited.
     """
 
-    async def sited(site: CallSite, /, *args: P.args, **options: P.kwargs) -> T:
-        with called_at(site):
+    async def sited(call: CreatedCall, /, *args: P.args, **options: P.kwargs) -> T:
+        call.begin()
+        with called_at(call.site):
             return await yielding(*args, **options)
 
     async def yielding(*args: P.args, **options: P.kwargs) -> T:
@@ -78,7 +80,12 @@ def verb(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[A
     @wraps(method)
     def called(*args: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
         site = calling()
-        return yielding(*args, **options) if site is None else sited(site, *args, **options)
+        if site is None:
+            return yielding(*args, **options)
+        call = CreatedCall(f"{getattr(next(iter(args), None), 'name', 'game')}.{method.__name__}", site)
+        work = sited(call, *args, **options)
+        call.work = ref(work)
+        return work
 
     for each in (sited, yielding):
         each.__name__, each.__qualname__ = method.__name__, method.__qualname__

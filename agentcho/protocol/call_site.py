@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -37,6 +38,48 @@ class CallSite(NamedTuple):
 
 
 _made_at: ContextVar[CallSite | None] = ContextVar("made_at", default=None)
+
+
+_unawaited: ContextVar[dict[int, tuple[str, CallSite]] | None] = ContextVar("unawaited", default=None)
+_numbers = count()
+
+
+class CreatedCall:
+    """A call whose coroutine was created at `site`. It is listed in the surrounding `unawaited_calls` until it begins,
+    or until its coroutine is closed on purpose.
+
+    Only the coroutine refers to it, so it is finalized when the coroutine is closed or dropped.
+    """
+
+    __slots__ = ("_listed", "_number", "site", "work")
+
+    def __init__(self, name: str, site: CallSite) -> None:
+        self.site = site
+        self.work: Callable[[], object] = lambda: None
+        self._number, self._listed = next(_numbers), _unawaited.get()
+        if self._listed is not None:
+            self._listed[self._number] = name, site
+
+    def begin(self) -> None:
+        """Note that the coroutine runs."""
+        if self._listed is not None:
+            self._listed.pop(self._number, None)
+            self._listed = None
+
+    def __del__(self) -> None:
+        if self._listed is not None and self.work() is not None:  # a coroutine that is closed is still there
+            self.begin()
+
+
+@contextmanager
+def unawaited_calls() -> Iterator[Callable[[], list[tuple[str, CallSite]]]]:
+    """A context that returns, when it is asked, the names and sites of calls within it that nobody has awaited."""
+    listed: dict[int, tuple[str, CallSite]] = {}
+    token = _unawaited.set(listed)
+    try:
+        yield lambda: list(listed.values())
+    finally:
+        _unawaited.reset(token)
 
 
 def calling() -> CallSite | None:
@@ -81,8 +124,13 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     if site is None:
         warnings.warn(message, category, stacklevel=2)
     else:
-        registry = site.scope.setdefault("__warningregistry__", {})
-        warnings.warn_explicit(message, category, *site.inner, module=site.scope.get("__name__"), registry=registry)
+        warn_at(site, message, category)
+
+
+def warn_at(site: CallSite, message: str, category: type[Warning]) -> None:
+    """Warn at the innermost line of a site."""
+    registry = site.scope.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(message, category, *site.inner, module=site.scope.get("__name__"), registry=registry)
 
 
 def _site(frame: FrameType | None) -> CallSite | None:

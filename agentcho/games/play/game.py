@@ -6,7 +6,7 @@ are in `turn`, messages in `messages`. Independent of engines and records.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from inspect import isawaitable
 from types import MappingProxyType
@@ -36,6 +36,7 @@ from agentcho.games.play.tool_turn import ToolTurns
 from agentcho.games.play.toolbox import Toolbox
 from agentcho.games.play.turn import Forced, TurnParts, Turns
 from agentcho.message import DEFAULT_PROMPT, EVERYONE, Audience, Message, Role, audience
+from agentcho.protocol.call_site import CallSite, unawaited_calls, warn_at
 from agentcho.protocol.value_checks import checked_bool
 from agentcho.provenance.declassification import disclosure_rule
 from agentcho.provenance.message_boundaries import check_markers, required_markers
@@ -617,13 +618,14 @@ class Game:
         self._meter.start()
         outcome, ended = None, None
         try:
-            with self._meter.deadline(None):
+            with self._meter.deadline(None), unawaited_calls() as unawaited:
                 playing = scenario.play(self)
                 if not isawaitable(playing):
                     raise ScenarioError(
                         f"`play` of {called(scenario)} is not a coroutine; write `async def play(self, game)`"
                     )
                 outcome = await playing
+            _warn_unawaited(unawaited())
             self._recorded.end()
             if not isinstance(outcome, BaseModel):
                 raise ScenarioError(f"`play` of {called(scenario)} {no_outcome(outcome)}")
@@ -649,6 +651,15 @@ class Game:
         said = [each for each in drafts if each.metadata.kind == "decode" and each.message and each.message.tokens]
         cones = ((each.metadata.id, self._journal.cone(each)) for each in said)
         return {id: frozenset(cone) for id, cone in cones if cone is not None}
+
+
+def _warn_unawaited(calls: Iterable[tuple[str, CallSite]]) -> None:
+    """Warn, at the line of each of these calls of verbs, that it was never awaited."""
+    for name, site in calls:
+        as_move = "" if name.startswith("game.") else ", or await the round that it is a move of"
+        warn_at(
+            site, f"{name}() was never awaited, so it did nothing; write `await {name}(...)`{as_move}", RuntimeWarning
+        )
 
 
 def _ignore(event: Event) -> None:

@@ -1,0 +1,104 @@
+"""Calls of verbs that nobody awaits: a game warns of them at their lines, and of no other call."""
+
+import gc
+import warnings
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import anyio
+import pytest
+
+from agentcho import Agent, Game
+from agentcho.testing import play
+
+PYTHONS_OWN = "ignore:coroutine .* was never awaited:RuntimeWarning"
+pytestmark = pytest.mark.filterwarnings(PYTHONS_OWN)
+Script = Callable[[Game, Agent, Agent], Coroutine[Any, Any, object]]
+
+
+def warned(script: Script) -> list[tuple[str, int]]:
+    """The beginnings of the warnings of a game, with the numbers of their lines after the first line of its script."""
+
+    async def playing(game: Game) -> None:
+        await script(game, game.cast(Agent, "ann", audience="everyone"), game.cast(Agent, "ben"))
+
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        play(playing)
+        gc.collect()
+    first = script.__code__.co_firstlineno
+    ours = [each for each in seen if "so it did nothing" in str(each.message)]
+    assert {each.filename for each in ours} <= {__file__}
+    return [(str(each.message).split("() was")[0], each.lineno - first) for each in ours]
+
+
+async def forgets_one(game: Game, ann: Agent, ben: Agent) -> None:
+    ann.say(max_tokens=4)  # type: ignore[unused-coroutine]
+    await ben.say(max_tokens=4)
+
+
+async def forgets_a_round(game: Game, ann: Agent, ben: Agent) -> None:
+    game.together(  # type: ignore[unused-coroutine]
+        ann.say(max_tokens=4),
+        ben.tell("no"),
+    )
+
+
+async def keeps_one(game: Game, ann: Agent, ben: Agent) -> None:
+    kept.append(ann.think())
+
+
+kept = list[Coroutine[Any, Any, object]]()
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        (forgets_one, [("ann.say", 1)]),
+        (forgets_a_round, [("ann.say", 2), ("ben.tell", 3), ("game.together", 1)]),
+        (keeps_one, [("ann.think", 1)]),
+    ],
+)
+def test_a_call_that_was_never_awaited_is_told_at_its_line(script: Script, expected: list[tuple[str, int]]) -> None:
+    try:
+        assert warned(script) == expected
+    finally:
+        while kept:
+            kept.pop().close()
+
+
+def test_it_is_a_warning_of_the_game_that_it_was_forgotten_in() -> None:
+    async def script(game: Game) -> None:
+        game.cast(Agent, "ann").say()  # type: ignore[unused-coroutine]
+
+    with pytest.raises(RuntimeWarning, match=r"ann\.say\(\) was never awaited, .* write `await ann\.say\(\.\.\.\)`"):
+        play(script)
+
+
+async def closes(game: Game, ann: Agent, ben: Agent) -> None:
+    ann.say().close()
+    kept_for_now = ben.say()
+    kept_for_now.close()
+
+
+async def plays_rounds(game: Game, ann: Agent, ben: Agent) -> None:
+    await game.together(*[each.say(max_tokens=2) for each in (ann, ben)])
+    await game.first(ann.say(max_tokens=1), ben.say(max_tokens=9))
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await game.together(ann.say(), ben.say())
+    async with anyio.create_task_group() as group:
+        group.start_soon(ann.say)
+        group.start_soon(anyio.lowlevel.checkpoint)
+
+
+async def refuses(game: Game, ann: Agent, ben: Agent) -> None:
+    with pytest.raises(Exception, match="is not a move"):
+        await game.together(ann.say(), "ben")  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        await ann.tell()  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("script", [closes, plays_rounds, refuses])
+def test_calls_that_were_awaited_or_closed_are_not_told(script: Script) -> None:
+    assert warned(script) == []
