@@ -782,14 +782,48 @@ class Agent:
         return self._game
 
 
-def require_run(agents: Iterable[Agent]) -> None:
-    """Raise `ScenarioError` if one of these agents has no `run` of its own, because it would do nothing."""
+def require_run(agents: Iterable[object], called: str = "agentcho.run") -> None:
+    """Raise `ScenarioError` if one of these is no agent, or has no `run` of its own, because it would do nothing.
+
+    `called` is the function that they were given to.
+    """
     for agent in agents:
+        if not isinstance(agent, Agent):
+            several = isinstance(agent, Iterable) and not isinstance(agent, str)
+            one_by_one = f", one by one, as in {called}(*agents)" if several else ""
+            raise ScenarioError(f"{_kind(agent)} is not an agent; give agents that game.cast has returned{one_by_one}")
         if getattr(type(agent), "run", None) is Agent.run and "run" not in vars(agent):
             raise ScenarioError(
                 f"agent {agent.name!r} cannot play on its own: {type(agent).__name__} defines no `run`. "
                 "Define `async def run(self)` in its class, or let a scenario call its verbs"
             )
+
+
+def _kind(value: object) -> str:
+    """Return what was given in place of an agent."""
+    if value is None or isinstance(value, str):
+        return repr(value)
+    return f"the class {value.__name__}" if isinstance(value, type) else f"an argument of type {type(value).__name__}"
+
+
+def own_runs(agents: Sequence[Agent], called: str) -> list[Coroutine[Any, Any, Any]]:
+    """Return the coroutines of the agents' own `run`.
+
+    Raises `ScenarioError` as `require_run`, or if a `run` is not a coroutine function.
+    """
+    require_run(agents, called)
+    runs = list[Coroutine[Any, Any, Any]]()
+    try:
+        for agent in agents:
+            run: object = agent.run()
+            if not isinstance(run, Coroutine):
+                raise ScenarioError(f"`run` of {type(agent).__name__} is not a coroutine; write `async def run(self)`")
+            runs.append(run)
+    except BaseException:
+        for other in runs:
+            other.close()
+        raise
+    return runs
 
 
 class Pieces:

@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel, ConfigDict, Field
 
-from agentcho import Agent, Decode, Game, Scenario
+from agentcho import Agent, Decode, Game, Scenario, run
 from agentcho.errors import ScenarioError
 from agentcho.protocol.json_schema import closed
 from agentcho.testing import FakeEngine, play
@@ -93,3 +93,90 @@ def test_a_play_that_returns_no_outcome_is_told_what_to_return(returned: Any, wh
     with pytest.raises(ScenarioError, match=rf"`play` of careless returned {what}; .*return self\.Outcome") as told:
         plays()
     assert "SECRET" not in str(told.value)
+
+
+class Opaque(Scenario):
+    """Its options and its outcome may hold anything."""
+
+    class Options(Scenario.Options):
+        """Anything."""
+
+        given: object = None
+
+    class Outcome(Scenario.Outcome):
+        """Anything."""
+
+        good: int = 1
+        found: object = None
+
+    options: Options
+
+    async def play(self, game: Game) -> Outcome:
+        """Return what is given."""
+        return self.Outcome(found=self.options.given)
+
+
+@pytest.mark.parametrize("found", [object(), [object()], {"a": b"\xff"}])
+def test_an_outcome_that_is_not_json_names_its_field(found: object) -> None:
+    what = (
+        f"field 'found' of the outcome of opaque is of type {type(found).__name__} and cannot be written as JSON; use"
+    )
+    with pytest.raises(ScenarioError, match=what):
+        play(Opaque(given=found))
+
+
+def test_an_option_that_is_not_json_names_its_field_before_the_run() -> None:
+    with pytest.raises(ScenarioError, match="field 'given' of the options of opaque is of type object"):
+        run(Opaque(given=object()), engine=FakeEngine())
+
+
+def test_an_outcome_of_models_and_lists_is_recorded() -> None:
+    inner = Opaque.Outcome(found={1})
+    assert play(Opaque(given=[inner])).over.outcome == {"good": 1, "found": [{"good": 1, "found": [1]}]}
+
+
+class Sync(Agent):
+    """Its `run` is no coroutine function."""
+
+    role = "sync"
+
+    def run(self) -> None:  # type: ignore[override]
+        """Do nothing."""
+
+
+class Fine(Agent):
+    """Plays on its own."""
+
+    role = "fine"
+
+    async def run(self) -> None:
+        """Do nothing."""
+
+
+@pytest.mark.parametrize("together", ["play_agents", "lockstep"])
+@pytest.mark.parametrize(
+    ("agents", "told"),
+    [
+        (lambda fine, sync: (fine, sync), r"`run` of Sync is not a coroutine; write `async def run\(self\)`"),
+        (lambda fine, sync: (fine, None), r"None is not an agent; give agents that game\.cast has returned$"),
+        (lambda fine, sync: ("ann", "ben"), r"'ann' is not an agent; give agents that game\.cast has returned$"),
+        (
+            lambda fine, sync: ([fine, fine],),
+            r"an argument of type list is not an agent; .* one by one, as in game\.{}\(\*agents\)$",
+        ),
+        (lambda fine, sync: (Fine,), r"the class Fine is not an agent; give agents that game\.cast has returned$"),
+    ],
+)
+def test_only_agents_with_a_coroutine_play_on_their_own(
+    together: str, agents: Callable[[Agent, Agent], tuple[Any, ...]], told: str
+) -> None:
+    async def script(game: Game) -> None:
+        await getattr(game, together)(*agents(game.cast(Fine), game.cast(Sync)))
+
+    with pytest.raises(ScenarioError, match=told.format(together)):
+        play(script)
+
+
+def test_a_program_s_own_agent_needs_a_coroutine_too() -> None:
+    with pytest.raises(ScenarioError, match="`run` of Sync is not a coroutine"):
+        run(Sync("ann"), engine=FakeEngine())

@@ -63,7 +63,7 @@ def last() -> SavedRun:
         ("raise RecursionError('deep')", "RecursionError: deep"),
         ("await ada.say(to='nobody')", "AudienceError: no agent named 'nobody'"),
         ("await game.together(ada.say(to='nobody'), ada.say())", "AudienceError: no agent named 'nobody'"),
-        ("await game.play_agents(1)", "AttributeError: 'int' object has no attribute 'run'"),
+        ("await game.play_agents(1)", "ScenarioError: an argument of type int is not an agent; give agents"),
         ("raise ExceptionGroup('two', [KeyError('a'), TypeError('b')])", "KeyError: 'a' (and 1 more)"),
         ("assert not first.text", "AssertionError"),
         ("raise BaseException('out')", "BaseException: out"),

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, overload
 import anyio.lowlevel
 from pydantic import BaseModel
 
-from agentcho.agent import Agent, Names, Utterance, ViewLike, by_name, require_run, verb
+from agentcho.agent import Agent, Names, Utterance, ViewLike, by_name, own_runs, verb
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import ReusePolicy, RunConfig
 from agentcho.errors import ScenarioError, TaskError
@@ -26,7 +26,7 @@ from agentcho.games.play.journal import Journal, RecordedLines
 from agentcho.games.play.limits import Meter, only_limit
 from agentcho.games.play.messages import Messages
 from agentcho.games.play.people import People, Seats
-from agentcho.games.play.playable import Playable, called, no_outcome, scored
+from agentcho.games.play.playable import Playable, as_json, called, no_outcome, scored
 from agentcho.games.play.precedence import Precedence
 from agentcho.games.play.roster import SCENARIO, Roster
 from agentcho.games.play.rounds import Rounds
@@ -485,10 +485,9 @@ class Game:
             *agents: Agents of this game.
 
         Raises:
-            ScenarioError: An agent has no `run` of its own.
+            ScenarioError: An argument is no agent, or an agent has no `run` of its own that is a coroutine function.
         """
-        require_run(agents)
-        await self._choreographer.tasks.together(*(agent.run() for agent in agents))
+        await self._choreographer.tasks.together(*own_runs(agents, "game.play_agents"))
 
     @verb
     async def lockstep(self, *agents: Agent) -> None:
@@ -507,12 +506,11 @@ class Game:
             *agents: Agents of this game.
 
         Raises:
-            ScenarioError: An agent has no `run` of its own.
+            ScenarioError: An argument is no agent, or an agent has no `run` of its own that is a coroutine function.
             Exception: What an agent raises, once the others have finished the message that they were at. Of several
                 errors, that of the agent that was given first.
         """
-        require_run(agents)
-        await self._rounds.lockstep(*(agent.run() for agent in agents))
+        await self._rounds.lockstep(*own_runs(agents, "game.lockstep"))
 
     @verb
     async def together(self, *moves: Coroutine[Any, Any, T]) -> list[T]:
@@ -640,7 +638,7 @@ class Game:
         self._over = True
         self._journal.close()
         score = {} if outcome is None else scored(scenario, outcome, self._behind)
-        shown = None if outcome is None else outcome.model_dump(mode="json")
+        shown = None if outcome is None else as_json(outcome, f"the outcome of {called(scenario)}")
         over = GameOver(self.index, shown, score, ended, self._meter.elapsed(), raced=self.raced)
         self._sink(over)
         return over

@@ -1,6 +1,6 @@
-"""A scenario as a game sees it, and its score as a record can hold it.
+"""A scenario as a game sees it, and its outcome and score as a record can hold them.
 
-Scores come from user code, so they are checked before they reach a record.
+Both come from user code, so they are checked before they reach a record.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from typing import Any, Protocol
 
-from agentcho.errors import RequestError
+from pydantic import BaseModel
+
+from agentcho.errors import RequestError, ScenarioError
 from agentcho.protocol import value_checks
 
 
@@ -43,6 +45,25 @@ def no_outcome(returned: object) -> str:
         f"returned {what}; return an Outcome instead, as in `return self.Outcome(...)`, with the "
         "results as fields of a nested `class Outcome(agentcho.Scenario.Outcome)`"
     )
+
+
+def as_json(values: BaseModel, whose: str) -> dict[str, Any]:
+    """Return an outcome or options as a record can hold them.
+
+    Raises `ScenarioError`, which names the field, for a value that JSON has no form for.
+    """
+    try:
+        return values.model_dump(mode="json")
+    except ValueError as error:
+        for name, value in values:
+            try:
+                values.model_dump(mode="json", include={name})
+            except ValueError:
+                raise ScenarioError(
+                    f"field {name!r} of {whose} is {value_checks.type_name(value)} and cannot be written as JSON; use "
+                    "text, numbers, booleans and None, or lists, dicts and pydantic models of these"
+                ) from error
+        raise
 
 
 def points(score: Any) -> dict[str, float]:

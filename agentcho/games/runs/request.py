@@ -16,6 +16,7 @@ from agentcho.config import RunConfig
 from agentcho.events import Sink
 from agentcho.games.play.journal import BegunCalls
 from agentcho.games.play.people import People, with_people
+from agentcho.games.play.playable import as_json, called
 from agentcho.games.play.turn import Forced
 from agentcho.games.runs import library
 from agentcho.games.runs.resume import Changed
@@ -136,6 +137,10 @@ class RunRequest:
         return cls(scenario, config or saved.info.config, resume=resumption, **others)
 
     def checked(self) -> RunRequest:
-        """Return the request once each agent that a person plays has a person. Raises as `with_people` does."""
+        """Return the request once each agent that a person plays has a person.
+
+        Raises as `with_people` does, and `ScenarioError` if an option of the scenario cannot be recorded.
+        """
+        as_json(self.scenario.options, f"the options of {called(self.scenario)}")
         cast = library.cast_names(self.scenario) if self.people and self.resume is None else None
         return replace(self, config=with_people(self.config, self.people, cast))
