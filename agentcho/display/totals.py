@@ -8,13 +8,19 @@ from math import sqrt
 from statistics import fmean, stdev
 from typing import Any
 
-from agentcho.display.text_table import TextTable
+from rich.cells import cell_len
+from rich.text import Text
+
+from agentcho.display.safe import inline
+from agentcho.display.text_table import SHORT, TextTable
 from agentcho.protocol.text_calls import TokensSpent
 from agentcho.records.record import GameOver
 from agentcho.records.transcript import TranscriptEntry
 
 KINDS = 8
 """The maximum number of values of an outcome that are counted separately."""
+NUMBERED = len(f" ({KINDS})")
+"""The width of the number of a long value."""
 
 
 def costs(entries: Iterable[TranscriptEntry]) -> TextTable:
@@ -84,7 +90,7 @@ def _single(game: GameOver) -> TextTable:
 def _counts(games: Sequence[GameOver]) -> TextTable:
     fields: dict[str, Counter[str]] = {}
     for game in games:
-        for key, value in (game.outcome or {"ended early": game.ended}).items():
+        for key, value in (game.outcome or {"ended early": _end(game)}).items():
             if value is not None:
                 fields.setdefault(key, Counter())[word(value)] += 1
     rows = [row for key, counts in fields.items() for row in _rows(key, counts, len(games))]
@@ -95,9 +101,33 @@ def _rows(key: str, counts: Counter[str], games: int) -> list[tuple[str, ...]]:
     if len(counts) > KINDS:
         return [(key, f"{len(counts)} different", str(counts.total()), f"{counts.total() / games:.0%}", "")]
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    names = _short([value for value, _ in ordered])
     return [
-        (key, value, str(n), f"{n / games:.0%}", "{:.0%} to {:.0%}".format(*share(n, games))) for value, n in ordered
+        (key, name, str(n), f"{n / games:.0%}", "{:.0%} to {:.0%}".format(*share(n, games)))
+        for name, (_, n) in zip(names, ordered, strict=True)
     ]
+
+
+def _end(game: GameOver) -> str | None:
+    """Return how a game ended early: the limit, or the class of the error, whose text the list of errors has."""
+    return ": ".join((game.ended or "").split(": ")[:2]) if game.failed else game.ended
+
+
+def _short(values: Sequence[str]) -> list[str]:
+    """Return the beginnings of long values, so that the columns beside them keep their place. Values that begin alike
+    are numbered. The record has the whole values."""
+    begun = Counter[str]()
+    short = []
+    for value in values:
+        cell = Text(inline(value.replace("\n", " ")))
+        if cell_len(cell.plain) <= SHORT:
+            short.append(value)
+            continue
+        cell.truncate(SHORT - NUMBERED, overflow="ellipsis")
+        begun[cell.plain] += 1
+        number = begun[cell.plain]
+        short.append(f"{cell.plain} ({number})" if number > 1 else cell.plain)
+    return short
 
 
 def share(count: int, of: int) -> tuple[float, float]:

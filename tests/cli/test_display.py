@@ -226,3 +226,23 @@ def test_a_long_text_goes_on_below_its_beginning_and_pads_no_other_row() -> None
     assert max(len(line) for line in [first, *more] if address not in line) <= 100
     assert any(line.strip().endswith(address) for line in more), "an address stays whole"
     assert last == "  paid  nothing"
+
+
+def test_long_values_of_outcomes_keep_the_columns_in_place() -> None:
+    judged = [{"why": f"{'because ' * 9}{n % 2}", "who": "ada"} for n in range(3)]
+    sheet, *_ = outcomes([GameOver(n, each, {}, None, 1.0) for n, each in enumerate(judged)])
+    begin = f"{judged[0]['why'][:35]}…"
+    assert [row[1] for row in sheet.rows] == [begin, f"{begin} (2)", "ada"]
+    head, *rows = plain(sheet).splitlines()[1:]
+    at = head.index("games")
+    assert [row[at : at + 5].strip() for row in rows] == ["2", "1", "3"]
+
+
+def test_an_error_is_one_row_of_a_table_whatever_it_says() -> None:
+    told = [
+        "error: LeakageError: ann may not read ben.0",
+        "error: LeakageError: ann may not read ben.1",
+        "limit: ann 3",
+    ]
+    sheet, *_ = outcomes([GameOver(n, None, {}, each, 1.0) for n, each in enumerate(told)])
+    assert [row[1:3] for row in sheet.rows] == [("error: LeakageError", "2"), ("limit: ann 3", "1")]
