@@ -32,7 +32,7 @@ from agentcho.errors import (
 )
 from agentcho.message import EVERYBODY, Audience, Message, Metadata
 from agentcho.protocol.call import Sampling, SamplingOptions, Unconstrained
-from agentcho.protocol.call_site import CreatedCall, called_at, calling, warn_caller
+from agentcho.protocol.call_site import CreatedCall, UnawaitedCall, called_at, calling, warn_caller
 from agentcho.protocol.json_schema import of_model
 from agentcho.protocol.value_checks import checked_bool, checked_list, checked_text, type_name
 from agentcho.provenance.views import View
@@ -82,7 +82,7 @@ def verb(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[A
         site = calling()
         if site is None:
             return yielding(*args, **options)
-        call = CreatedCall(f"{getattr(next(iter(args), None), 'name', 'game')}.{method.__name__}", site)
+        call = CreatedCall(UnawaitedCall(next(iter(args), None), method.__name__, site))
         work = sited(call, *args, **options)
         call.work = ref(work)
         return work

@@ -37,15 +37,23 @@ class CallSite(NamedTuple):
         return _line(*self.outer)
 
 
+class UnawaitedCall(NamedTuple):
+    """A call of a verb `of` an agent or a game that has not begun, and where it was made."""
+
+    of: object
+    verb: str
+    site: CallSite
+
+
 _made_at: ContextVar[CallSite | None] = ContextVar("made_at", default=None)
 
 
-_unawaited: ContextVar[dict[int, tuple[str, CallSite]] | None] = ContextVar("unawaited", default=None)
+_unawaited: ContextVar[dict[int, UnawaitedCall] | None] = ContextVar("unawaited", default=None)
 _numbers = count()
 
 
 class CreatedCall:
-    """A call whose coroutine was created at `site`. It is listed in the surrounding `unawaited_calls` until it begins,
+    """A call whose coroutine has been created. It is listed in the surrounding `unawaited_calls` until it begins,
     or until its coroutine is closed on purpose.
 
     Only the coroutine refers to it, so it is finalized when the coroutine is closed or dropped.
@@ -53,12 +61,12 @@ class CreatedCall:
 
     __slots__ = ("_listed", "_number", "site", "work")
 
-    def __init__(self, name: str, site: CallSite) -> None:
-        self.site = site
+    def __init__(self, call: UnawaitedCall) -> None:
+        self.site = call.site
         self.work: Callable[[], object] = lambda: None
         self._number, self._listed = next(_numbers), _unawaited.get()
         if self._listed is not None:
-            self._listed[self._number] = name, site
+            self._listed[self._number] = call
 
     def begin(self) -> None:
         """Note that the coroutine runs."""
@@ -72,9 +80,9 @@ class CreatedCall:
 
 
 @contextmanager
-def unawaited_calls() -> Iterator[Callable[[], list[tuple[str, CallSite]]]]:
-    """A context that returns, when it is asked, the names and sites of calls within it that nobody has awaited."""
-    listed: dict[int, tuple[str, CallSite]] = {}
+def unawaited_calls() -> Iterator[Callable[[], list[UnawaitedCall]]]:
+    """A context that returns, when it is asked, the calls within it that nobody has awaited."""
+    listed: dict[int, UnawaitedCall] = {}
     token = _unawaited.set(listed)
     try:
         yield lambda: list(listed.values())

@@ -36,7 +36,7 @@ from agentcho.games.play.tool_turn import ToolTurns
 from agentcho.games.play.toolbox import Toolbox
 from agentcho.games.play.turn import Forced, TurnParts, Turns
 from agentcho.message import DEFAULT_PROMPT, EVERYONE, Audience, Message, Role, audience
-from agentcho.protocol.call_site import CallSite, unawaited_calls, warn_at
+from agentcho.protocol.call_site import UnawaitedCall, unawaited_calls, warn_at
 from agentcho.protocol.value_checks import checked_bool
 from agentcho.provenance.declassification import disclosure_rule
 from agentcho.provenance.message_boundaries import check_markers, required_markers
@@ -638,7 +638,7 @@ class Game:
         self._over = True
         self._journal.close()
         score = {} if outcome is None else scored(scenario, outcome, self._behind)
-        shown = None if outcome is None else as_json(outcome, f"the outcome of {called(scenario)}")
+        shown = None if outcome is None else as_json(outcome, "outcome", scenario)
         over = GameOver(self.index, shown, score, ended, self._meter.elapsed(), raced=self.raced)
         self._sink(over)
         return over
@@ -651,10 +651,11 @@ class Game:
         return {id: frozenset(cone) for id, cone in cones if cone is not None}
 
 
-def _warn_unawaited(calls: Iterable[tuple[str, CallSite]]) -> None:
+def _warn_unawaited(calls: Iterable[UnawaitedCall]) -> None:
     """Warn, at the line of each of these calls of verbs, that it was never awaited."""
-    for name, site in calls:
-        as_move = "" if name.startswith("game.") else ", or await the round that it is a move of"
+    for of, method, site in calls:
+        name = f"{getattr(of, 'name', 'game')}.{method}"
+        as_move = "" if isinstance(of, Game) else ", or await the round that it is a move of"
         warn_at(
             site, f"{name}() was never awaited, so it did nothing; write `await {name}(...)`{as_move}", RuntimeWarning
         )

@@ -47,8 +47,8 @@ def no_outcome(returned: object) -> str:
     )
 
 
-def as_json(values: BaseModel, whose: str) -> dict[str, Any]:
-    """Return an outcome or options as a record can hold them.
+def as_json(values: BaseModel, what: str, scenario: Playable) -> dict[str, Any]:
+    """Return the outcome or the options (`what`) of a scenario as a record can hold them.
 
     Raises `ScenarioError`, which names the field, for a value that JSON has no form for.
     """
@@ -59,9 +59,10 @@ def as_json(values: BaseModel, whose: str) -> dict[str, Any]:
             try:
                 values.model_dump(mode="json", include={name})
             except ValueError:
+                what = f"field {name!r} of the {what} of {called(scenario)} is {value_checks.type_name(value)}"
                 raise ScenarioError(
-                    f"field {name!r} of {whose} is {value_checks.type_name(value)} and cannot be written as JSON; use "
-                    "text, numbers, booleans and None, or lists, dicts and pydantic models of these"
+                    f"{what} and cannot be written as JSON; use text, numbers, booleans and None, or lists, dicts and "
+                    "pydantic models of these"
                 ) from error
         raise
 

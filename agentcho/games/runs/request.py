@@ -16,7 +16,7 @@ from agentcho.config import RunConfig
 from agentcho.events import Sink
 from agentcho.games.play.journal import BegunCalls
 from agentcho.games.play.people import People, with_people
-from agentcho.games.play.playable import as_json, called
+from agentcho.games.play.playable import as_json
 from agentcho.games.play.turn import Forced
 from agentcho.games.runs import library
 from agentcho.games.runs.resume import Changed
@@ -141,6 +141,6 @@ class RunRequest:
 
         Raises as `with_people` does, and `ScenarioError` if an option of the scenario cannot be recorded.
         """
-        as_json(self.scenario.options, f"the options of {called(self.scenario)}")
+        as_json(self.scenario.options, "options", self.scenario)
         cast = library.cast_names(self.scenario) if self.people and self.resume is None else None
         return replace(self, config=with_people(self.config, self.people, cast))
