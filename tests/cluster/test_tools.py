@@ -27,7 +27,7 @@ PAYS = '''
 from pathlib import Path
 import agentcho
 
-@agentcho.tool(audience="nobody", idempotent=False)
+@agentcho.tool(audience="nobody")
 def pay() -> str:
     "Pay."
     here = Path(__file__).parent

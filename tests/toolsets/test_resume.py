@@ -258,7 +258,7 @@ def test_all_does_not_hide_a_contradiction(tmp_path: Path, settled: dict[str, An
 def test_a_call_without_an_effect_is_made_again_without_asking(tmp_path: Path) -> None:
     looked: list[int] = []
 
-    @agentcho.tool(audience="nobody")
+    @agentcho.tool(audience="nobody", effect=False)
     async def look() -> str:
         looked.append(1)
         if len(looked) == 1:
@@ -303,7 +303,7 @@ from pathlib import Path
 import agentcho
 from agentcho import Agent, Game, Scenario
 
-@agentcho.tool(audience="nobody", idempotent=False)
+@agentcho.tool(audience="nobody")
 def pay() -> str:
     "Pay."
     paid = Path(__file__).with_name("paid")

@@ -117,14 +117,17 @@ def test_what_nobody_learns_of_changes_nothing_unless_it_is_said() -> None:
     assert agentcho.tool(audience="nobody", effect=True)(weather.function).declared.effect
 
 
-def test_what_changes_nothing_may_be_repeated_unless_it_is_said() -> None:
+def test_what_is_declared_to_change_nothing_may_be_repeated() -> None:
+    """That nobody learns the arguments does not say it: a payment to oneself may be such a call."""
+
     def repeated(**how: Any) -> bool:
         return agentcho.tool(**how)(weather.function).declared.idempotent
 
-    assert repeated(audience="nobody")
     assert repeated(effect=False)
-    assert not repeated(audience="nobody", effect=True)
-    assert not repeated(audience="nobody", idempotent=False)
+    assert repeated(audience="nobody", effect=False)
+    assert not repeated(audience="nobody")
+    assert not repeated(effect=True)
+    assert not repeated(effect=False, idempotent=False)
     assert repeated(effect=True, idempotent=True)
 
 

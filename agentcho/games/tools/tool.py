@@ -98,7 +98,7 @@ def declared(
         raise ArgumentError(f"a tool has no declaration {name!r}; {remedy}")
     told = _told(audience)
     changes = told != Audience(frozenset()) if effect is None else value_checks.checked_bool(effect, "effect of a tool")
-    again = not changes if idempotent is None else value_checks.checked_bool(idempotent, "idempotent of a tool")
+    again = effect is False if idempotent is None else value_checks.checked_bool(idempotent, "idempotent of a tool")
     return Declared(
         audience=told,
         effect=changes,
@@ -253,8 +253,8 @@ def tool(function: Callable[..., Any] | None = None, /, *, name: str | None = No
             does, unless nobody learns the arguments.
         trusted: Whether nobody outside can have written anything in a result.
         results: Who may read a result beside the agent that called. None for nobody.
-        idempotent: Whether calling twice does no more than calling once. None means that it is so if a call has no
-            `effect`. It matters for resuming: see docs/how-to/tools.md.
+        idempotent: Whether calling twice does no more than calling once. None means that it is so if `effect=False` is
+            given. It matters for resuming: see docs/how-to/tools.md.
         timeout: Maximum duration of a call, in seconds; 60 by default. None leaves only the limits of the game.
         isolate: Whether each call runs in a process of its own, which is killed at its timeout. A thread cannot be
             killed.
