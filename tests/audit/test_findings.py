@@ -77,7 +77,7 @@ def test_each_owner_of_a_secret_has_a_finding_with_its_own_path() -> None:
 
 
 @pytest.mark.parametrize("secret", [{}, {"kind": "prefill", "role": "tool"}])
-def test_of_equally_near_secrets_one_of_the_game_is_told_and_not_a_prompt(secret: dict[str, str]) -> None:
+def test_of_equally_near_secrets_one_of_the_game_is_told_and_not_a_prompt(secret: dict[str, Any]) -> None:
     """Prompts and lists of functions are there in every game; a plan or a tool's result is what a user looks for."""
     talk = Talk()
     system = talk.say("alice.0", ["alice"], kind="prefill", role="system")

@@ -366,7 +366,7 @@ def test_nothing_more_can_be_said_in_a_game_that_is_over(play: Play, ends: str) 
 
     async def late(_: Game) -> None:
         over, alice = kept[0]
-        said = over.said[0]
+        said = over.message(over.said[0].id)
         for verb in (
             lambda: alice.say(),
             lambda: alice.think(),
