@@ -61,9 +61,14 @@ LEAKING = "leaks"
 """The verdict of an attack that reads more than chance and more than the text tells."""
 CALLED = {"linear": "a linear probe", "mlp": "an MLP", "collision": "a collision search", "asked": "asking the model"}
 """Attacks by their names in results; others are called as they are named there."""
-TUNED = ("real-fidelity-tuned", "real-fidelity-tuned-dilemma")
+TUNED = (
+    "real-fidelity-tuned",
+    "real-fidelity-tuned-dilemma",
+    "real-fidelity-tuned-dilemma-2e-4",
+    "real-fidelity-tuned-dilemma-t1",
+)
 """Results of `agentcho bench fidelity` with adapters."""
-TRAININGS = ("real-trainings", "real-trainings-tasks")
+TRAININGS = ("real-trainings", "real-trainings-dilemmas", "real-trainings-tasks")
 """Results of `tools.trainings`, for these adapters and others."""
 PAPER, TABLES = "real-paper", ("Table 1", "Table 2", "Table 4")
 """The result of `agentcho paper`, and the tables of it that are shown."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -78,7 +77,7 @@ def _measured(
         device=engine.fingerprint["device"],
         digest=digest(),
         machine=machine_info() | versions() | source_digests(),
-        command=_command(),
+        command=speed.repeating("judge"),
         seed=asked.seed,
         leakage=asked.settings["leakage"],
         n=asked.n,
@@ -89,10 +88,3 @@ def _measured(
     speed.finished(file, found.model_dump_json(indent=1) + "\n")
     kept.done()
     return found
-
-
-def _command() -> str:
-    """The command that reproduces the result; paths are reduced to their last name."""
-    given = sys.argv[sys.argv.index("judge") :] if "judge" in sys.argv else ["judge"]
-    words = (Path(word).name if "/" in word else word for word in given if word != "--resume")
-    return f"agentcho bench {shlex.join(words)}"

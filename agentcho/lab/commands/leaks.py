@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -117,17 +116,9 @@ def _result(
         earlier=asked.earlier,
         candidates=asked.effort.candidates,
         templates=asked.effort.templates,
-        command=_command(),
+        command=speed.repeating("leaks"),
         secrets=secrets,
         rows=rows,
         claims=claims(rows),
         costs=timed,
-    )
-
-
-def _command() -> str:
-    """The command that reproduces the result; paths are reduced to their last name."""
-    given = sys.argv[sys.argv.index("leaks") :] if "leaks" in sys.argv else ["leaks"]
-    return (
-        f"agentcho bench {shlex.join(Path(word).name if '/' in word else word for word in given if word != '--resume')}"
     )

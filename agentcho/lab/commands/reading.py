@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -237,11 +236,9 @@ class _Asked(NamedTuple):
         """The origin that every result states."""
         from agentcho.records.environment import machine_info, source_digests, versions
 
-        given = sys.argv[sys.argv.index(command) :] if command in sys.argv else [command]
-        words = (Path(word).name if "/" in word else word for word in given if word != "--resume")
         return {key: engine.fingerprint[key] for key in ("model", "dtype", "device")} | {
             "machine": machine_info() | versions() | source_digests(),
-            "command": f"agentcho bench {shlex.join(words)}",
+            "command": speed.repeating(command),
             "seed": self.seed,
         }
 

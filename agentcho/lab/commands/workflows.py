@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -86,6 +87,25 @@ def kind_of(model: str, dtype: str) -> str:
     from agentcho.runner.model.device import device_of, has_bfloat16
 
     return "bfloat16" if device_of("auto").type == "cuda" or has_bfloat16() else "float32"
+
+
+def repeating(command: str, program: str = "agentcho bench") -> str:
+    """Return the command line that repeats this one, from the name of its command on.
+
+    Folders of this machine are left out: of a path, also in a list of columns with adapters, only the last name stands.
+    """
+    given = sys.argv[sys.argv.index(command) :] if command in sys.argv else [command]
+    return f"{program} {shlex.join(_without_folders(word) for word in given if word != '--resume')}"
+
+
+def _without_folders(word: str) -> str:
+    """Return a word of a command line with its paths as their last names. Ids of models, and addresses, stay."""
+    parts = re.split("([,@=])", word)
+    here = (Path(part) for part in parts)
+    return "".join(
+        path.name if "/" in part and (path.exists() or path.parent.is_dir()) else part
+        for part, path in zip(parts, here, strict=True)
+    )
 
 
 def result_file(given: Path | None, bench: str, resume: bool = False) -> Path:
@@ -186,13 +206,7 @@ class Benchmark(NamedTuple):
 
         asked: dict[str, Any] = {"bench": self.bench, "repeats": self.repeats, "seed": self.seed, **where}
         on = machine_info() | there | versions() | source_digests()
-        return Result(**asked, **how, command=self._command(), machine=on, figures=tuple(found))
-
-    def _command(self) -> str:
-        """The command that reproduces the result; paths are reduced to their last name."""
-        given = sys.argv[sys.argv.index(self.bench) :]
-        words = (Path(word).name if "/" in word else word for word in given if word != "--resume")
-        return f"{self.program} {shlex.join(words)}"
+        return Result(**asked, **how, command=repeating(self.bench, self.program), machine=on, figures=tuple(found))
 
     def finish(self, result: Result, table: str) -> None:
         """Print the table and write the requested files."""
