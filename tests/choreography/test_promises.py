@@ -118,15 +118,13 @@ class Opaque(Scenario):
 
 @pytest.mark.parametrize("found", [object(), [object()], {"a": b"\xff"}])
 def test_an_outcome_that_is_not_json_names_its_field(found: object) -> None:
-    what = (
-        f"field 'found' of the outcome of opaque is of type {type(found).__name__} and cannot be written as JSON; use"
-    )
+    what = f"field 'found' of the outcome of opaque is a value of type {type(found).__name__} and cannot be written as JSON; use"
     with pytest.raises(ScenarioError, match=what):
         play(Opaque(given=found))
 
 
 def test_an_option_that_is_not_json_names_its_field_before_the_run() -> None:
-    with pytest.raises(ScenarioError, match="field 'given' of the options of opaque is of type object"):
+    with pytest.raises(ScenarioError, match="field 'given' of the options of opaque is a value of type object"):
         run(Opaque(given=object()), engine=FakeEngine())
 
 

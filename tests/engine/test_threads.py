@@ -188,7 +188,7 @@ def test_a_deterministic_run_goes_on_with_as_many_threads() -> None:
     config = RunConfig(deterministic=True)
     run = recorded(config, threads="2")
     assert loading_config(run, config).threads == 2
-    told = r"the model's threads \(2, not 4\); the model b's threads \(2, not 4\) differ"
+    told = r"the model's threads \(2, not 4\); the model b's threads \(2, not 4\)\."
     with pytest.raises(ResumeMismatch, match=told):
         check_engine(run, {"threads": "4"}, {"b": {"threads": "4"}})
     check_engine(run, {"threads": "2"}, {"b": {"threads": "2"}})
