@@ -118,7 +118,7 @@ class Opaque(Scenario):
 
 @pytest.mark.parametrize("found", [object(), [object()], {"a": b"\xff"}])
 def test_an_outcome_that_is_not_json_names_its_field(found: object) -> None:
-    what = f"field 'found' of the outcome of opaque is a value of type {type(found).__name__} and cannot be written as JSON; use"
+    what = f"field 'found' of the outcome of opaque is a value of type {type(found).__name__} and cannot be written as"
     with pytest.raises(ScenarioError, match=what):
         play(Opaque(given=found))
 
