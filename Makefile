@@ -130,8 +130,7 @@ SAMPLE = $(BIN)/agentcho trace prisoners-dilemma --model smollm2 --temperature 0
 MILD := baseline,choreographed:audit,choreographed:audit@$(LEARNT)-audit-2e-4,choreographed:enforce
 MILD := $(MILD),choreographed:enforce@$(LEARNT)-enforce-2e-4,baseline@$(LEARNT)-audit-2e-4,baseline@$(LEARNT)-enforce-2e-4
 WARM := $(LEARNT)-t1
-WARMED := baseline,choreographed:audit,choreographed:audit@$(WARM)-audit,choreographed:enforce
-WARMED := $(WARMED),choreographed:enforce@$(WARM)-enforce,baseline@$(WARM)-audit,baseline@$(WARM)-enforce
+WARMED := baseline,choreographed:audit,choreographed:audit@$(WARM)-audit,baseline@$(WARM)-audit
 SAMPLED = $(foreach each,$(SIX),runs/real/$(each)-sampled.jsonl)
 DECIDED := baseline,choreographed:audit,choreographed:audit@$(LEARNT)-audit,choreographed:enforce,choreographed:enforce@$(LEARNT)-enforce
 DECIDED := $(DECIDED),baseline@$(LEARNT)-audit,baseline@$(LEARNT)-enforce
@@ -180,11 +179,11 @@ bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DAT
 	for kind in $(KINDS); do $(BIN)/agentcho trace prisoners-dilemma --model smollm2 --temperature 1 --max-tokens 192 --dtype bfloat16 \
 		--set strategy=$$kind -n 24 --seed 2000 --out $(WARM)-$$kind.jsonl; done
 	paste -d '\n' $(foreach kind,$(KINDS),$(WARM)-$(kind).jsonl) > $(WARM).jsonl
-	for way in audit enforce; do $(BIN)/agentcho tune prisoners-dilemma --model smollm2 --dtype float32 --traces $(WARM).jsonl \
-		--leakage $$way --epochs 1 --rate 2e-4 --tokens 2048 --seed 1 --out $(WARM)-$$way; done
+	$(BIN)/agentcho tune prisoners-dilemma --model smollm2 --dtype float32 --traces $(WARM).jsonl \
+		--leakage audit --epochs 1 --rate 2e-4 --tokens 2048 --seed 1 --out $(WARM)-audit
 	$(BIN)/agentcho bench fidelity --model smollm2 --dtype float32 $(foreach each,$(wildcard $(DATA)/prisoners*.jsonl),--traces $(each)) \
 		--limit 8 --modes $(WARMED) --json docs/results/real-fidelity-tuned-dilemma-t1.json
-	$(BIN)/python -m tools.trainings $(LEARNT)-audit-2e-4 $(LEARNT)-enforce-2e-4 $(WARM)-audit $(WARM)-enforce --json docs/results/real-trainings-dilemmas.json
+	$(BIN)/python -m tools.trainings $(LEARNT)-audit-2e-4 $(LEARNT)-enforce-2e-4 $(WARM)-audit --json docs/results/real-trainings-dilemmas.json
 	$(BIN)/agentcho bench fidelity --model smollm2 --dtype float32 $(foreach each,$(wildcard $(DATA)/agentleak*.jsonl),--traces $(each)) \
 		--modes baseline,choreographed:audit,choreographed:enforce,choreographed:audit+first-k:16,choreographed:audit+cacheblend:0.15 \
 		--json docs/results/real-fidelity-office.json
