@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager
 from functools import wraps
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, TypeVar, Unpack, cast
-from weakref import ref
 
 import anyio
 import anyio.lowlevel
@@ -82,9 +81,9 @@ def verb(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[A
         site = calling()
         if site is None:
             return yielding(*args, **options)
-        call = CreatedCall(UnawaitedCall(next(iter(args), None), method.__name__, site))
+        call = CreatedCall(site)
         work = sited(call, *args, **options)
-        call.work = ref(work)
+        call.watch(UnawaitedCall(next(iter(args), None), method.__name__, site), work)
         return work
 
     for each in (sited, yielding):

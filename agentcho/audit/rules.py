@@ -72,7 +72,7 @@ class Rule:
         headline: The headline of a report with a standing finding of this rule. Set for errors only.
         learner: Who can learn the owner's secret, as worded in the headline of leaks.
         doubt: The reason why an audit with such a finding is inconclusive if no error stands. Empty: it is not.
-        beside: What a CLEAN headline adds if such a finding stands. Empty: nothing.
+        beside: What a CLEAN or TEXTS CLEAN headline adds if such a finding stands. Empty: nothing.
         way: What is said about the messages on a finding's path.
         ledger: The list of a report that has each case; a terminal shows its counts in place of the findings.
     """

@@ -187,7 +187,7 @@ class GameVerdict:
         """The order of paths to one owner's secrets: the shortest first, and of these the ones to what an agent said or
         a tool returned, because prompts and lists of functions are there whatever happens in the game."""
         secret = self.cones.messages[path[-1]]
-        return len(path), secret.kind == "prefill" and secret.role != "tool"
+        return len(path), secret.kind == "prefill" and secret.role in ("system", "user")
 
     def _felt(self, path: tuple[str, ...], odd: RevealingPosition) -> RevealedSecrets:
         if odd.after is None:

@@ -91,11 +91,11 @@ def headline(report: AuditReport) -> Headline:
     if report.conclusion == "inconclusive":
         return Headline("INCONCLUSIVE", _first_reason(report))
     told = released(report)
-    if report.conclusion == "texts-clean":
-        return Headline("TEXTS CLEAN", "views held; the caches of that server were not seen", released=told)
-    planned = ", as the resolver plans it" if report.subject.planned else ""
     there = {finding.rule for finding in report.findings if stands(finding)}
     beside = "".join(f"; {rule.beside}" for rule in RULES.values() if rule.beside and rule.code in there)
+    if report.conclusion == "texts-clean":
+        return Headline("TEXTS CLEAN", f"views held; the caches of that server were not seen{beside}", released=told)
+    planned = ", as the resolver plans it" if report.subject.planned else ""
     of = "encodings and calls of tools" if report.calls else "encodings"
     return Headline("CLEAN", f"no agent reads what it may not read{planned}{beside}", of, told)
 

@@ -6,10 +6,11 @@ that created it. So the line is taken when the coroutine is created, and kept in
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
@@ -17,6 +18,7 @@ from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
+from weakref import ReferenceType, ref
 
 LOOPS = ("anyio", "asyncio", "trio", "threading", "concurrent")
 HANDED_ON = ("contextlib", "functools")
@@ -44,29 +46,51 @@ class UnawaitedCall(NamedTuple):
     verb: str
     site: CallSite
 
+    def __str__(self) -> str:
+        name = f"{getattr(self.of, 'name', 'game')}.{self.verb}"
+        return f"{name}() was never awaited, so it did nothing; write `await {name}(...)`"
+
+
+class ListedCall(NamedTuple):
+    """A call and its coroutine."""
+
+    call: UnawaitedCall
+    work: ReferenceType[Coroutine[Any, Any, Any]]
+
+    @property
+    def settled(self) -> bool:
+        """Whether its coroutine is there and can no longer be awaited: it runs, was closed, or got an error thrown into
+        it, as by the cancellation of a task that has not started."""
+        work = self.work()
+        return inspect.iscoroutine(work) and inspect.getcoroutinestate(work) != inspect.CORO_CREATED
+
 
 _made_at: ContextVar[CallSite | None] = ContextVar("made_at", default=None)
 
 
-_unawaited: ContextVar[dict[int, UnawaitedCall] | None] = ContextVar("unawaited", default=None)
+_unawaited: ContextVar[dict[int, ListedCall] | None] = ContextVar("unawaited", default=None)
 _numbers = count()
 
 
 class CreatedCall:
-    """A call whose coroutine has been created. It is listed in the surrounding `unawaited_calls` until it begins,
-    or until its coroutine is closed on purpose.
+    """A call whose coroutine is created. It is listed in the surrounding `unawaited_calls` until it begins, or until
+    its coroutine is closed on purpose.
 
     Only the coroutine refers to it, so it is finalized when the coroutine is closed or dropped.
     """
 
-    __slots__ = ("_listed", "_number", "site", "work")
+    __slots__ = ("_listed", "_number", "_work", "site")
 
-    def __init__(self, call: UnawaitedCall) -> None:
-        self.site = call.site
-        self.work: Callable[[], object] = lambda: None
-        self._number, self._listed = next(_numbers), _unawaited.get()
+    def __init__(self, site: CallSite) -> None:
+        self.site, self._number, self._listed = site, next(_numbers), _unawaited.get()
+        self._work: Callable[[], object] = lambda: None
+
+    def watch(self, call: UnawaitedCall, work: Coroutine[Any, Any, Any]) -> None:
+        """List the call with its coroutine."""
+        self._work = ref(work)
         if self._listed is not None:
-            self._listed[self._number] = call
+            _drop_settled(self._listed)
+            self._listed[self._number] = ListedCall(call, ref(work))
 
     def begin(self) -> None:
         """Note that the coroutine runs."""
@@ -75,19 +99,34 @@ class CreatedCall:
             self._listed = None
 
     def __del__(self) -> None:
-        if self._listed is not None and self.work() is not None:  # a coroutine that is closed is still there
+        if self._listed is not None and self._work() is not None:  # a coroutine that is closed is still there
             self.begin()
+
+
+def _drop_settled(listed: dict[int, ListedCall]) -> None:
+    for number in [number for number, each in listed.items() if each.settled]:
+        listed.pop(number, None)
 
 
 @contextmanager
 def unawaited_calls() -> Iterator[Callable[[], list[UnawaitedCall]]]:
-    """A context that returns, when it is asked, the calls within it that nobody has awaited."""
-    listed: dict[int, UnawaitedCall] = {}
+    """A context that returns, when it is asked, the calls within it that nobody has awaited.
+
+    A call whose task was cancelled before it started counts as awaited if its task was still there when the next call
+    was made.
+    """
+    listed: dict[int, ListedCall] = {}
+
+    def found() -> list[UnawaitedCall]:
+        _drop_settled(listed)
+        return [each.call for each in listed.values()]
+
     token = _unawaited.set(listed)
     try:
-        yield lambda: list(listed.values())
+        yield found
     finally:
-        _unawaited.reset(token)
+        with suppress(ValueError):  # a coroutine that is closed by another task
+            _unawaited.reset(token)
 
 
 def calling() -> CallSite | None:

@@ -89,7 +89,7 @@ def test_the_command_measures_a_conversation(
     with pytest.raises(SystemExit) as left:
         run(app())
     assert left.value.code == 0
-    assert "spoken encodings" in capsys.readouterr().out
+    assert "second encodings" in capsys.readouterr().out
     found = json.loads(file.read_text())
     assert "delta --model understudy" in found["command"]
     assert "In 1 conversations of dilemma" in sentence(found)

@@ -1,8 +1,10 @@
 """Calls of verbs that nobody awaits: a game warns of them at their lines, and of no other call."""
 
+import asyncio
 import gc
 import warnings
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import anyio
@@ -102,3 +104,41 @@ async def refuses(game: Game, ann: Agent, ben: Agent) -> None:
 @pytest.mark.parametrize("script", [closes, plays_rounds, refuses])
 def test_calls_that_were_awaited_or_closed_are_not_told(script: Script) -> None:
     assert warned(script) == []
+
+
+async def cancels_tasks(game: Game, ann: Agent, ben: Agent) -> None:
+    """Cancellation before a task has started throws into its coroutine; kept errors keep what it was given alive."""
+    one = asyncio.create_task(ann.say())
+    one.cancel()
+    with suppress(asyncio.CancelledError):
+        await one
+    others = [asyncio.create_task(each.say()) for each in (ann, ben)]
+    for other in others:
+        other.cancel()
+    thrown.extend(await asyncio.gather(*others, return_exceptions=True))
+    await ben.say(max_tokens=2)
+
+
+thrown = list[object]()
+
+
+def test_tasks_that_were_cancelled_before_they_began_are_not_told() -> None:
+    try:
+        assert warned(cancels_tasks) == []
+        assert len(thrown) == 2
+    finally:
+        thrown.clear()
+
+
+def test_an_error_after_a_forgotten_await_says_so() -> None:
+    async def script(game: Game) -> None:
+        kept.append(game.cast(Agent, "ann").choose(["a", "b"]))
+        kept[0].text  # type: ignore[attr-defined]  # noqa: B018
+
+    try:
+        with pytest.raises(AttributeError) as raised:
+            play(script)
+        assert any("ann.choose() was never awaited" in note for note in raised.value.__notes__)
+    finally:
+        while kept:
+            kept.pop().close()

@@ -163,10 +163,10 @@ def test_a_part_goes_on_as_that_part(agentcho: Command, mortal: tuple[str, ...],
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        (("--seed", "2"), r"seed (1, not 2) differ"),
-        (("--games", "7"), r"games (5, not 7) differ"),
-        (("--set", "rounds=1"), r"option rounds differ"),
-        (("--temperature", "0.1"), r"temperature (0.7, not 0.1) differ"),
+        (("--seed", "2"), "what differs: seed (1, not 2)"),
+        (("--games", "7"), "what differs: games (5, not 7)"),
+        (("--set", "rounds=1"), "what differs: option rounds"),
+        (("--temperature", "0.1"), "what differs: temperature (0.7, not 0.1)"),
     ],
 )
 def test_parts_that_were_played_otherwise_are_refused(agentcho: Command, changed: tuple[str, ...], told: str) -> None:

@@ -17,12 +17,13 @@ def test_folders_are_left_out_and_lists_stay_whole(tmp_path: Path, monkeypatch: 
     columns = f"baseline,choreographed:audit@{adapters[0]},choreographed:enforce@runs/one-enforce"
     given = [
         *("agentcho", "bench", "fidelity", "--traces", str(tmp_path / "talk.jsonl"), "--modes", columns),
-        *("--model", "HuggingFaceTB/SmolLM2-135M-Instruct", "--resume", f"--json={tmp_path}/found.json"),
+        *("--model", "HuggingFaceTB/SmolLM2-135M-Instruct", "--resume", f"--json={tmp_path}/later/found.json"),
+        *("--server", "https://user:password@host.example/v1"),
     ]
     monkeypatch.setattr("sys.argv", given)
     assert repeating("fidelity") == (
         "agentcho bench fidelity --traces talk.jsonl "
         "--modes baseline,choreographed:audit@one-audit,choreographed:enforce@one-enforce "
-        "--model HuggingFaceTB/SmolLM2-135M-Instruct --json=found.json"
+        "--model HuggingFaceTB/SmolLM2-135M-Instruct --json=found.json --server https://host.example/v1"
     )
     assert repeating("leaks") == "agentcho bench leaks"

@@ -210,9 +210,9 @@ def sentence(found: Mapping[str, Any]) -> str:
         apart = (
             f"differ by {mean:.1%} ({low:.1%} to {high:.1%}) of their size; the author's is off by {direct:.1%} in 8 "
             f"bits, its difference by {delta:.1%} in 4. Beside bfloat16 the first would save {each['doubled'] / 2:.0%} "
-            f"of all keys and values, the second {each['doubled'] * 3 / 4:.0%}"
+            f"of all keys and values, the second {each['doubled'] * 3 / 4:.0%}, scales not counted"
             if mean > EQUAL
-            else "are equal: what only the author reads there is a prompt that is public"
+            else "are equal"
         )
         told.append(
             f"In {len(each['games'])} conversations of {each['name']}, {each['doubled']:.0%} of the encoded tokens are "

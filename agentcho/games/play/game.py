@@ -7,7 +7,7 @@ are in `turn`, messages in `messages`. Independent of engines and records.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from inspect import isawaitable
 from types import MappingProxyType
 from typing import Any, TypeVar, overload
@@ -615,6 +615,7 @@ class Game:
         self._rounds.precedence.begin()
         self._meter.start()
         outcome, ended = None, None
+        unawaited: Callable[[], list[UnawaitedCall]] = list
         try:
             with self._meter.deadline(None), unawaited_calls() as unawaited:
                 playing = scenario.play(self)
@@ -632,6 +633,9 @@ class Game:
             if not isinstance(error, ExceptionGroup):  # a group has errors of other tasks, which no limit explains
                 limit = self._meter.reached or limit
             if limit is None:
+                with suppress(Exception):  # the name of an agent may raise; the error that ended the game counts
+                    for call in unawaited():
+                        error.add_note(f"{call.site.where}: {call}")
                 raise
             outcome = None
             ended = f"limit: {limit.who} {limit.value:g} {limit.limit}"
@@ -653,12 +657,9 @@ class Game:
 
 def _warn_unawaited(calls: Iterable[UnawaitedCall]) -> None:
     """Warn, at the line of each of these calls of verbs, that it was never awaited."""
-    for of, method, site in calls:
-        name = f"{getattr(of, 'name', 'game')}.{method}"
-        as_move = "" if isinstance(of, Game) else ", or await the round that it is a move of"
-        warn_at(
-            site, f"{name}() was never awaited, so it did nothing; write `await {name}(...)`{as_move}", RuntimeWarning
-        )
+    for call in calls:
+        as_move = "" if isinstance(call.of, Game) else ", or await the round that it is a move of"
+        warn_at(call.site, f"{call}{as_move}", RuntimeWarning)
 
 
 def _ignore(event: Event) -> None:

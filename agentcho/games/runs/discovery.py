@@ -177,7 +177,7 @@ def _unclear(tree: ast.Module) -> list[ast.ClassDef]:
     agents."""
     clear = {node.name for root in ROOTS.values() for node in _subclasses(tree, root)}
     classes = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name not in clear)
-    return [node for node in classes if node.bases]
+    return [node for node in classes if node.bases and not node.name.startswith("_")]
 
 
 def _bases(node: ast.ClassDef) -> set[str]:
@@ -217,6 +217,19 @@ def find(section: Section, name: str) -> Found:
         else:
             known.append(item.name)
     raise ScenarioNotFound(name, known)
+
+
+def named_in(path: Path, name: str) -> str | None:
+    """Return a scenario's class in a file as FILE.py:Class, or the file alone if it defines no other. None: not there.
+
+    `name` is the scenario's.
+    """
+    tree = _tree(path)
+    clear, unclear = _subclasses(tree, ROOTS["scenarios"]), _unclear(tree)
+    found = [node.name for node in (*clear, *unclear) if _name(node) == name]
+    if not found:
+        return None
+    return str(path) if len(clear) == 1 and clear[0].name == found[0] else f"{path}:{found[0]}"
 
 
 def section_of(name: str) -> Section:
@@ -264,7 +277,7 @@ def _not_there(section: Section, tree: ast.Module, path: Path, cls: str) -> str:
     """Return what is wrong with a file that does not define a class, or no scenario or agent, and what to do."""
     kind = section.removesuffix("s")
     one = f"{'an' if section == 'agents' else 'a'} {kind}"
-    unclear = [node.name for node in _unclear(tree) if not node.name.startswith("_")]
+    unclear = [node.name for node in _unclear(tree)]
     agents = [node.name for node in _subclasses(tree, ROOTS["agents"])]
     play = f"to play agents, call agentcho.run({agents[0]}('ann')) in it, and run `python {path}`" if agents else ""
     if cls:

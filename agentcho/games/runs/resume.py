@@ -12,9 +12,11 @@ from typing import Any, Literal
 
 from agentcho.config import FREE, KEYS, KV_DTYPE, ModelConfig, RunConfig
 from agentcho.errors import ResumeMismatch, ScenarioError
+from agentcho.games.play import script
 from agentcho.games.play.journal import BegunCalls
-from agentcho.games.runs.discovery import find
+from agentcho.games.runs.discovery import find, named_in
 from agentcho.integrations.textarena.names import is_arena
+from agentcho.protocol.call_site import shown_path
 from agentcho.records.record import RunInfo, SavedRun
 from agentcho.records.transcript import TranscriptEntry
 
@@ -27,8 +29,8 @@ ALL = "all"
 """Stands for all tool calls without a result, in place of their names."""
 LISTED = 20
 """The maximum number of tool calls that are listed."""
-AGENTS = "script"
-"""The name, and the module, of the scenario that a program's own agents play."""
+AGENTS, OWN_SCRIPT = "script", Path(script.__file__)
+"""The name, and the file, of the scenario that a program's own agents play."""
 GUARD = 'Resuming executes that file, so its own call of agentcho.run belongs under `if __name__ == "__main__":`'
 NO_SCENARIO = "was played by agentcho.run with agents and no scenario, and cannot be continued"
 DTYPES = frozenset({"float32", "bfloat16", "float16"})
@@ -194,7 +196,7 @@ def how_to_continue(run: SavedRun) -> list[str]:
     if _by_program(run.info) and _by_agents(run.info):
         return [f"this run {NO_SCENARIO}"]
     lines = []
-    if calls := open_calls(run):
+    if calls := open_calls(run) if any(run.begun_calls().values()) else []:
         listed = ", ".join(calls[:LISTED]) + (f" and {len(calls) - LISTED} more" if len(calls) > LISTED else "")
         lines = [
             f"tool calls that were started and have no result: {listed}",
@@ -209,24 +211,32 @@ def _command(run: SavedRun) -> str:
     out = "" if run.path.parent == Path("runs") else f" --runs-dir {quote(str(run.path.parent))}"
     file = ""
     if _by_program(run.info):
-        there = next(iter(run.info.sources), "")
-        file = f"{quote(there) if Path(there).is_file() else 'FILE.py'} "
+        file = f"{_file(run.info)} "
     return f"agentcho run {file}--resume {run.path.name}{out}"
 
 
+def _file(info: RunInfo) -> str:
+    """Return the file of a program's scenario, and its class if the file defines others, as a shell takes them."""
+    there = Path(next(iter(info.sources), ""))
+    try:
+        return quote(named_in(there, info.scenario) or str(there)) if there.is_file() else "FILE.py"
+    except ScenarioError:  # the file can no longer be read as Python
+        return quote(str(there))
+
+
 def _by_program(info: RunInfo) -> bool:
-    """Return whether a program played its own scenario, which cannot be found by its name."""
+    """Return whether a program played its own scenario, which its name does not find."""
     if info.asked is not None or is_arena(info.scenario):
         return False
     try:
-        find("scenarios", info.scenario)
+        found = find("scenarios", info.scenario)
     except ScenarioError:
         return True
-    return False
+    return bool(info.sources) and shown_path(found.path) not in info.sources
 
 
 def _by_agents(info: RunInfo) -> bool:
-    return info.scenario == AGENTS and next(iter(info.sources), "").endswith(f"/{AGENTS}.py")
+    return info.scenario == AGENTS and shown_path(OWN_SCRIPT) in info.sources
 
 
 def settled_calls(

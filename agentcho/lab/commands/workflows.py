@@ -99,13 +99,20 @@ def repeating(command: str, program: str = "agentcho bench") -> str:
 
 
 def _without_folders(word: str) -> str:
-    """Return a word of a command line with its paths as their last names. Ids of models, and addresses, stay."""
-    parts = re.split("([,@=])", word)
-    here = (Path(part) for part in parts)
-    return "".join(
-        path.name if "/" in part and (path.exists() or path.parent.is_dir()) else part
-        for part, path in zip(parts, here, strict=True)
-    )
+    """Return a word of a command line with its paths as their last names. Ids of models stay, and so do addresses,
+    without names of users and passwords."""
+    if "://" in word:
+        return re.sub(r"://[^/@]*@", "://", word)
+    return "".join(Path(part).name if _is_path(part) else part for part in re.split("([,@=])", word))
+
+
+def _is_path(part: str) -> bool:
+    if "/" not in part or part.startswith(("/", "~", ".")):
+        return "/" in part
+    try:
+        return Path(part).exists() or Path(part).parent.is_dir()
+    except OSError:
+        return True
 
 
 def result_file(given: Path | None, bench: str, resume: bool = False) -> Path:
