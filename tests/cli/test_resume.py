@@ -117,6 +117,39 @@ def test_a_run_of_a_program_is_resumed_by_its_file(agentcho: Command, here: Path
     assert last().status == "done"
 
 
+OTHERS = """
+class Other(agentcho.Scenario):
+    pass
+
+"""
+INHERITED = "from base import Talk\n\nclass Chat(Talk):\n    pass\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "cls", "played"),
+    [
+        ({"chat.py": PROGRAM + OTHERS}, "Chat", "chat.py:Chat"),
+        ({"base.py": PROGRAM.replace("Chat", "Talk"), "chat.py": INHERITED}, "Chat", "chat.py:Chat"),
+        ({"own.py": PROGRAM.replace("Chat", "PrisonersDilemma")}, "PrisonersDilemma", "own.py"),
+        ({"script.py": PROGRAM.replace("Chat", "Script")}, "Script", "script.py"),
+    ],
+    ids=["another scenario beside it", "a base in another file", "the name of a shipped one", "a script of one's own"],
+)
+def test_the_file_of_a_program_is_named_so_that_it_finds_the_scenario(
+    files: dict[str, str], cls: str, played: str, agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(here))
+    monkeypatch.delitem(sys.modules, "base", raising=False)
+    for name, text in files.items():
+        (here / name).write_text(text)
+    with pytest.raises(KeyboardInterrupt) as interrupt:
+        run(library.scenario(f"{played.partition(':')[0]}:{cls}")(), engine=FakeEngine(), model="fake", out="runs")
+    assert interrupt.value.__notes__[-1] == f"to continue: agentcho run {played} --resume {last().info.id}"
+    (here / "go").touch()
+    assert agentcho("run", played, "--resume", "last").code == 0
+    assert last().status == "done"
+
+
 def test_a_run_of_agents_alone_cannot_be_resumed(agentcho: Command, here: Path) -> None:
     class Tired(Agent):
         async def run(self) -> None:

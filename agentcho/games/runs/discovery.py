@@ -227,6 +227,8 @@ def named_in(path: Path, name: str) -> str | None:
     tree = _tree(path)
     clear, unclear = _subclasses(tree, ROOTS["scenarios"]), _unclear(tree)
     found = [node.name for node in (*clear, *unclear) if _name(node) == name]
+    if not found and not clear and len(unclear) == 1:  # its name may come from its base
+        found = [unclear[0].name]
     if not found:
         return None
     return str(path) if len(clear) == 1 and clear[0].name == found[0] else f"{path}:{found[0]}"
