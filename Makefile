@@ -186,7 +186,7 @@ bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DAT
 	$(BIN)/python -m tools.trainings $(LEARNT)-audit-2e-4 $(LEARNT)-enforce-2e-4 $(WARM)-audit --json docs/results/real-trainings-dilemmas.json
 	$(BIN)/agentcho bench fidelity --model smollm2 --dtype float32 $(foreach each,$(wildcard $(DATA)/agentleak*.jsonl),--traces $(each)) \
 		--modes baseline,choreographed:audit,choreographed:enforce,choreographed:audit+first-k:16,choreographed:audit+cacheblend:0.15 \
-		--json docs/results/real-fidelity-office.json
+		--json docs/results/real-fidelity-office.json --plot docs/fronts/real-fidelity-office.png
 	$(BIN)/agentcho paper --model smollm2 --dtype bfloat16 --data generators --quick -n 24 --table 1,2,4 --max-tokens 96 \
 		--out runs/real/paper --export docs/results/real-paper.json
 	$(BIN)/python -m tools.pages.real_model docs/results docs/real-model.md

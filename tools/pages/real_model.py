@@ -180,13 +180,13 @@ def _tables(found: FidelityResult) -> Iterator[tuple[str, str]]:
 
 def _kept(found: Iterable[FidelityResult]) -> str:
     """What the plain ways and the cheapest repair preserve of the baseline, and at what cost, for each set."""
-    heads = ("", *(f"{called}: same likeliest token" for called in KEPT.values()))
+    heads = ("conversations", "number", *(f"{called}: same likeliest token" for called in KEPT.values()))
     rows = []
     for each in found:
         for subject in dict.fromkeys(row.subject for row in each.rows):
             own = {row.column: row for row in each.rows if row.subject == subject}
             cells = [f"{own[n].same.value:.1%}, {own[n].ratio:.2f} of the tokens" if n in own else "" for n in KEPT]
-            rows.append((subject, *cells))
+            rows.append((subject, f"{own[BASELINE].games}", *cells))
     return _table(heads, rows)
 
 
