@@ -82,7 +82,8 @@ class CreatedCall:
     __slots__ = ("_listed", "_number", "_work", "site")
 
     def __init__(self, site: CallSite) -> None:
-        self.site, self._number, self._listed = site, next(_numbers), _unawaited.get()
+        self.site = site
+        self._number, self._listed = next(_numbers), _unawaited.get()
         self._work: Callable[[], object] = lambda: None
 
     def watch(self, call: UnawaitedCall, work: Coroutine[Any, Any, Any]) -> None:

@@ -24,6 +24,6 @@ def test_folders_are_left_out_and_lists_stay_whole(tmp_path: Path, monkeypatch: 
     assert repeating("fidelity") == (
         "agentcho bench fidelity --traces talk.jsonl "
         "--modes baseline,choreographed:audit@one-audit,choreographed:enforce@one-enforce "
-        "--model HuggingFaceTB/SmolLM2-135M-Instruct --json=found.json --server https://host.example/v1"
+        "--model HuggingFaceTB/SmolLM2-135M-Instruct --json=found.json --server v1"
     )
     assert repeating("leaks") == "agentcho bench leaks"

@@ -99,10 +99,9 @@ def repeating(command: str, program: str = "agentcho bench") -> str:
 
 
 def _without_folders(word: str) -> str:
-    """Return a word of a command line with its paths as their last names. Ids of models stay, and so do addresses,
-    without names of users and passwords."""
+    """Return a word of a command line with its paths and addresses as their last names. Ids of models stay."""
     if "://" in word:
-        return re.sub(r"://[^/@]*@", "://", word)
+        return Path(word).name
     return "".join(Path(part).name if _is_path(part) else part for part in re.split("([,@=])", word))
 
 
