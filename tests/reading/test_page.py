@@ -101,7 +101,7 @@ def test_the_page_has_every_row(results: Path) -> None:
     assert "| games | decision | always-cooperate less always-defect | choreographed:enforce | 20 |" in page
     assert "Left out: too long (2 times)." in page
     assert "commit 0123456789, seed 1" in page
-    assert "| talks | 90.0%, 0.50 of the tokens | 90.0%, 0.90 of the tokens |  |" in page
+    assert "| talks | 9 | 90.0%, 0.50 of the tokens | 90.0%, 0.90 of the tokens |  |" in page
     assert "it reused nothing" not in page
 
 
