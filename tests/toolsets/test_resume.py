@@ -18,7 +18,7 @@ import pytest
 import agentcho
 from agentcho import Agent, Game, RunConfig, Scenario
 from agentcho.audit.audit import audit_run
-from agentcho.errors import GamesFailed, ResumeMismatch, ToolFailed
+from agentcho.errors import GamesFailed, RecordBroken, ResumeMismatch, ToolFailed
 from agentcho.games.runs.request import OnFailure, RunRequest
 from agentcho.games.runs.resume import how_to_continue, open_calls
 from agentcho.games.runs.run_shards import merge
@@ -244,6 +244,18 @@ def test_all_calls_can_be_settled_at_once(tmp_path: Path, settled: dict[str, Any
     assert not play(RunRequest.resuming(run, Paying(bank), engine=FakeEngine(), changed="accept", **settled)).errors
     assert len(bank.paid) == paid
     assert open_calls(run) == []
+
+
+def test_a_record_that_cannot_be_read_does_not_hide_an_interrupt(tmp_path: Path) -> None:
+    bank = Bank()
+    bank.fails = {2}
+    run = saved(play(RunRequest(Paying(bank), CONFIG, engine=FakeEngine(), out=tmp_path, at_once=1)))
+    assert len(how_to_continue(run)) > 1
+    file = run.path / "transcript.jsonl"
+    file.write_text("{\n" + file.read_text())
+    with pytest.raises(RecordBroken):
+        open_calls(run)
+    assert f"--resume {run.info.id}" in how_to_continue(run)[-1]
 
 
 @pytest.mark.parametrize("settled", [{"redo": ["all"], "skip": ["all"]}, {"redo": ["9:ann.2", "all"]}])

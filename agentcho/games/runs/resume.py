@@ -11,7 +11,7 @@ from shlex import quote
 from typing import Any, Literal
 
 from agentcho.config import FREE, KEYS, KV_DTYPE, ModelConfig, RunConfig
-from agentcho.errors import ResumeMismatch, ScenarioError
+from agentcho.errors import AgentchoError, ResumeMismatch, ScenarioError
 from agentcho.games.play import script
 from agentcho.games.play.journal import BegunCalls
 from agentcho.games.runs.discovery import find, named_in
@@ -196,7 +196,11 @@ def how_to_continue(run: SavedRun) -> list[str]:
     if _by_program(run.info) and _by_agents(run.info):
         return [f"this run {NO_SCENARIO}"]
     lines = []
-    if calls := open_calls(run) if any(run.begun_calls().values()) else []:
+    try:
+        calls = open_calls(run) if any(run.begun_calls().values()) else []
+    except (AgentchoError, OSError):  # resuming says what is wrong with the record
+        calls = []
+    if calls:
         listed = ", ".join(calls[:LISTED]) + (f" and {len(calls) - LISTED} more" if len(calls) > LISTED else "")
         lines = [
             f"tool calls that were started and have no result: {listed}",
