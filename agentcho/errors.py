@@ -53,6 +53,7 @@ from types import MappingProxyType
 SHORT = 60
 SHOWN = 20  # the most failed games that an error lists one by one
 COMPARED = 1000  # the most names that an unknown one is compared with
+MODELS = ("understudy", "smollm2")  # the names of models that agentcho itself knows
 TRACE = "the format is agentcho-trace/1"
 
 
@@ -132,8 +133,7 @@ class ModelNotFound(ModelError):
     """
 
     def __init__(self, model: str, reason: str) -> None:
-        ours = ("understudy", "smollm2")
-        like = "" if "/" in model or model in ours else nearest(model, ours)
+        like = "" if "/" in model or model in MODELS else nearest(model, MODELS)
         super().__init__(
             f"no model {model!r}: {reason.removesuffix('.')}. {like and f'{like} '}Give 'understudy', 'smollm2', a "
             "folder with config.json and *.safetensors, a GGUF file, or a Hugging Face id that is already downloaded "

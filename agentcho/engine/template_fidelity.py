@@ -164,12 +164,18 @@ class TemplateFidelity(NamedTuple):
         )
 
     def told(self, model: str, mode: Mode = "choreographed") -> str | None:
-        """How the messages of agents differ from stock in this mode, in one line. None if they do not."""
+        """In how many conversations messages of agents differ from stock in this mode, in one line that names the
+        command that shows where. None if they do not."""
         if mode == "baseline":
             return f"{model}: in baseline prompts {self.written}" if self.refused else None
-        if self.apart.equal == self.apart.of:
+        differ, stock = self.apart.of - self.apart.equal, self.apart.tokens
+        if not differ:
             return None
-        return f"{model}: agents' messages are framed one by one, {self.apart}; {self.cost} (agentcho doctor {model})"
+        return (
+            f"{model}: agents' messages, framed one by one, differ from stock transformers in {differ} of "
+            f"{self.apart.of} test conversations ({stock + self.apart.more} tokens instead of {stock}); "
+            f"`agentcho doctor {model}` shows where"
+        )
 
 
 def check_plain(found: TemplateFidelity, model: str, differs: Markers) -> None:

@@ -22,6 +22,7 @@ from agentcho.runner.attention.registry import Backends
 from agentcho.runner.doctor import doctor
 from agentcho.runner.model import checkpoint
 from agentcho.runner.model.checkpoint import INDEX, refusal
+from agentcho.runner.model.model import find
 from agentcho.runner.understudy import weights_path
 
 from ..device import DEVICE
@@ -117,11 +118,28 @@ def test_a_name_that_no_folder_can_have_is_no_model() -> None:
 
 
 def test_a_name_that_is_no_model_is_told_with_the_nearest_of_ours() -> None:
-    with pytest.raises(ModelNotFound, match=r"maximum length is 96: '\./nope'\. Give 'understudy'"):
-        Engine.load("./nope")
+    for folder in ("./nope", "~/nope", "../nope"):
+        with pytest.raises(ModelNotFound, match=r"nope': the folder does not exist\. Give 'understudy'"):
+            Engine.load(folder)
     assert "none. did you mean 'understudy'? Give 'understudy'," in str(ModelNotFound("understudyy", "none"))
     for known in ("smollm2", "./understudyy"):
         assert "did you mean" not in str(ModelNotFound(known, "none"))
+
+
+def test_the_hub_is_not_asked_for_a_misspelt_name_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[str]()
+    monkeypatch.setattr("agentcho.runner.model.model.AutoConfig.from_pretrained", lambda path, **_: asked.append(path))
+    with pytest.raises(ModelNotFound, match=r"run `hf download smolm2` if .* did you mean 'smollm2'\?"):
+        find("smolm2")
+    assert not asked
+    for other in ("gpt2", "someone/smolm2"):
+        find(other)
+    assert asked == ["gpt2", "someone/smolm2"]
+
+
+def test_a_home_folder_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(folder.parent))
+    assert find(f"~/{folder.name}").path == str(folder)
 
 
 def test_loading_tells_of_every_weight_and_of_its_proofs(folder: Path) -> None:

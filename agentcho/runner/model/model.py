@@ -21,12 +21,12 @@ from torch import Tensor, nn
 
 from agentcho.config import KV_DTYPE, served
 from agentcho.engine.lora_adapter import Adapter
-from agentcho.errors import ModelBroken, ModelError, ModelNotFound, UnsupportedModel
+from agentcho.errors import MODELS, ModelBroken, ModelError, ModelNotFound, UnsupportedModel, nearest
 from agentcho.protocol.ownership import Owner
 from agentcho.protocol.progress import ProgressCallback, counted, no_progress
 from agentcho.runner.attention.base import Locality, Scoring
 from agentcho.runner.model import quantized_checkpoint
-from agentcho.runner.model.checkpoint import Unreadable, check_files, download_progress, refusal
+from agentcho.runner.model.checkpoint import Unreadable, check_files, download_progress, folder_of, refusal
 from agentcho.runner.model.device import (
     DeviceMap,
     DevicePlacement,
@@ -123,7 +123,7 @@ class ModelSource:
 
 def find(model: str | Path) -> ModelSource:
     """Read the config of a model, and no weights. Raises `ModelNotFound`, which says where it was looked for."""
-    name = str(model)
+    name = os.path.expanduser(model)
     if name.startswith(PREFIX):
         return _shape(name)
     path = str(_understudy()) if name == UNDERSTUDY else place_of(name)
@@ -135,10 +135,13 @@ def find(model: str | Path) -> ModelSource:
         raise ModelNotFound(f"{name[:SHORT]}…", "the name is too long for a folder")
     if is_gguf(path):
         return _of_gguf(name, read(name, Path(path)))
-    if os.sep in path and path.count("/") != 1 and not Path(path).is_dir():
+    if (path.startswith(".") or (os.sep in path and path.count("/") != 1)) and not Path(path).is_dir():
         raise ModelNotFound(name, "the folder does not exist")
     if Path(path).is_dir() and not Path(path, "config.json").is_file():
         raise ModelNotFound(name, f"the folder has no config.json{named_files(Path(path))}")
+    misspelt = "/" not in path and nearest(path, MODELS)
+    if misspelt and folder_of(path) is None:  # before waiting for a hub that may be away
+        raise ModelNotFound(name, f"it is not on this machine; run `hf download {path}` if you mean the hub's")
     try:
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
         layers = getattr(_text(config), "num_hidden_layers", 1)
