@@ -105,6 +105,46 @@ def test_games_are_of_the_adapter_that_the_column_names(tmp_path: Path) -> None:
     assert found.names == ("baseline", "choreographed:audit@tuned")
 
 
+class Filling(FakeEngine):
+    """Counts the engines with adapters that are open, when a game is played and at most."""
+
+    def __init__(self, opened: list[FakeEngine], most: list[int]) -> None:
+        super().__init__()
+        self.opened, self.most = opened, most
+
+    def adapted(self, adapter: str) -> Filling:
+        found = Filling(self.opened, self.most)
+        self.opened.append(found)
+        return found
+
+    def submit(self, calls: Any, turn: Any = None) -> Any:
+        self.most.append(len(self.opened))
+        return super().submit(calls, turn)
+
+    def close(self) -> None:
+        self.opened.remove(self)
+        super().close()
+
+
+def test_the_memory_of_one_engine_with_an_adapter_is_in_use_at_a_time(tmp_path: Path) -> None:
+    names = list[str]()
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "adapter_config.json").write_text("{}")
+        (tmp_path / name / "adapter_model.safetensors").write_text(name)
+        names.append(f"choreographed:audit@{tmp_path / name}")
+    opened, most = list[FakeEngine](), list[int]()
+    config = RunConfig(games=2, max_tokens=8)
+    compare(
+        library.scenario("multi-qa")(),
+        config,
+        columns(",".join(["baseline", *names])),
+        tmp_path / "c",
+        Filling(opened, most),
+    )
+    assert (set(most), opened) == ({0, 1}, [])
+
+
 class Spent(Exception):
     """Stands in for a power failure."""
 

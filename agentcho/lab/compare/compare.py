@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 from agentcho.errors import RecordBroken, ResumeMismatch
 from agentcho.events import Counting
@@ -40,6 +41,13 @@ class Adaptable(Protocol):
     """What a column with an adapter needs from an engine."""
 
     def adapted(self, adapter: str | None) -> EnginePort: ...
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """An engine that has memory of its own. One that stands for workers has none."""
+
+    def close(self) -> None: ...
 
 
 class Effort(NamedTuple):
@@ -90,14 +98,17 @@ class Comparing:
         of scenarios that offer some."""
         self.claim()
         config, engine = self.playing.config, self.playing.engine
-        arms = self._arms(engine)
-        played = self._played(arms)
+        for column in self.columns:  # an adapter that does not fit is refused before games are played
+            with _own(engine, column):
+                pass
+        played = self._played()
         scores = {name: self._scores(games) for name, games in played.items()}
         first = self.columns[0].name
         words = [played[first].workflows[number].whole for number in scores[first]]
-        if self.playing.here is not None and any(self.effort[:2]):
+        measured = any(self.effort[:2])
+        if measured and self.playing.here is not None:
             engine = self.playing.here()
-            arms = self._arms(engine)
+        arms = self._arms(engine) if measured else {}
         return Comparison(
             request=self.request,
             machine=machine_info() | versions() | source_digests(),
@@ -112,20 +123,24 @@ class Comparing:
         )
 
     def _arms(self, engine: EnginePort) -> dict[str, Arm]:
-        config = self.playing.config
-        return {column.name: Arm(column.config(config).policy, _engine(engine, column)) for column in self.columns}
+        """The columns by name, with one engine for all that have the same adapter."""
+        config, engines = self.playing.config, dict[str | None, EnginePort]()
+        for column in self.columns:
+            engines[column.adapter] = engines.get(column.adapter) or _engine(engine, column)
+        return {column.name: Arm(column.config(config).policy, engines[column.adapter]) for column in self.columns}
 
-    def _played(self, arms: Mapping[str, Arm]) -> dict[str, Games]:
+    def _played(self) -> dict[str, Games]:
         """The games of all columns. Columns after the first are forced to the first one's words where the scenario
-        pairs them."""
+        pairs them. The engine of a column with an adapter is closed after it: its store fills as games are played."""
         config, engine = self.playing.config, self.playing.engine
         there = sum(len(over(column.folder(self.folder), config.games)) for column in self.columns)
         counting = Counting(self.tell, config.games * len(self.columns), there)
         played, forced = dict[str, Games](), dict[int, Forced]()
         for column in self.columns:
             counting.what = f"games ({column.name})"
-            playing = self.playing._replace(config=column.config(config), engine=arms[column.name].engine)
-            games = played[column.name] = completed(playing, column.folder(self.folder), forced, counting)
+            with _own(engine, column) as own:
+                playing = self.playing._replace(config=column.config(config), engine=own)
+                games = played[column.name] = completed(playing, column.folder(self.folder), forced, counting)
             forced = forced or forced_words(self.playing.scenario, games)
             teach_recorded_words(engine, (entry for said in games.said.values() for entry in said))
         return played
@@ -181,6 +196,17 @@ def _engine(engine: EnginePort, column: Column) -> EnginePort:
     adapted = cast(Adaptable, engine).adapted(column.adapter)
     column.check_adapter()
     return adapted
+
+
+@contextmanager
+def _own(engine: EnginePort, column: Column) -> Iterator[EnginePort]:
+    """The engine of a column, for a while: one with the column's adapter frees its memory at the end."""
+    own = _engine(engine, column)
+    try:
+        yield own
+    finally:
+        if own is not engine and isinstance(own, Closable):
+            own.close()
 
 
 def forced_words(scenario: Scenario, games: Games) -> dict[int, Forced]:
