@@ -163,6 +163,8 @@ bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DAT
 	$(BIN)/agentcho bench leaks --model smollm2 --dtype float32 --sentence natural -n 200 --templates 4 \
 		$(foreach kind,codes names plans preferences,--kind $(kind)) --attack inversion --attack asked $(PLAINLY) \
 		--json docs/results/real-leaks-natural-more.json
+	$(BIN)/agentcho bench leaks --model smollm2 --dtype float32 --sentence natural --kind vaults -n 200 --templates 4 \
+		--attack inversion --attack asked $(PLAINLY) --json docs/results/real-leaks-natural-vaults-more.json
 	$(BIN)/agentcho trace agentleak --model smollm2 -n 56 --temperature 1 --max-tokens 160 --dtype bfloat16 --seed 11 --out $(OFFICE).jsonl
 	for rate in $(RATES); do $(TUNE) --leakage audit --epochs 1 --rate $$rate --out $(OFFICE)-$$rate; done
 	for way in audit enforce; do $(TUNE) --leakage $$way --epochs 1 --rate $(RATE) --out $(OFFICE)-$$way; done
@@ -204,7 +206,11 @@ GENTLE := baseline@$(REMEMBERED)-audit-2e-4,choreographed:audit@$(REMEMBERED)-au
 MERGE := branch-solve-merge --model smollm2 --temperature 0 --max-tokens 64
 MERGED := runs/real/merge
 REPAIRED := baseline,choreographed:audit,choreographed:audit+first-k:4,choreographed:enforce,choreographed:enforce+full
-bench-real-tasks: .venv/.tools real     ## short tasks on SmolLM2, scored, and their part of docs/real-model.md (two hours)
+# Judged on problems that no adapter was trained on.
+ARGUED := runs/real/one-step-debate
+ARGUING := baseline,choreographed:audit,choreographed:enforce,baseline@$(ARGUED)-audit,baseline@$(ARGUED)-enforce
+ARGUING := $(ARGUING),choreographed:audit@$(ARGUED)-audit,choreographed:enforce@$(ARGUED)-enforce
+bench-real-tasks: .venv/.tools real     ## short tasks on SmolLM2, scored, and their part of docs/real-model.md (three hours)
 	$(BIN)/agentcho trace $(MERGE) --dtype bfloat16 -n 200 --seed 1 --out $(MERGED).jsonl
 	for way in audit enforce; do $(BIN)/agentcho tune branch-solve-merge --model smollm2 --dtype float32 --traces $(MERGED).jsonl \
 		--leakage $$way --epochs 1 --rate 2e-4 --seed 1 --out $(MERGED)-$$way; done
@@ -219,6 +225,13 @@ bench-real-tasks: .venv/.tools real     ## short tasks on SmolLM2, scored, and t
 	for each in debate tree-of-thoughts parallel-debate; do $(BIN)/agentcho compare $$each --tasks arithmetic:steps=1 --model smollm2 \
 		--temperature 0 --max-tokens 96 --dtype bfloat16 -n 48 --timed-games 0 --fidelity-games 0 --out runs/real/one-step-$$each \
 		--json docs/results/real-task-one-step-$$each.json; done
+	$(BIN)/agentcho trace debate --tasks arithmetic:steps=1 --model smollm2 --temperature 0 --max-tokens 96 --dtype bfloat16 \
+		-n 100 --seed 1 --out $(ARGUED).jsonl
+	for way in audit enforce; do $(BIN)/agentcho tune debate --model smollm2 --dtype float32 --traces $(ARGUED).jsonl \
+		--leakage $$way --epochs 1 --rate 2e-4 --seed 1 --tokens 2048 --out $(ARGUED)-$$way; done
+	$(BIN)/agentcho compare debate --tasks arithmetic:steps=1 --model smollm2 --temperature 0 --max-tokens 96 --dtype float32 \
+		-n 48 --timed-games 0 --fidelity-games 0 --out $(ARGUED)-tuned --modes $(ARGUING) \
+		--json docs/results/real-task-one-step-debate-tuned.json
 	for layout in serial parallel; do $(BIN)/agentcho trace $(RECALL) --set half=1 --set layout=$$layout --dtype bfloat16 -n 60 \
 		--out $(REMEMBERED)-$$layout.jsonl; done
 	paste -d '\n' $(REMEMBERED)-serial.jsonl $(REMEMBERED)-parallel.jsonl > $(REMEMBERED).jsonl
@@ -237,7 +250,7 @@ bench-real-tasks: .venv/.tools real     ## short tasks on SmolLM2, scored, and t
 		--leakage $$way --epochs 8 --rate 2e-4 --seed 1 --choose-by right --choose-games 60 --out $(REMEMBERED)-long-$$way; done
 	$(BIN)/agentcho compare $(RECALL) --set half=2 --set layout=serial --dtype float32 -n 200 --timed-games 0 --modes $(LONG) \
 		--json docs/results/real-task-recall-serial-long.json
-	$(BIN)/python -m tools.trainings $(foreach each,$(MERGED) $(REMEMBERED) $(REMEMBERED)-long,$(each)-audit $(each)-enforce) \
+	$(BIN)/python -m tools.trainings $(foreach each,$(MERGED) $(REMEMBERED) $(REMEMBERED)-long $(ARGUED),$(each)-audit $(each)-enforce) \
 		$(foreach way,audit enforce,$(REMEMBERED)-$(way)-2e-4) \
 		--json docs/results/real-trainings-tasks.json
 	$(BIN)/python -m tools.pages.real_model docs/results docs/real-model.md

@@ -4,9 +4,10 @@ from its records. Must not depend on comparisons, their columns or training.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 from agentcho.config import RunConfig
 from agentcho.errors import ConfigError, ResumeMismatch
@@ -24,6 +25,31 @@ from agentcho.scenario import Scenario
 
 class Interrupted(Exception):
     """Ctrl-C arrived while games were played. Finished games stay on disk."""
+
+
+class Adaptable(Protocol):
+    """What adapters need from an engine."""
+
+    def adapted(self, adapter: str | None) -> EnginePort: ...
+
+
+@runtime_checkable
+class Closable(Protocol):
+    """An engine that has memory of its own. One that stands for workers has none."""
+
+    def close(self) -> None: ...
+
+
+@contextmanager
+def adapted(engine: EnginePort, adapter: str | None) -> Iterator[EnginePort]:
+    """The engine with an adapter, whose store fills as games are played and is freed at the end. Without an adapter:
+    the engine itself, which stays open."""
+    own = engine if adapter is None else cast(Adaptable, engine).adapted(adapter)
+    try:
+        yield own
+    finally:
+        if own is not engine and isinstance(own, Closable):
+            own.close()
 
 
 class Playing(NamedTuple):

@@ -55,6 +55,7 @@ LEAKS = (
     "real-leaks-natural-plans",
     "real-leaks-natural-vaults",
     "real-leaks-natural-more",
+    "real-leaks-natural-vaults-more",
 )
 """Results of `agentcho bench leaks`."""
 LEAKING = "leaks"

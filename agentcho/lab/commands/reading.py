@@ -218,7 +218,8 @@ class _Asked(NamedTuple):
     def arms(self, engine: Any) -> Mapping[str, tuple[Any, Any]]:
         """The policy and the engine of each column. `AdapterError`: an adapter has changed since then."""
         base = RunConfig(model=self.model)
-        own = {each.adapter: engine if each.adapter is None else engine.adapted(each.adapter) for each in self.columns}
+        adapters = dict.fromkeys(each.adapter for each in self.columns)
+        own = {adapter: engine if adapter is None else engine.adapted(adapter) for adapter in adapters}
         for each in self.columns:
             each.check_adapter()
         return {each.name: (each.config(base).policy, own[each.adapter]) for each in self.columns}

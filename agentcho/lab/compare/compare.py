@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol, cast, runtime_checkable
+from typing import NamedTuple, cast
 
 from agentcho.errors import RecordBroken, ResumeMismatch
 from agentcho.events import Counting
 from agentcho.extras import require
 from agentcho.games.play.turn import Forced
 from agentcho.games.runs.runtime import teach_recorded_words
-from agentcho.lab.collect import Games, Playing, check_same, completed, over
+from agentcho.lab.collect import Adaptable, Games, Playing, adapted, check_same, completed, over
 from agentcho.lab.compare.columns import Column
 from agentcho.lab.compare.comparison import ANEW, Comparison, ComparisonRequest, Cost, Fidelity, Preference
 from agentcho.lab.compare.costs import costs
@@ -35,19 +35,6 @@ from agentcho.scenario import Judged, Scenario
 require("to compare and to measure", "lab")
 FILE = "request.json"
 ANOTHER = "the games of another comparison"
-
-
-class Adaptable(Protocol):
-    """What a column with an adapter needs from an engine."""
-
-    def adapted(self, adapter: str | None) -> EnginePort: ...
-
-
-@runtime_checkable
-class Closable(Protocol):
-    """An engine that has memory of its own. One that stands for workers has none."""
-
-    def close(self) -> None: ...
 
 
 class Effort(NamedTuple):
@@ -193,20 +180,17 @@ def _engine(engine: EnginePort, column: Column) -> EnginePort:
     the adapter has changed since the column was made."""
     if column.adapter is None:
         return engine
-    adapted = cast(Adaptable, engine).adapted(column.adapter)
+    found = cast(Adaptable, engine).adapted(column.adapter)
     column.check_adapter()
-    return adapted
+    return found
 
 
 @contextmanager
 def _own(engine: EnginePort, column: Column) -> Iterator[EnginePort]:
-    """The engine of a column, for a while: one with the column's adapter frees its memory at the end."""
-    own = _engine(engine, column)
-    try:
+    """The engine of a column while its games are played."""
+    with adapted(engine, column.adapter) as own:
+        column.check_adapter()
         yield own
-    finally:
-        if own is not engine and isinstance(own, Closable):
-            own.close()
 
 
 def forced_words(scenario: Scenario, games: Games) -> dict[int, Forced]:

@@ -11,15 +11,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 from agentcho.errors import ExtraMissing, ModelError, RecordBroken, TaskError, TuneError
 from agentcho.events import Counting
 from agentcho.extras import require
 from agentcho.games.play.turn import Forced
 from agentcho.games.runs.runtime import tasks_of, teach_recorded_words
-from agentcho.lab.collect import Games, Playing, collected, completed, over
-from agentcho.lab.compare.compare import Adaptable, forced_words, judged_texts
+from agentcho.lab.collect import Games, Playing, adapted, collected, completed, over
+from agentcho.lab.compare.compare import forced_words, judged_texts
 from agentcho.lab.compare.comparison import Preference
 from agentcho.lab.compare.judge import JudgePort, TextPair, prefer
 from agentcho.lab.paper import loaders, times
@@ -163,12 +163,11 @@ class Reproduction:
         count = playing.config.games
         if len(there := over(folder, count) if folder.is_dir() else frozenset()) == count:
             return collected(folder)
-        if adapter is not None:
-            playing = playing._replace(engine=cast(Adaptable, playing.engine).adapted(str(adapter)))
-        with self.phases.begin(phase):
+        own = None if adapter is None else str(adapter)
+        with adapted(playing.engine, own) as engine, self.phases.begin(phase):
             counting = Counting(self.world.tell, count, len(there))
             counting.what = f"games ({phase})"
-            return completed(playing, folder, forced, counting)
+            return completed(playing._replace(engine=engine), folder, forced, counting)
 
     def _keep(self, table: Table, row: Row, playing: Playing, found: Games) -> None:
         """Keep what is needed later of a row's games: scores, texts for timing, texts to force, texts to judge."""

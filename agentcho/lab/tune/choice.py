@@ -13,7 +13,7 @@ from agentcho.engine.lora_adapter import find_adapter
 from agentcho.errors import ConfigError, TuneError, asking
 from agentcho.events import Counting
 from agentcho.games.runs.runtime import play, tasks_of
-from agentcho.lab.collect import Interrupted, Playing
+from agentcho.lab.collect import Interrupted, Playing, adapted
 from agentcho.lab.tune.recipe import Recipe
 from agentcho.protocol.call import EnginePort
 from agentcho.protocol.progress import ProgressCallback, heard
@@ -53,10 +53,11 @@ class Choice(NamedTuple):
         0. `GamesFailed`: all ended with an error."""
         base = here()
         adapter = find_adapter(folder)
-        playing = self.playing._replace(engine=base.adapted(str(folder)), play_on=play, here=None)
         counting = Counting(heard(tell, check), len(self.numbers), what="games that choose the checkpoint")
         try:
-            played = playing.play(self.numbers, {}, counting)
+            with adapted(base, str(folder)) as engine:
+                playing = self.playing._replace(engine=engine, play_on=play, here=None)
+                played = playing.play(self.numbers, {}, counting)
         finally:
             base.adapters.drop(adapter.digest)
         if played.interrupted:
