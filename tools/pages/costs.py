@@ -134,7 +134,8 @@ def first_screen(results: Path, chosen: Chosen = computes_as_today) -> list[str]
         )
     told += (
         " Time and memory (keys and values kept until the end) of the baseline divided by those of `enforce`, with "
-        "the embedded model or one of 0.6B (short texts) on two cores of a CPU; above 1, `enforce` is better. Where it depends on how prompts "
+        "the embedded model or one of 0.6B (short texts) on two "
+        "cores of a CPU; above 1, `enforce` is better. Where it depends on how prompts "
         "begin, the first six rows show the lesser figure ([all of them](docs/speed.md))."
     )
     kept = memory(results, chosen)
