@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from agentcho.errors import RecordBroken, ResumeMismatch
 from agentcho.events import Counting
 from agentcho.extras import require
 from agentcho.games.play.turn import Forced
 from agentcho.games.runs.runtime import teach_recorded_words
-from agentcho.lab.collect import Adaptable, Games, Playing, adapted, check_same, completed, over
+from agentcho.lab.collect import Games, Playing, adapted, check_same, completed, over
 from agentcho.lab.compare.columns import Column
 from agentcho.lab.compare.comparison import ANEW, Comparison, ComparisonRequest, Cost, Fidelity, Preference
 from agentcho.lab.compare.costs import costs
@@ -95,26 +95,31 @@ class Comparing:
         measured = any(self.effort[:2])
         if measured and self.playing.here is not None:
             engine = self.playing.here()
-        arms = self._arms(engine) if measured else {}
+        with self._arms(engine, self.columns if measured else ()) as arms:
+            divergence = self._fidelity(words[: self.effort.fidelity], arms, engine)
+            spent = self._costs(words[: self.effort.timed], arms)
         return Comparison(
             request=self.request,
             machine=machine_info() | versions() | source_digests(),
             command=command,
             without={name: config.games - len(found) for name, found in scores.items()},
             metrics=metrics(scores, config.seed),
-            fidelity=self._fidelity(words[: self.effort.fidelity], arms, engine),
-            costs=self._costs(words[: self.effort.timed], arms),
+            fidelity=divergence,
+            costs=spent,
             judge={} if judge is None else judge.fingerprint,
             preferences={} if judge is None else self._preferences(played, judge),
             calls={name: count for name, games in played.items() if (count := _calls(games))},
         )
 
-    def _arms(self, engine: EnginePort) -> dict[str, Arm]:
-        """The columns by name, with one engine for all that have the same adapter."""
+    @contextmanager
+    def _arms(self, engine: EnginePort, columns: Sequence[Column]) -> Iterator[dict[str, Arm]]:
+        """Columns by name, with one engine for all that have the same adapter. Engines with adapters are closed."""
         config, engines = self.playing.config, dict[str | None, EnginePort]()
-        for column in self.columns:
-            engines[column.adapter] = engines.get(column.adapter) or _engine(engine, column)
-        return {column.name: Arm(column.config(config).policy, engines[column.adapter]) for column in self.columns}
+        with ExitStack() as kept:
+            for column in columns:
+                if column.adapter not in engines:
+                    engines[column.adapter] = kept.enter_context(_own(engine, column))
+            yield {column.name: Arm(column.config(config).policy, engines[column.adapter]) for column in columns}
 
     def _played(self) -> dict[str, Games]:
         """The games of all columns. Columns after the first are forced to the first one's words where the scenario
@@ -175,19 +180,10 @@ def _calls(games: Games) -> int:
     return sum(entry.act.call is not None for said in games.said.values() for entry in said)
 
 
-def _engine(engine: EnginePort, column: Column) -> EnginePort:
-    """The engine of a column: the model's own, or one with the column's adapter on the same weights. `AdapterError`:
-    the adapter has changed since the column was made."""
-    if column.adapter is None:
-        return engine
-    found = cast(Adaptable, engine).adapted(column.adapter)
-    column.check_adapter()
-    return found
-
-
 @contextmanager
 def _own(engine: EnginePort, column: Column) -> Iterator[EnginePort]:
-    """The engine of a column while its games are played."""
+    """The engine of a column: the model's own, or for a while one with the column's adapter on the same weights.
+    `AdapterError`: the adapter has changed since the column was made."""
     with adapted(engine, column.adapter) as own:
         column.check_adapter()
         yield own
