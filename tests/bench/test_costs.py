@@ -126,8 +126,11 @@ def test_that_the_baseline_is_quicker_is_said_as_long_as_it_is(tmp_path: Path) -
     assert slower(tmp_path) == "1 of 2 workflows"
     assert "| a | 0.80 | 0.80 |  |" in first_screen(tmp_path, every)
     assert "whole workflows 0.50 to 1.25 times" in sentence(tmp_path, every)
-    (tmp_path / "bench-more.json").write_text(result(six(0.8)).model_dump_json())
+    assert "with the shape of qwen3-0.6b on two" in " ".join(first_screen(tmp_path, every))
+    (tmp_path / "bench-more.json").write_text(result(six(0.8), model="understudy", scale=0.1).model_dump_json())
     assert slower(tmp_path) == "1 of 2 workflows", "the least counts"
+    told = " ".join(first_screen(tmp_path, every))
+    assert "the embedded model and the shape of qwen3-0.6b (in part with shortened texts) on two" in told
     (tmp_path / "bench-six.json").unlink()
     assert slower(tmp_path) == ""
     assert "the baseline is faster" not in " ".join(first_screen(tmp_path, every))

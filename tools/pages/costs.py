@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from agentcho.audit.wording import listed
 from agentcho.lab.bench.aims import family
 from agentcho.lab.bench.arms import AUDIT, BASELINE, ENFORCE, GENERATE, exactly
 from agentcho.lab.bench.plans import DOCUMENTS, LAYOUTS, READERS, TRACE, UNNAMED
@@ -134,9 +135,8 @@ def first_screen(results: Path, chosen: Chosen = computes_as_today) -> list[str]
         )
     told += (
         " Time and memory (keys and values kept until the end) of the baseline divided by those of `enforce`, with "
-        "the embedded model or one of 0.6B (short texts) on two "
-        "cores of a CPU; above 1, `enforce` is better. Where it depends on how prompts "
-        "begin, the first six rows show the lesser figure ([all of them](docs/speed.md))."
+        f"{_measured_on(flows_of(results, chosen))} on two cores of a CPU; above 1, `enforce` is better. The first six "
+        "rows show the least of all measurements ([all of them](docs/speed.md))."
     )
     kept = memory(results, chosen)
     named = sorted(found, key=lambda name: LEADING.index(name) if name in LEADING else len(LEADING))
@@ -146,6 +146,14 @@ def first_screen(results: Path, chosen: Chosen = computes_as_today) -> list[str]
     rows += _readers(results, chosen)
     told += _beside_stock(results, chosen)
     return [*wrapped(told), "", "| | first token | end to end | memory |", "| --- | ---: | ---: | ---: |", *rows]
+
+
+def _measured_on(flows: Sequence[Result]) -> str:
+    """The models of benchmarks, in words, and whether some had shortened texts."""
+    both = [each for each in flows if each.chosen(BASELINE, ENFORCE)]
+    models = dict.fromkeys(each.model.removeprefix("shape:") for each in both)
+    named = listed(["the embedded model" if each == "understudy" else f"the shape of {each}" for each in models])
+    return f"{named} (in part with shortened texts)" if any(each.scale < 1 for each in both) else named
 
 
 def memory(results: Path, chosen: Chosen = every) -> dict[str, str]:
