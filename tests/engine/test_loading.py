@@ -15,8 +15,9 @@ from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, Repo
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, Gemma3Config, Gemma3ForConditionalGeneration
 
-from agentcho import Decode, Engine, Sampling
+from agentcho import Decode, Engine, RunConfig, Sampling
 from agentcho.errors import ModelBroken, ModelError, ModelNotFound, UnsupportedModel
+from agentcho.games.runs.runtime import load_engine
 from agentcho.protocol.progress import no_progress
 from agentcho.runner.attention.registry import Backends
 from agentcho.runner.doctor import doctor
@@ -140,6 +141,8 @@ def test_the_hub_is_not_asked_for_a_misspelt_name_of_ours(monkeypatch: pytest.Mo
 def test_a_home_folder_is_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(folder.parent))
     assert find(f"~/{folder.name}").path == str(folder)
+    engine = load_engine(RunConfig(model=f"~/{folder.name}", device=DEVICE))
+    assert engine.fingerprint["model"] == str(folder)
 
 
 def test_loading_tells_of_every_weight_and_of_its_proofs(folder: Path) -> None:

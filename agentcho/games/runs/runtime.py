@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -378,7 +379,11 @@ def load_engine(config: RunConfig, tell: ProgressCallback = no_progress, share: 
 def _refuse_misspelt(model: str) -> None:
     """Raise `ConfigError` for a name similar to one of `OUR_MODELS`, because asking the hub can take half a minute, and
     `ModelNotFound` for a path to nothing."""
-    if model.startswith(("./", "../", "~", "/")) and not model.endswith(".gguf") and not Path(model).exists():
+    if (
+        model.startswith(("./", "../", "~", "/"))
+        and not model.endswith(".gguf")
+        and not os.path.exists(os.path.expanduser(model))
+    ):
         raise ModelNotFound(model, "the folder does not exist")
     if "/" not in model and model not in OUR_MODELS and not Path(model).exists():
         like = nearest(model, OUR_MODELS)
