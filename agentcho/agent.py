@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Coroutine, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import wraps
 from math import inf
@@ -603,7 +603,8 @@ class Agent:
                 raise AnswerInvalid(
                     f"max_tokens ended the answer of {self.name} before its JSON was whole; raise max_tokens"
                 ) from error
-            fields = [".".join(map(str, e["loc"])) or "(whole)" for e in error.errors()]
+            declared = set(_declared(schema))
+            fields = [_field(e["loc"], declared) or "(whole)" for e in error.errors()]
             raise AnswerInvalid(
                 f"the answer of {self.name} fits the JSON schema of {model.__name__} but fails the model's "
                 f"own validators at: {', '.join(fields)}. Express the rule in the schema (enum, ge, le, "
@@ -846,6 +847,20 @@ class Pieces:
             return await self._receive.receive()
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
+
+
+def _declared(schema: Any) -> Iterator[str]:
+    """Yield the names of all fields in a JSON schema."""
+    if isinstance(schema, dict):
+        yield from schema.get("properties", {})
+    for each in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        yield from _declared(each)
+
+
+def _field(place: Sequence[str | int], declared: Container[str]) -> str:
+    """Return where in an answer a validator failed, without keys that the model made up: those are its words."""
+    parts = (each if isinstance(each, str) and each in declared else "[…]" for each in place)
+    return ".".join(parts).replace(".[…]", "[…]")
 
 
 def _schema(model: Any) -> dict[str, Any]:

@@ -489,7 +489,8 @@ class ExtraMissing(AgentchoError, ImportError):
 
     def __init__(self, libraries: Sequence[str], extras: Sequence[str], what: str) -> None:
         needed = f"{', '.join(libraries)} {'is' if len(libraries) == 1 else 'are'} needed {what}"
-        super().__init__(f"{needed}: pip install 'agentcho[{','.join(extras)}]'")
+        names = ",".join(extras)
+        super().__init__(f"{needed}: pip install 'agentcho[{names}]' (from a clone: pip install '.[{names}]')")
 
 
 class TuneError(AgentchoError, ValueError):

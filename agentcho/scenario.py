@@ -10,6 +10,7 @@ from collections.abc import Mapping, Set
 from typing import Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
 
 from agentcho.errors import ConfigError, ScenarioError, asking
 from agentcho.message import Metadata, called
@@ -186,7 +187,16 @@ class Scenario:
         return {}
 
     def _choices(self) -> list[str]:
-        return [f"{name} (default {field.get_default()!r})" for name, field in self.Options.model_fields.items()]
+        return [f"{name} ({_default(field)})" for name, field in self.Options.model_fields.items()]
+
+
+def _default(field: FieldInfo) -> str:
+    """Return what an option is if it is not given."""
+    if field.is_required():
+        return "required"
+    if field.default_factory_takes_validated_data:
+        return "default made from other options"
+    return f"default {field.get_default(call_default_factory=True)!r}"
 
 
 def _asking(error: ValidationError, options: type[BaseModel]) -> str:

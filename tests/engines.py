@@ -47,7 +47,7 @@ class Engines:
         return self._view(str(folder), (dtype, kv_dtype), store_tokens, host_tokens, context, disk)
 
     def understudy(self, *, store_tokens: Room = None, kv_dtype: str | None = None) -> Engine:
-        """A separate engine on the embedded model, in float32."""
+        """A separate engine on the bundled model, in float32."""
         return self._view("understudy", ("float32", kv_dtype), store_tokens, None, None)
 
     def own(self, family: Family | None = None, dtype: str = "float32") -> Engine:

@@ -83,6 +83,16 @@ def test_commits_that_touch_what_was_measured_are_counted(repository: Path) -> N
     assert wrong(page, age(repository)) == []
 
 
+def test_many_older_results_are_counted_and_their_names_folded_away() -> None:
+    few, many = ({f"bench-{number}": Age(("agentcho/engine",), 2) for number in range(count)} for count in (3, 4))
+    many |= {"bench-new": Age((), 0)}
+    folded = with_age(PAGE, many)
+    assert "<details>" not in with_age(PAGE, few)
+    assert "<summary>4 of the 5 results shown here are older than the code that they measure.</summary>" in folded
+    assert list(faults("speed.md", folded, many)) == []
+    assert with_age(folded, {name: Age((), 0) for name in many}) == PAGE
+
+
 def test_what_nobody_has_committed_counts_as_one(repository: Path) -> None:
     write(repository, "agentcho/engine/core.py", STEP.replace("1", "2"))
     assert age(repository) == Age(("agentcho/engine",), 1)

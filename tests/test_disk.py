@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from threading import Event
+from threading import Event, active_count
 
 import pytest
 
@@ -170,6 +170,19 @@ def test_a_heart_beats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         beaten.set()
 
     monkeypatch.setattr("os.utime", beat)
+    monkeypatch.setattr(writer_lock, "HEARTBEAT", writer_lock.Heartbeat())
     with WriterLock(tmp_path / "writer.json"):
         assert beaten.wait(10)
     assert beats[0] == tmp_path / "writer.json"
+
+
+def test_one_heart_beats_for_all_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heart = writer_lock.Heartbeat()
+    monkeypatch.setattr(writer_lock, "HEARTBEAT", heart)
+    before = active_count()
+    claims = [WriterLock(tmp_path / f"{number}.json") for number in range(20)]
+    assert active_count() == before + 1
+    for claim in claims:
+        claim.close()
+    with WriterLock(tmp_path / "later.json"):
+        assert heart.beats

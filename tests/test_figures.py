@@ -54,8 +54,9 @@ def agentleak() -> str:
     assert leaking == {"audit": len(offices), "enforce": 0}
     assert not any(swap["differing"] for swap in swaps)
     return (
-        f"In {len(offices)} office workflows that production models had played, with two vaults each, words replayed "
-        f"as they were: all {len(offices)} leak under `audit` and none under `enforce`, where {len(swaps)} swaps of a "
+        f"In {len(offices)} office workflows that production models had played, with a vault of private records that "
+        "two agents hold and a third may not read, words replayed as they were on the understudy: all "
+        f"{len(offices)} leak under `audit` and none under `enforce`, where {len(swaps)} swaps of a "
         "vault changed no bit of what others read"
     )
 
@@ -116,7 +117,7 @@ def left_out() -> str:
 def reused() -> str:
     rows = read("real-fidelity.json")["rows"]
     kept = sorted(row["same"]["value"] for row in rows if row["column"] == "choreographed:audit")
-    return f"plain reuse keeps the likeliest token in {100 * kept[0]:.1f} to {100 * kept[-1]:.1f}% of places"
+    return f"`audit` keeps the likeliest token in {100 * kept[0]:.1f} to {100 * kept[-1]:.1f}% of places"
 
 
 def recalled() -> str:

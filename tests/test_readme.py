@@ -38,7 +38,7 @@ def commands() -> list[str]:
 
 @pytest.fixture(scope="module")
 def engine(engines: Engines) -> Engine:
-    """The embedded model, or a small llama if its weights are missing."""
+    """The bundled model, or a small llama if its weights are missing."""
     return engines.understudy() if (weights_path() / "model.safetensors").is_file() else engines()
 
 

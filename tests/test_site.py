@@ -1,7 +1,7 @@
 """Every code block of docs/ works.
 
 Quick: what the fake engine can play, and parsing every other command line. Slow: all commands, with few games, on the
-embedded model where that makes a difference.
+bundled model where that makes a difference.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PLAYED = {"run", "merge", "audit", "show", "ls", "cp"}
 """Commands that finish in a moment on the fake engine."""
 NEEDED = {"vllm": "vllm"}
 """Pages whose commands need a library that tests do not have."""
-REAL = "on the embedded model"
+REAL = "on the bundled model"
 SHOWN = {"quickstart", "read-a-report"}
 """Pages that show the output of their commands, also on the fake engine."""
 TRAINED = DOCS / "how-to" / "tune.md"
@@ -171,7 +171,7 @@ def understudy() -> Engine:
 
 
 def embedded(patch: pytest.MonkeyPatch, engine: Engine) -> None:
-    """Make every load give the embedded model, with its own store."""
+    """Make every load give the bundled model, with its own store."""
     patch.setattr(LOADS, lambda config, tell=None: engine.adapted(None))
     patch.setattr(Engine, "load", classmethod(lambda cls, *args, **options: engine.adapted(None)))
 

@@ -1,4 +1,4 @@
-"""The embedded model: what its corpus contains, how it is framed, and that the shipped folder keeps its promises."""
+"""The bundled model: what its corpus contains, how it is framed, and that the shipped folder keeps its promises."""
 
 import json
 from itertools import islice

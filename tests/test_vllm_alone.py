@@ -792,6 +792,8 @@ def test_what_headers_cannot_say_is_refused_with_the_reason(
 
 
 def test_what_is_no_chat_is_left_to_the_server(door: Door) -> None:
-    for sent in ({"model": "m"}, {"messages": ["hello, all of you"]}, {"messages": None, "model": "some"}):
+    said = body(("user", "hello"))
+    wrong: list[Any] = [said | {"kv_transfer_params": "x"}, said | {"kv_transfer_params": ["x"]}]
+    for sent in ({"model": "m"}, {"messages": ["hello, all of you"]}, {"messages": None, "model": "some"}, *wrong):
         door.ask(sent, society="talk", agent="bob")
         assert door.behind.asked.pop()[1] == sent

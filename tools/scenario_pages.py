@@ -1,5 +1,5 @@
 """The generated parts of docs/scenarios/*.md: `python -m tools.scenario_pages` writes the tables of options anew, and
-with `--play` the transcripts and audits too, on the embedded model.
+with `--play` the transcripts and audits too, on the bundled model.
 
 Does not know: the text around these parts, which is written by hand.
 """
@@ -129,7 +129,7 @@ def played(name: str) -> Iterator[tuple[str, str]]:
         asked = play(name, "enforce", out)
         shown = transcript(command("show", "last", "--out", folder))
         clean = readers(command("audit", "last", "--out", folder))
-        yield "transcript", f"`{asked}` on the embedded model:\n\n```text\n{shown}\n```"
+        yield "transcript", f"`{asked}` on the bundled model:\n\n```text\n{shown}\n```"
         play(name, "audit", out)
         found = readers(command("audit", "last", "--out", folder, exits=(0, 1)))
     told = "With `--leakage {}`, `agentcho audit last` reports for this game:\n\n```text\n{}\n```"

@@ -167,12 +167,12 @@ class GameCalls:
         id = call.message.id
         if call in self._verdict.texts:
             cone: Set[str] = {id, *call.message.parents}
-        elif call.own is None:
+        elif (said := cones.said_in(call)) is None:
             raise Unknown(f"message {id} has no record of what it was said over")
-        elif (fault := cones.fault(call.own.id)) is not None:
-            raise Unknown(f"encoding {call.own.id}: {fault}")
-        else:
-            cone = cones.cones[call.own.id]
+        elif (fault := cones.fault(said.id)) is not None:
+            raise Unknown(f"encoding {said.id}: {fault}")
+        else:  # its thought depends only on what its author had read
+            cone = {id, *cones.cones[said.id]} - {call.act.thought}
         if lost := [each for each in cone if cones.lines[each] != 1]:
             raise Unknown(f"message {min(lost)} has {cones.lines[min(lost)] or 'no'} lines")
         return cone, made.use

@@ -22,6 +22,7 @@ from agentcho.audit.rules import RULES, Occurrences, fingerprint
 from agentcho.audit.subject import CLIENTS, LIMITS, MARKERS, SOCIETY
 from agentcho.audit.verdict import GameVerdict, Reading, RevealedSecrets, line_of
 from agentcho.audit.wording import listed
+from agentcho.audit.words import above_budget
 from agentcho.message import EVERYONE, SCENARIO
 from agentcho.provenance.labels import EncodingRecord
 from agentcho.records.transcript import TranscriptEntry, by_attempt
@@ -451,13 +452,14 @@ def _shared_servers(game: GameCalls) -> Cases:
 
 @finder
 def budgets(facts: Facts) -> Cases:
-    """AC017: rows of the word ledger above the budget."""
-    for row in () if facts.ledger is None else facts.ledger.rows:
-        if row.over:
-            detail = f"{row.bits:.4g} bits in a game, of {facts.subject.leak_budget:g} given"
-            for _ in range(row.games):
-                key = FindingKey("AC017", reader=row.reader, owner=row.owner)
-                yield key, Evidence(game=row.game, rank=(row.game,), detail=detail)
+    """AC017: owners and readers between whom the words of a game can reveal more than the budget."""
+    given = facts.subject.leak_budget
+    for (owner, reader), game, bits in above_budget(facts.words, given):
+        detail = f"{bits:.4g} bits in a game, of {given:g} given"
+        yield (
+            FindingKey("AC017", reader=reader, owner=owner),
+            Evidence(game=game, rank=(-round(1000 * bits), game), detail=detail),
+        )
 
 
 @finder

@@ -93,7 +93,7 @@ def releases(verdict: GameVerdict, seal: Seal) -> Iterator[Release]:
         if message.author is None:
             continue
         act = entries[message.id].act
-        before = (*message.parents, *act.shown, *([] if act.thought is None else [act.thought]))
+        before = (*message.parents, *act.shown, *(each for each in (act.thought, act.released) if each is not None))
         read = attended.get(message.id, set()) | {id for id in before if id in messages}
         sources = [id for id in read if not messages[id].audience.covers(message.audience)]
         if sources:

@@ -7,7 +7,7 @@ for its words is a fault, never 0 bits. Independent of how a game refuses a mess
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import log2
 from typing import NamedTuple
 
@@ -244,15 +244,29 @@ def ledger(subject: Subject, games: Iterable[GameWords]) -> WordsLedger | None:
     """The ledger of a run; None if it had no rule for words. Attempts at one game count once, by their maxima."""
     if subject.words is None:
         return None
-    sums: dict[OwnerAndReader, dict[int, WordTotals]] = {}
-    doubts = 0
-    for game in games:
-        doubts += len(game.doubts)
-        for pair, sum in game.sums.items():
-            of = sums.setdefault(pair, {})
-            of[game.number] = sum.most(of.get(game.number, WordTotals()))
+    games = tuple(games)
+    sums, doubts = _by_game(games), sum(len(game.doubts) for game in games)
     rows = sorted((_told(pair, of, subject.leak_budget) for pair, of in sums.items()), key=_first)
     return WordsLedger(rule=subject.words, budget=subject.leak_budget, rows=tuple(rows), unaccounted=doubts)
+
+
+def above_budget(games: Iterable[GameWords], budget: float | None) -> Iterator[tuple[OwnerAndReader, int, float]]:
+    """The owner and the reader, the game, and the bits, wherever a game has more than the budget."""
+    for pair, of in _by_game(games).items():
+        yield from ((pair, number, told.bits) for number, told in of.items() if _over(told.bits, budget))
+
+
+def _by_game(games: Iterable[GameWords]) -> dict[OwnerAndReader, dict[int, WordTotals]]:
+    sums: dict[OwnerAndReader, dict[int, WordTotals]] = {}
+    for game in games:
+        for pair, told in game.sums.items():
+            of = sums.setdefault(pair, {})
+            of[game.number] = told.most(of.get(game.number, WordTotals()))
+    return sums
+
+
+def _over(bits: float, budget: float | None) -> bool:
+    return budget is not None and bits > budget + LEAST
 
 
 def _told(pair: OwnerAndReader, games: Mapping[int, WordTotals], budget: float | None) -> Told:
@@ -261,7 +275,7 @@ def _told(pair: OwnerAndReader, games: Mapping[int, WordTotals], budget: float |
     for each in games.values():
         whole = whole.plus(each)
     bits = games[most].bits
-    over = budget is not None and bits > budget + LEAST
+    over = _over(bits, budget)
     counts = {"typed": whole.typed, "free": whole.free, "passed": whole.passed, "acts": whole.acts}
     return Told(owner=pair[0], reader=pair[1], bits=bits, game=most, games=len(games), over=over, **counts)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 Completions = list[tuple[str, str]]
 """Words that begin with what was typed, each with a help text."""
 MODELS = {
-    "understudy": "the embedded model",
+    "understudy": "the bundled model",
     "smollm2": "SmolLM2-135M-Instruct",
     "fake": "scripted answers without a model",
     "openai:": "a model behind an API",

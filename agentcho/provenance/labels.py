@@ -148,6 +148,7 @@ class Ledger:
     def __init__(self) -> None:
         self._records: dict[EncodingId, EncodingRecord] = {}
         self._cones: dict[EncodingId, Cone] = {}
+        self._said_in: dict[str, EncodingId] = {}
         self._roll = MessageIndex()
 
     def record(
@@ -164,8 +165,10 @@ class Ledger:
         tokens: tuple[int, ...] | None = None,
         apart: bool = False,
         opened: bool = False,
+        said: bool = False,
     ) -> EncodingRecord:
-        """Enter an encoding whose context is already entered. Returns the record with its cone.
+        """Enter an encoding whose context is already entered. Returns the record with its cone. `said`: its message was
+        generated in it, or it is made over the same.
 
         Raises KeyError if the receipt names an encoding that the ledger does not have, which is a bug.
         """
@@ -185,22 +188,25 @@ class Ledger:
             opened=opened,
         )
         self._records[id], self._cones[id] = entered, cone
+        if said:
+            self._said_in.setdefault(message, id)
         return entered
 
-    def cone(self, message: str, author: str) -> Set[str] | None:
-        """All messages that could have influenced a message that an agent has just generated. None if no encoding of it
-        is here. The latest encodings are searched first."""
-        for record in reversed(self._records.values()):
-            if record.message == message and record.caller == author and record.tokens is None:
-                return record.cone
-        return None
+    def cone(self, message: str) -> Set[str] | None:
+        """All messages that could have influenced a generated message: the cone of the encoding in which it was
+        generated, whatever others were made of it later. None if that encoding is not here."""
+        id = self._said_in.get(message)
+        record = None if id is None else self._records.get(id)
+        return None if record is None else record.cone
 
     def forget(self, ids: Iterable[EncodingId]) -> None:
         """Drop encodings that no later receipt will name. Unknown ids are ignored. Cones that include them stay
         complete."""
         for id in ids:
-            self._records.pop(id, None)
+            record = self._records.pop(id, None)
             self._cones.pop(id, None)
+            if record is not None and self._said_in.get(record.message) == id:
+                del self._said_in[record.message]
 
     def __getitem__(self, id: EncodingId) -> EncodingRecord:
         return self._records[id]

@@ -60,7 +60,8 @@ class ReadableMessages(Sequence[Metadata]):
     @overload
     def __getitem__(self, place: slice) -> list[Metadata]: ...
     def __getitem__(self, place: int | slice) -> Metadata | list[Metadata]:
-        from_end = place.start if isinstance(place, slice) and place.stop is None else place
+        tail = isinstance(place, slice) and place.stop is None and (place.step or 1) > 0
+        from_end = place.start if isinstance(place, slice) and tail else place
         if isinstance(from_end, int) and from_end < 0:
             return self._last(-from_end)[::-1][place]
         return self._whole[place]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 ReturnedValue = tuple[str, ...]
@@ -30,7 +31,9 @@ def _leaves(value: Any) -> Iterator[str]:
     elif isinstance(value, str):
         yield value
     elif value is not None and not isinstance(value, bool):
-        yield from (str(value), f"{value:g}")
+        yield str(value)
+        with suppress(OverflowError):  # of an integer that is larger than any float
+            yield f"{value:g}"
 
 
 def has_value(text: str, value: Iterable[str]) -> bool:

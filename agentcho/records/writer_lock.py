@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from types import TracebackType
 from typing import NamedTuple
 
@@ -43,6 +43,48 @@ class WriterIdentity(NamedTuple):
     since: str
 
 
+class Heartbeat:
+    """Renews the claims of this process, in one thread that runs while there are any."""
+
+    def __init__(self) -> None:
+        self._files = set[Path]()
+        self._guard, self._over = Lock(), Event()
+        self._thread: Thread | None = None
+
+    @property
+    def beats(self) -> bool:
+        """Whether its thread runs."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def add(self, file: Path) -> None:
+        """Renew this claim from now on."""
+        with self._guard:
+            self._files.add(file)
+            if not self.beats:  # a forked process has the files, and not the thread
+                self._over = Event()
+                self._thread = Thread(target=self._beat, args=(self._over,), daemon=True, name="heartbeat")
+                self._thread.start()
+
+    def remove(self, file: Path) -> None:
+        """Renew it no longer."""
+        with self._guard:
+            self._files.discard(file)
+            if not self._files:
+                self._over.set()
+                self._thread = None
+
+    def _beat(self, over: Event) -> None:
+        while not over.wait(BEAT):
+            with self._guard:
+                files = [*self._files]
+            for file in files:
+                with suppress(OSError):  # the folder may have been removed
+                    os.utime(file)
+
+
+HEARTBEAT = Heartbeat()
+
+
 class WriterLock:
     """A claim by the file `file` on what is beside it, held until `close`. A context manager. Raises `RecordInUse`,
     which names the writer, if another process holds it; the claim of a dead process is taken over."""
@@ -56,8 +98,8 @@ class WriterLock:
             except OSError:
                 os.close(self._descriptor)
                 raise
-        self._over = Event()
-        Thread(target=self._beat, daemon=True, name="heartbeat").start()
+        self._over = False
+        HEARTBEAT.add(file)
 
     def _sign(self) -> None:
         self.who = WriterIdentity(os.getpid(), socket.gethostname(), datetime.now(UTC).isoformat(timespec="seconds"))
@@ -77,15 +119,11 @@ class WriterLock:
             time.sleep(PAUSE)
         raise RecordInUse(what, *(read(self.file) or WriterIdentity(0, "?", "?")))
 
-    def _beat(self) -> None:
-        while not self._over.wait(BEAT):
-            with suppress(OSError):  # the folder may have been removed
-                os.utime(self.file)
-
     def close(self) -> None:
         """Release the claim. A second call is a no-op."""
-        if not self._over.is_set():
-            self._over.set()
+        if not self._over:
+            self._over = True
+            HEARTBEAT.remove(self.file)
             try:
                 self.file.unlink(missing_ok=True)
             finally:

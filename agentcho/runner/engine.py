@@ -212,7 +212,7 @@ class Engine(EngineCore):
             kv_dtype: "int8" keeps keys and values in 8 bits. None keeps them in the model's dtype.
             plain_markers: "refuse" refuses a model whose chat template separates messages by plain text only.
             template_differs: "refuse" refuses a model whose plain chats get other token ids than stock transformers
-                gives. `Engine.fidelity` tells how far they agree; it is None for the embedded model.
+                gives. `Engine.fidelity` tells how far they agree; it is None for the bundled model.
             chat_template_kwargs: Extra arguments of the chat template, such as `enable_thinking`.
             tell: Called with (what, done, total) from another thread: megabytes downloaded, weights read, matrices
                 packed, proofs made, and on a GPU steps compiled.

@@ -42,7 +42,8 @@ class Tools(NamedTuple):
 
 class QuotedMessage(NamedTuple):
     """A message as a client sends it. `id` is the id that it claims to have from an earlier answer, `name` its claimed
-    speaker. `calls` are the function calls in it (assistant), `call_id` the call that it answers (tool)."""
+    speaker. `calls` are the function calls in it (assistant), `call_id` the call that it answers (tool). `refers`: it
+    stands for a stored item of the responses API that has this id."""
 
     role: ChatRole
     text: str
@@ -50,6 +51,7 @@ class QuotedMessage(NamedTuple):
     id: str | None = None
     calls: tuple[ToolCall, ...] = ()
     call_id: str | None = None
+    refers: bool = False
 
 
 @dataclass(frozen=True)

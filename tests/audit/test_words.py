@@ -77,7 +77,8 @@ def test_a_run_without_a_rule_has_no_ledger(said: tuple[TranscriptEntry, ...]) -
 def test_what_is_above_the_budget_is_found(said: tuple[TranscriptEntry, ...]) -> None:
     report = audited({0: said, 1: said}, "track", 2.6)
     over = [finding for finding in report.findings if finding.rule == "AC017"]
-    assert [(finding.reader, finding.owner, finding.games) for finding in over] == [("carol", "alice", 1)]
+    assert [(finding.reader, finding.owner, finding.games) for finding in over] == [("carol", "alice", 2)]
+    assert over[0].edges == 2
     assert "6.459 bits in a game, of 2.6 given" in over[0].message
     assert report.exit_code("error") == 0
     assert report.exit_code("warning") == 1

@@ -1,4 +1,4 @@
-"""Recorded office workflows: comparison, storage and the results page; and some on the embedded model."""
+"""Recorded office workflows: comparison, storage and the results page; and some on the bundled model."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_the_page_is_made_of_its_result() -> None:
     assert MARK not in words
 
 
-# -- on the embedded model -----------------------------------------------------------------------------------
+# -- on the bundled model -----------------------------------------------------------------------------------
 
 
 def held(offices: list[Workflow], engine: Any) -> list[Office]:

@@ -51,7 +51,7 @@ def measured(workflow: str, what: str) -> Iterator[float]:
         if held["bench"] == "workflows" and not held["sweep"] and (what == "ttft" or held["stepwise"]):
             found = ratios(held, "baseline", ENFORCE, what)
             yield from (ratio for subject, ratio in found.items() if subject.split(",")[0] == workflow)
-    rows: list[Any] = next(table["rows"] for table in read("paper.json")["times"] if table["name"] == "5")
+    rows: list[Any] = next(table["rows"] for table in read("paper-times.json")["times"] if table["name"] == "5")
     for each in rows if what != "encoded" else []:
         if (each["subject"], each["arm"]) == (workflow, ENFORCE):
             yield each["first_ratio" if what == "ttft" else "seconds_ratio"]["middle"]
@@ -82,7 +82,7 @@ def test_the_readme_says_before_all_else_in_how_many_workflows_the_baseline_is_q
 
 def test_what_it_would_say_of_all_results_is_what_enforcing_cost_in_the_newest() -> None:
     told = sentence(RESULTS, every)
-    six, tables = read("bench-six.json"), {table["name"]: table["rows"] for table in read("paper.json")["times"]}
+    six, tables = read("bench-six.json"), {table["name"]: table["rows"] for table in read("paper-times.json")["times"]}
 
     def over_audit(name: str, what: str) -> list[float]:
         seconds = {(each["subject"], each["arm"]): each[what]["middle"] for each in tables[name]}
@@ -123,14 +123,14 @@ def six(enforce: float) -> Values:
 def test_that_the_baseline_is_quicker_is_said_as_long_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "bench-six.json").write_text(result(six(1.25)).model_dump_json())
     assert (ends(tmp_path)["a"][1].middle, ends(tmp_path)["b"][1].middle) == (0.8, 2.0)
-    assert slower(tmp_path) == "1 of 2 workflows"
+    assert slower(tmp_path) == "1 of 2 workflows (beyond the spread of the repeats in 1)"
     assert "| a | 0.80 | 0.80 |  |" in first_screen(tmp_path, every)
     assert "whole workflows 0.50 to 1.25 times" in sentence(tmp_path, every)
     assert "with the shape of qwen3-0.6b on two" in " ".join(first_screen(tmp_path, every))
     (tmp_path / "bench-more.json").write_text(result(six(0.8), model="understudy", scale=0.1).model_dump_json())
-    assert slower(tmp_path) == "1 of 2 workflows", "the least counts"
+    assert slower(tmp_path) == "1 of 2 workflows (beyond the spread of the repeats in 1)", "the least counts"
     told = " ".join(first_screen(tmp_path, every))
-    assert "the embedded model and the shape of qwen3-0.6b (in part with shortened texts) on two" in told
+    assert "the bundled model and the shape of qwen3-0.6b (in part with shortened texts) on two" in told
     (tmp_path / "bench-six.json").unlink()
     assert slower(tmp_path) == ""
     assert "the baseline is faster" not in " ".join(first_screen(tmp_path, every))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import Field
 
 import agentcho
 from agentcho.errors import ArgumentError, AudienceError, ConfigError, ScenarioError
@@ -102,6 +103,22 @@ def test_a_scenario_without_options_says_so() -> None:
 
     with pytest.raises(ConfigError, match=r"Extra inputs are not permitted\. It has no options$"):
         Plain(rounds=1)
+
+
+def test_an_option_that_must_be_given_is_not_said_to_have_a_default() -> None:
+    class Played(agentcho.Scenario):
+        class Options(agentcho.Scenario.Options):
+            rounds: int
+            names: list[str] = Field(default_factory=lambda: ["ann"])
+            short: bool = Field(default_factory=lambda data: data["rounds"] < 3)
+
+        async def play(self, game: agentcho.Game) -> agentcho.Scenario.Outcome:
+            return self.Outcome()
+
+    told = "rounds (required), names (default ['ann']), short (default made from other options)"
+    with pytest.raises(ConfigError) as refused:
+        Played()
+    assert str(refused.value).endswith(f"Its options: {told}")
 
 
 @pytest.mark.parametrize(

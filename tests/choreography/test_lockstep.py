@@ -103,6 +103,33 @@ def test_nobody_waits_for_who_has_ended_or_waits_for_something_else(play: Play) 
     assert over.outcome == {"value": ["bob.0", "carol.0", "bob.1", "alice.0", "bob.2"]}
 
 
+def test_who_gives_up_waiting_for_the_others_is_not_waited_for(play: Play) -> None:
+    async def script(game: Game) -> list[str]:
+        done, scope = anyio.Event(), anyio.CancelScope()
+
+        async def hasty(agent: Agent) -> None:
+            with scope:
+                await agent.say(max_tokens=1)
+            assert scope.cancelled_caught
+            await done.wait()
+
+        async def slow(agent: Agent) -> None:
+            async with agent.stream(max_tokens=6) as pieces:
+                number = 0
+                async for _ in pieces:
+                    number += 1
+                    if number == 4:  # she has spoken, and waits for him
+                        scope.cancel()
+            await agent.say(max_tokens=4)
+            done.set()
+
+        await game.lockstep(game.cast(Doing("alice", hasty)), game.cast(Doing("bob", slow)))
+        return [m.id for m in game.said]
+
+    _, [over] = game(play, script, talker(9))
+    assert over.outcome == {"value": ["alice.0", "bob.0", "bob.1"]}
+
+
 def test_rounds_and_lockstep_within(play: Play) -> None:
     def script(length: int) -> Callable[[Game], Awaitable[list[str]]]:
         async def both(game: Game) -> list[str]:

@@ -55,6 +55,14 @@ def test_a_view_is_shown_the_same_as_by_going_through_everything(seed: int) -> N
         mixed = ReadableMessages(agent, said, sees)
         assert (mixed[-2], mixed[0], mixed[1:-1:2], len(mixed)) == (slow[-2], slow[0], slow[1:-1:2], len(slow))
         assert [*mixed] == slow
+        for tail in (
+            slice(-3, None),
+            slice(-4, None, 2),
+            slice(-2, None, -1),
+            slice(None, None, -1),
+            slice(-1, -4, -2),
+        ):
+            assert ReadableMessages(agent, said, sees)[tail] == slow[tail]
         assert hash(mixed) == hash(tuple(slow))
 
 

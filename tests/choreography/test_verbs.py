@@ -10,6 +10,8 @@ import pytest
 from pydantic import BaseModel, Field, field_validator
 
 from agentcho import Agent, Choreographer, Decode, Engine, Game, Metadata, RunConfig, View
+from agentcho.audit.audit import audit_entries
+from agentcho.audit.notes import Seal
 from agentcho.engine.fake.toy_tokenizer import Vocabulary
 from agentcho.errors import AgentchoError, AnswerInvalid, AudienceError, AudienceWarning, CallFailed, RequestError
 from agentcho.events import Began, Ended, Event, FirstToken, GameOver, Joined, Token
@@ -17,6 +19,7 @@ from agentcho.message import audience
 from agentcho.testing import FakeEngine
 from agentcho.testing import play as rehearse
 
+from ..audit.transcripts import KEY, subject
 from .stage import Play, Scripted, Talker, game, spoken, talker
 
 
@@ -120,6 +123,32 @@ def test_an_answer_that_its_own_validators_refuse_says_where(play: Play) -> None
             await game.cast(Talker, "alice").answer(Never)
 
     game(play, script)
+
+
+class Plan(BaseModel):
+    """Has keys of the model's own, here with words that nobody else may read."""
+
+    steps: dict[str, list[Never]]
+
+
+def test_a_refused_answer_is_located_without_the_words_of_it(play: Play) -> None:
+    async def script(game: Game) -> None:
+        with pytest.raises(AnswerInvalid, match=r"at: steps\[…\]\[…\]\.years\. Express") as refused:
+            await game.cast(Talker, "alice").answer(Plan, to=())
+        assert "bomb" not in str(refused.value)
+
+    game(play, script, FakeEngine(answer=lambda call, prompt: '{"steps":{"bomb":[{"years":3}]}}'))
+
+
+def test_a_number_that_no_float_holds_is_an_answer(play: Play) -> None:
+    class Large(BaseModel):
+        value: int
+
+    async def script(game: Game) -> int:
+        return (await game.cast(Talker, "alice").answer(Large, to=())).value // 10**399
+
+    _, [over] = game(play, script, FakeEngine(answer=lambda call, prompt: f'{{"value":{7 * 10**399}}}'))
+    assert over.outcome == {"value": 7}
 
 
 class Bag(BaseModel):
@@ -393,6 +422,18 @@ def test_a_release_is_the_same_tokens_before_others_over_what_its_view_says(play
     assert released.tokens[slice(*released.content)] == said.tokens[slice(*said.content)]
     assert (released.kind, released.role, released.parents) == ("prefill", "assistant", ("alice.0",))
     assert (said.audience, released.audience) == (audience("alice"), audience("everyone"))
+
+
+def test_a_released_secret_is_listed_whatever_the_release_is_encoded_over(play: Play) -> None:
+    async def script(game: Game) -> None:
+        ann = game.cast(Talker, "ann")
+        plan = await ann.think("Plan.")
+        await ann.release(plan, to="everyone", view=View.of([]))
+
+    entries, _ = game(play, script)
+    report = audit_entries(subject(leakage="audit", agents=("ann",)), {0: entries}, Seal(KEY))
+    assert [(release.message, release.sources) for release in report.releases] == [("ann.2", ("ann.1",))]
+    assert [finding.rule for finding in report.findings] == ["AC007"]
 
 
 def test_a_view_may_be_a_function_of_what_may_be_read(play: Play) -> None:

@@ -135,7 +135,7 @@ def words(served: ModelConfig) -> tuple[str, ...]:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[ModelConfig]:
-    """`agentcho serve` of the embedded model, in its own process."""
+    """`agentcho serve` of the bundled model, in its own process."""
     with agentcho_served() as config:
         yield config
 

@@ -117,7 +117,7 @@ def test_what_needs_more_says_what_to_install_before_work_starts(tmp_path: Path)
     for (words, extra), ran in zip(REFUSED.items(), without_lab(tmp_path, *REFUSED), strict=True):
         assert (ran.code, ran.out) == (2, ""), words
         assert ran.err.startswith("error: matplotlib, scipy, scikit-learn are needed "), words
-        assert ran.err.endswith(f": pip install 'agentcho[{extra}]'\n"), words
+        assert ran.err.endswith(f": pip install 'agentcho[{extra}]' (from a clone: pip install '.[{extra}]')\n"), words
     assert not (tmp_path / "tuned").exists()
 
 
@@ -138,7 +138,10 @@ def test_what_is_missing_of_several_extras_is_said_in_one_sentence(monkeypatch: 
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(ExtraMissing) as found:
         require("to train adapters", "tune", "lab", "math")
-    assert str(found.value) == "peft, scipy are needed to train adapters: pip install 'agentcho[tune,lab]'"
+    assert str(found.value) == (
+        "peft, scipy are needed to train adapters: pip install 'agentcho[tune,lab]' (from a clone: pip install "
+        "'.[tune,lab]')"
+    )
     assert isinstance(found.value, AgentchoError)
     assert isinstance(found.value, ImportError)
 

@@ -208,6 +208,31 @@ def test_what_a_scenario_asks_of_provenance_is_scored_beside_the_rest() -> None:
     assert seen == {"ann.1": {"ann.0", "ann.1"}, "bob.0": {"ann.0", "ann.1", "bob.0"}}
 
 
+def test_behind_a_message_is_what_it_was_said_over_and_not_what_it_was_later_read_over() -> None:
+    seen: dict[str, Any] = {}
+
+    class Forgetful(package.Scenario):
+        class Outcome(package.Scenario.Outcome):
+            pass
+
+        async def play(self, game: package.Game) -> Any:
+            ann = game.cast(package.Agent, name="ann", audience="everyone")
+            for _ in range(2):
+                await game.announce("Go on.")
+                await ann.say(view=lambda readable: package.View.last(readable, 2))
+            return self.Outcome()
+
+        def provenance(self, outcome: Any, behind: Any) -> dict[str, float]:
+            seen.update(behind)
+            return {}
+
+    for mode in ("baseline", "choreographed"):
+        assert not play(RunRequest(Forgetful(), RunConfig(mode=mode), engine=FakeEngine())).errors
+        first, second = ("scenario.0", "ann.0"), ("scenario.1", "ann.1")
+        baseline = {*second, "ann.0"}
+        assert seen == {"ann.0": {*first}, "ann.1": baseline if mode == "baseline" else baseline | {*first}}
+
+
 # -- the command ---------------------------------------------------------------------------------------------
 
 

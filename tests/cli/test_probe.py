@@ -97,4 +97,7 @@ def test_a_server_that_does_not_answer_is_one_error(agentcho: Command) -> None:
 def test_what_it_needs_is_said_before_anything_is_asked(agentcho: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
     error = one_line(agentcho("probe", URL))
-    assert error == "error: openai is needed to probe a server: pip install 'agentcho[endpoints]'\n"
+    assert error == (
+        "error: openai is needed to probe a server: pip install 'agentcho[endpoints]' (from a clone: pip install "
+        "'.[endpoints]')\n"
+    )

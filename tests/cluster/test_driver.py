@@ -201,7 +201,7 @@ def other_weights(worker: int, answer: Answer) -> Answer:
     [
         (
             other_python,
-            r"a worker does not take part: the worker has agentcho 0.0.1, not 0.4.0; install the same versions",
+            r"a worker does not take part: the worker has agentcho 0.0.1, not 0.5.0.dev0; install the same versions",
         ),
         (other_weights, r"a worker does not take part: the worker has another engine: the model's weights"),
     ],

@@ -1,4 +1,4 @@
-"""Fidelity and costs on the embedded model: the baseline agrees with itself; reuse does not, and costs less."""
+"""Fidelity and costs on the bundled model: the baseline agrees with itself; reuse does not, and costs less."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_each_call_has_its_seed_its_class_and_its_key(name: str) -> None:
     same("calls", name, plays.on_fake(name).calls)
 
 
-# -- the embedded model ------------------------------------------------------------------------------------------
+# -- the bundled model ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Games on the embedded model, in float32 and on one thread, whose words are the same on every kind of x86 processor.
+"""Games on the bundled model, in float32 and on one thread, whose words are the same on every kind of x86 processor.
 
 The instruction sets of a processor affect the last bits of results, and so the words where a coin fell close to an
 edge. `python -m tests.golden.understudy SEED...` prints the words for these seeds.
@@ -44,7 +44,7 @@ Said = dict[str, dict[str, Lines]]
 
 
 def load() -> Engine:
-    """Load the embedded model."""
+    """Load the bundled model."""
     return Engine.load("understudy", device="cpu", dtype="float32", store_tokens=1 << 14)
 
 

@@ -1,4 +1,4 @@
-"""Choices made over reused encodings, compared with the baseline's: on the embedded model, and with made-up picks."""
+"""Choices made over reused encodings, compared with the baseline's: on the bundled model, and with made-up picks."""
 
 from __future__ import annotations
 

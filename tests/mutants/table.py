@@ -297,8 +297,8 @@ ENFORCEMENT = (
         "cone from what was asked",
         "cones would be of the messages in the prompt, and not of what was attended to",
         "agentcho/games/play/journal.py",
-        "            opened=own.opened,\n        )\n",
-        "            opened=own.opened,\n"
+        '            said=own.spoken or recipe == "author",\n        )\n',
+        '            said=own.spoken or recipe == "author",\n'
         "        )._replace(cone=frozenset({of.message, *self.resolver.drafts[of.message].metadata.parents}))\n",
         (GAPS,),
     ),

@@ -145,7 +145,7 @@ def test_effects_of_the_paper_are_judged_by_both(
     assert re.search(rf"Judged by the probability of Bob's choice, 2 effects: .*{by_share}", page)
     said = "reproduced in 2 of 2 rows" if by_share == "reproduced" else "not reproduced"
     assert f"(Tables 3 and 7, Figure 8) is {said}: the largest change" in page
-    assert "**Reproduced: reused encodings leak.**" in page
+    assert "**Reused encodings carry hidden words to the reader.**" in page
     assert "| games | decision | 20 | +0.500 (+0.400 to +0.600) | 0.500 | 0.200 | 0.000 |" in page
 
 
@@ -510,7 +510,7 @@ def test_the_papers_tables_are_shown_as_they_were_played(results: Path) -> None:
     assert "### Table 3" not in page
     assert "| Table 3 |" not in page
     assert "not measured" not in page.partition("### Which of the paper's effects are here")[2].partition("###")[0]
-    assert "**Scores of the paper's workflows** (`agentcho paper`): " in page
+    assert "**Scores of the paper's workflows** (`agentcho paper`), by the rule of " in page
 
 
 def test_a_picture_is_drawn(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Real servers of the embedded model, each in its own process: `agentcho serve`, and `transformers serve` in an
+"""Real servers of the bundled model, each in its own process: `agentcho serve`, and `transformers serve` in an
 environment of its own.
 
 Independent of the requests.

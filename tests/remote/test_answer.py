@@ -92,3 +92,9 @@ def test_a_pattern_that_is_none_is_refused() -> None:
 
 def test_a_text_without_a_constraint_is_what_it_is() -> None:
     assert checked(Sampling(), " \n", True) == (" \n", "")
+
+
+@pytest.mark.parametrize("number", ["1e400", "9" * 400])
+def test_a_number_that_no_check_takes_is_a_fault_and_no_crash(number: str) -> None:
+    found = checked(Sampling(json_schema={"type": "number", "multipleOf": 0.1}), number, True)
+    assert found.fault == "Your answer does not match the JSON schema: a number in it is too large."

@@ -8,8 +8,8 @@ import pytest
 
 from agentcho.serve.api import responses
 from agentcho.serve.api_errors import ApiError
-from agentcho.serve.request import Caller, QuotedMessage
-from agentcho.serve.web.conversations import ResponseStore
+from agentcho.serve.request import Caller, QuotedMessage, ToolCall
+from agentcho.serve.web.conversations import EACH, ResponseStore
 
 from .bodies import LIMITS, of_responses, refused
 from .door import Scripted, opened, play
@@ -41,22 +41,98 @@ def test_somebody_elses_response_is_as_absent_as_one_that_is_not_there(differs: 
 
 def test_what_is_kept_is_bounded_in_number_size_and_time() -> None:
     now = [0.0]
-    kept = ResponseStore(2, 30, 60, lambda: now[0])
+    kept = ResponseStore(2, 30 + 4 * EACH, 60, lambda: now[0])
     for id in ("r1", "r2"):
         kept.keep(ANN, id, SAID)
     kept.get(ANN, "r1")
     kept.keep(ANN, "r3", (QuotedMessage("user", "x"),))
     absent(kept, ANN, "r2")
     assert kept.get(ANN, "r1") == SAID
-    kept.keep(ANN, "r4", (QuotedMessage("user", "x" * 25),))
+    kept.keep(ANN, "r4", (QuotedMessage("user", "x" * (25 + EACH)),))
     absent(kept, ANN, "r1")
     now[0] = 60.0
     absent(kept, ANN, "r4")
-    kept.keep(ANN, "r5", (QuotedMessage("user", "x" * 31),))
+    kept.keep(ANN, "r5", (QuotedMessage("user", "x" * (31 + 3 * EACH)),))
     absent(kept, ANN, "r5")
 
 
+def test_names_ids_and_messages_without_a_text_count_too() -> None:
+    kept = ResponseStore(9, 3 * EACH, 60)
+    kept.keep(ANN, "r1", 2 * (QuotedMessage("user", "", "x" * EACH),))
+    absent(kept, ANN, "r1")
+    kept.keep(ANN, "r2", 3 * (QuotedMessage("user", ""),))
+    assert len(kept.get(ANN, "r2")) == 3
+    kept.keep(ANN, "r3", (QuotedMessage("assistant", "", calls=3 * (ToolCall("f", "{}", "c"),)),))
+    absent(kept, ANN, "r3")
+
+
+CALLS = tuple(ToolCall("f", f'{{"n": {number}}}', f"call_a1_{number}") for number in range(2))
+ANSWER = QuotedMessage("assistant", "Let me see.", id="a1", calls=CALLS)
+
+
+def reference(id: str) -> QuotedMessage:
+    return QuotedMessage("assistant", "", id=id, refers=True)
+
+
+@pytest.mark.parametrize(
+    ("items", "answer"),
+    [
+        (("msg_a1", "fc_a1_0", "fc_a1_1"), ANSWER),
+        (("msg_a1",), ANSWER._replace(calls=())),
+        (("fc_a1_1",), ANSWER._replace(text="", calls=CALLS[1:])),
+    ],
+)
+def test_a_reference_stands_for_the_answer_or_the_part_of_it_that_it_names(
+    items: tuple[str, ...], answer: QuotedMessage
+) -> None:
+    kept = ResponseStore(9, 9999, 60)
+    kept.keep(ANN, "r1", (QuotedMessage("user", "hello"), ANSWER))
+    given = [QuotedMessage("user", "hello"), *map(reference, items), QuotedMessage("tool", "3", call_id="call_a1_0")]
+    assert kept.resolved(ANN, given) == [given[0], answer, given[-1]]
+
+
+@pytest.mark.parametrize("differs", OTHERS)
+def test_what_is_not_there_or_is_somebody_elses_is_not_referred_to(differs: str) -> None:
+    kept = ResponseStore(9, 9999, 60)
+    kept.keep(ANN, "r1", (QuotedMessage("user", "hello"), ANSWER))
+    for caller, item in ((OTHERS[differs], "msg_a1"), (ANN, "msg_a2"), (ANN, "fc_a1_2"), (ANN, "a1")):
+        with pytest.raises(ApiError, match="there is no item") as caught:
+            kept.resolved(caller, [reference(item)])
+        assert (caught.value.status, caught.value.param) == (404, "input")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_sends_references_to_what_the_server_stores(stream: bool) -> None:
+    """As Vercel's AI SDK does by default."""
+    model = Scripted()
+
+    async def body() -> None:
+        async with opened(model) as door:
+
+            async def asked(status: int, input: Any, **more: Any) -> str:
+                told = {"model": "m", "instructions": "Be brief.", "stream": stream, "input": input} | more
+                answer = await door.client.post("/v1/responses", json=told)
+                assert answer.status_code == status, answer.text
+                return answer.text
+
+            first = await asked(200, "hello")
+            id = first[first.index("msg_") :].split('"')[0]
+            said = [{"role": "user", "content": "hello"}, {"type": "item_reference", "id": "rs_1"}]
+            said += [{"type": "item_reference", "id": id}, {"role": "user", "content": "and then?"}]
+            await asked(200, said)
+            quoted = model.asked[-1][1].messages
+            assert [message.text for message in quoted] == ["Be brief.", "hello", "good day to you ", "and then?"]
+            assert quoted[2].id == model.asked[0][1].ids[0]
+            assert "msg_none" in await asked(404, [{"type": "item_reference", "id": "msg_none"}])
+            unkept = await asked(200, "hello", store=False)
+            await asked(404, [{"type": "item_reference", "id": unkept[unkept.index("msg_") :].split('"')[0]}])
+
+    play(body)
+
+
 def test_a_server_that_keeps_nothing_says_so() -> None:
+    item = [{"type": "item_reference", "id": "msg_1"}]
+    assert "stores no items" in refused("input", LIMITS._replace(conversations=0), responses, input=item).message
     off = LIMITS._replace(conversations=0)
     assert "conversations=0" in refused("previous_response_id", off, responses, previous_response_id="resp_1").message
     assert of_responses(off)[2].echo["store"] is False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,8 +12,17 @@ from jsonschema import Draft202012Validator
 from agentcho.engine.fake.toy_tokenizer import FakeFraming
 from agentcho.engine.template import derive
 from agentcho.engine.tools import CallPieces, ToolFormat
-from agentcho.serve.request import ChatRequest, QuotedMessage, ToolDefinition, Tools
-from agentcho.serve.sharing.request_prompt import calls_in, cut_off, forms_of, prompt_of, samplings, speaker
+from agentcho.serve.request import ChatRequest, QuotedMessage, ToolCall, ToolDefinition, Tools
+from agentcho.serve.sharing.argument_validation import fits
+from agentcho.serve.sharing.request_prompt import (
+    calls_in,
+    conversation_of,
+    cut_off,
+    forms_of,
+    prompt_of,
+    samplings,
+    speaker,
+)
 from agentcho.testing import FakeEngine
 from tests.engine.templates import calling, tokenizer
 
@@ -157,12 +167,38 @@ DOUBLED = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in rang
         ({"$ref": "#/properties/city"}, True),
         ({"patternProperties": {"^(a+)+$": {}}, "additionalProperties": False}, True),
         ({"pattern": "(?<=x)y"}, True),
+        ({"minLength": "5"}, True),
     ],
 )
 def test_a_schema_is_evaluated_in_bounds_and_what_cannot_be_excludes_nothing(city: Any, fits: bool) -> None:
     tool = WEATHER._replace(parameters={"type": "object", "properties": {"city": city}, "$defs": DOUBLED})
     said = GOOD.replace("Bern", "a" * 60 + "!") if "(a+)+" in str(city) else GOOD
     assert bool(found(said, tool=tool)[1]) is fits
+
+
+@pytest.mark.parametrize(
+    ("value", "schema"),
+    [
+        ("1e400", {"multipleOf": 0.5}),
+        ("9" * 400, {"multipleOf": 0.5}),
+        ("3", {"minimum": "5"}),
+        ("[1]", {"items": [{"type": "number"}]}),
+    ],
+)
+def test_what_the_library_stumbles_over_excludes_nothing(value: str, schema: dict[str, Any]) -> None:
+    assert fits(WEATHER._replace(parameters={"properties": {"n": schema}}), f'{{"n": {value}}}')
+
+
+@pytest.mark.parametrize("arguments", ['{"t": "\\ud83d hi"}', '{"\\ud83d": [1]}'])
+def test_half_a_character_in_a_quoted_call_is_replaced_for_the_template(arguments: str) -> None:
+    call = ToolCall("weather", arguments, "c")
+    request = ChatRequest((QuotedMessage("user", "hi"), QuotedMessage("assistant", "", calls=(call,))))
+    [_, said] = conversation_of(request)
+    told = json.loads(said.calls[0].arguments)
+    assert "\N{REPLACEMENT CHARACTER}" in json.dumps(told, ensure_ascii=False)
+    json.dumps(told, ensure_ascii=False).encode()
+    whole = call._replace(arguments='{"t":  "\\ud83d\\ude00"}')
+    assert conversation_of(ChatRequest((QuotedMessage("assistant", "", calls=(whole,)),)))[0].calls == (whole,)
 
 
 @pytest.mark.parametrize("style", calling())

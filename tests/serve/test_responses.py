@@ -105,7 +105,7 @@ def test_what_other_clients_send_by_default_is_taken() -> None:
         ("text.mood", {"mood": "good"}),
         ("tools[0].type", [{"type": "web_search", "search_context_size": "low"}]),
         ("tools[0].name", [{"type": "function"}]),
-        ("input[0].type", [{"type": "item_reference", "id": "msg_1"}]),
+        ("input[0].id", [{"type": "item_reference"}]),
         ("input[0].type", [{"type": 3}]),
         ("input[0].role", [{"content": "x"}]),
         ("input[0].role", [{"role": "tool", "content": "x"}]),

@@ -13,7 +13,7 @@ import pytest
 from agentcho.audit.audit import audit_run
 from agentcho.display.audit import show as show_audit
 from agentcho.engine.tools import ToolFormat
-from agentcho.errors import AgentchoError, AudienceError, ContextOverflow
+from agentcho.errors import AgentchoError, AudienceError, CallbackFailed, ContextOverflow
 from agentcho.protocol.call import Call, Decode
 from agentcho.provenance.labels import EncodingRecord
 from agentcho.records import record as record_file
@@ -31,6 +31,7 @@ from agentcho.serve.request import (
     ToolDefinition,
     Tools,
 )
+from agentcho.serve.sharing import conversation
 from agentcho.serve.sharing.conversation import UNREAD
 from agentcho.serve.sharing.society import RetentionLimits
 from agentcho.testing import FakeEngine
@@ -730,6 +731,43 @@ def test_a_call_is_left_to_the_model_whether_or_not_its_template_has_a_format(wh
             assert after.usage.exact + after.usage.reused > 0
 
     play(body)
+
+
+@pytest.mark.parametrize("text", ['{"note": "\\ud83d is half an emoji, and no character"}', "Let me see. "])
+def test_half_a_character_in_an_answer_hurts_neither_it_nor_who_reads_it(text: str, tmp_path: Path) -> None:
+    half = '{"name": "weather", "arguments": {"town": "half of \\ud83d, and more"}}'
+
+    async def body() -> None:
+        engine = FakeEngine(reply=lambda call, prompt: text if text.startswith("{") else f"{text}{half}")
+        async with served(tmp_path, engine) as at:
+            tools = None if text.startswith("{") else Tools((WEATHER,), "auto")
+            first = (await at.ask(user("is it cold"), who=ANN, tools=tools, max_tokens=64)).answers[0]
+            quoted = assistant(first.text, id=first.id)
+            for who in (ANN, agent("bob")):
+                await at.ask(user("is it cold"), quoted, user("and now"), who=who, tools=tools, max_tokens=64)
+
+    play(body)
+    assert conclusion(tmp_path) == "clean"
+    ids = [entry.message.id for entry in entries(tmp_path)]
+    assert len(ids) == len(set(ids))
+
+
+def test_an_error_after_an_answer_was_recorded_leaves_the_society_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        async with served(tmp_path) as at:
+            with monkeypatch.context() as patched:
+                patched.setattr(conversation, "calls_in", lambda *given: [][1])
+                with pytest.raises(CallbackFailed):
+                    await at.ask(user("is it cold"), who=ANN, max_tokens=4)
+            for who in (ANN, agent("bob")):
+                await at.ask(user("is it cold"), user("and now"), who=who, max_tokens=4)
+
+    play(body)
+    assert conclusion(tmp_path) == "clean"
+    ids = [entry.message.id for entry in entries(tmp_path)]
+    assert len(ids) == len(set(ids))
 
 
 def test_an_answer_that_nobody_has_read_yet_can_be_quoted_twice(tmp_path: Path) -> None:

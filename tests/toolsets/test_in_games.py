@@ -11,12 +11,17 @@ import pytest
 
 import agentcho
 from agentcho import Agent, Game, Limits, RunConfig, View
+from agentcho.audit.audit import audit_entries
+from agentcho.audit.notes import Seal
 from agentcho.errors import LeakageError, RequestError, ToolFailed
 from agentcho.events import Called, Calling, Ended
 from agentcho.message import EVERYONE
 from agentcho.protocol.call import Decode
+from agentcho.records.models import RecordedModels
 from agentcho.records.transcript import TranscriptEntry
 from agentcho.testing import FakeEndpoint, Rehearsal, play
+
+from ..audit.transcripts import KEY, subject
 
 ADD = '{"name": "add", "arguments": {"a": 1, "b": 2}}'
 
@@ -312,6 +317,34 @@ def test_what_the_world_learns_is_checked_before_the_call_runs() -> None:
     said = by_id(asking([line, "Done."], tools=[post], release=True))
     assert ran == ["x"]
     assert said["ann.3.result"].act.release
+
+
+def test_what_a_model_thought_before_a_call_does_not_stand_in_its_way() -> None:
+    line = '{"name": "post", "arguments": {"text": "x"}}'
+
+    async def script(game: Game) -> None:
+        await game.announce("Post something.")
+        await game.cast(Agent, "ann").say(to="everyone", tools=[post], max_calls=1)
+
+    @agentcho.tool
+    def post(text: str) -> str:
+        ran.append(text)
+        return "posted"
+
+    def reply(call: Any) -> str:
+        if call.sampling.json_schema is not None:
+            return line
+        if ran or call.sampling.choices is None:
+            return "Done."
+        return str(next(each for each in call.sampling.choices if each != "answer"))
+
+    ran = list[str]()
+    played = play(script, endpoint=FakeEndpoint(reply, thought="hm"))
+    assert ran == ["x"]
+    assert any(entry.act.thought is not None for entry in played.entries)
+    about, models = subject(leakage="enforce", agents=("ann",)), RecordedModels(endpoints=frozenset({None}))
+    report = audit_entries(about, {0: played.entries}, Seal(KEY), models=models)
+    assert [call.verdict for call in report.calls] == ["clean"]
 
 
 def test_a_model_behind_an_api_chooses_first_and_calls_by_a_schema() -> None:

@@ -39,6 +39,8 @@ CORE = (
 )
 PLAYED = ("agentcho/runner/understudy/weights", "agentcho/tasks", "scenarios", "agents")
 NEW = "this result has no digests"
+FEW = 3
+"""The largest number of older results that a page names before its text. More are folded away."""
 OLDER = "Results shown here that are older than the code that they measure"
 
 
@@ -297,8 +299,13 @@ def told(ages: Mapping[str, Age]) -> str:
 
 
 def with_age(page: str, ages: Mapping[str, Age]) -> str:
-    """A page with that text between its marks."""
-    return put(page, AGE, textwrap.wrap(told(ages), 118, break_long_words=False, break_on_hyphens=False))
+    """A page with that text between its marks, folded away under a count if it names many results."""
+    lines = textwrap.wrap(told(ages), 118, break_long_words=False, break_on_hyphens=False)
+    older = sum(bool(age.differ) for age in ages.values())
+    if older > FEW:
+        count = f"{older} of the {len(ages)} results shown here are older than the code that they measure"
+        lines = ["<details>", f"<summary>{count}.</summary>", "", *lines, "", "</details>"]
+    return put(page, AGE, lines)
 
 
 _SAID = re.compile(r"([\w, -]+) \(by (?:at least (\d+) commits?|how many commits is not known)\)")

@@ -5,9 +5,11 @@ If several results compare the same things, the smallest gain counts.
 
 from __future__ import annotations
 
+import json
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from agentcho.audit.wording import listed
 from agentcho.lab.bench.aims import family
@@ -24,11 +26,15 @@ NEWEST = "bench-six.json"
 """The six workflows at full length, in all arms."""
 READ = "bench-readers.json"
 """Panels that read documents."""
+READ_BY_SMOLLM2 = "bench-readers-smollm2.json"
+PLANS = "plan.json"
+"""What `agentcho plan` predicts of panels and trees on GPUs."""
 EXACT = "bench-cost.json"
 """The deterministic profile compared with the fast one."""
 CROWDED = "bench-agents.json"
 """Debates with increasing numbers of agents."""
-PAPER = "paper.json"
+PAPER = ("paper-times.json", "paper.json")
+"""Files that may have the paper's tables of times. The first that has a table counts."""
 OLDER = "was last measured on an older version of the engine: see [docs/speed.md](docs/speed.md)."
 Chosen = Callable[[Path], bool]
 """Which result files count."""
@@ -41,12 +47,11 @@ def every(file: Path) -> bool:
     return True
 
 
-def timed(results: Path, table: str) -> tuple[Timed, ...]:
-    """The rows of one of the paper's tables of times. Empty if there is no such result."""
-    if not (results / PAPER).is_file():
-        return ()
-    found = PaperFound.model_validate_json((results / PAPER).read_bytes())
-    return next((times.rows for times in found.times if times.name == table), ())
+def timed(results: Path, table: str, chosen: Chosen = every) -> tuple[Timed, ...]:
+    """The rows of one of the paper's tables of times. Empty if no result that counts has them."""
+    files = [file for file in (results / name for name in PAPER) if file.is_file() and chosen(file)]
+    found = (PaperFound.model_validate_json(file.read_bytes()) for file in files)
+    return next((times.rows for each in found for times in each.times if times.name == table and times.rows), ())
 
 
 def of_paper(rows: Sequence[Timed], workflow: str, arm: str, what: str) -> list[Spread]:
@@ -91,7 +96,7 @@ def flows_of(results: Path, chosen: Chosen = every) -> list[Result]:
 
 def ends(results: Path, chosen: Chosen = every) -> dict[str, tuple[Spread, Spread]]:
     """What `enforce` gains over the baseline in each workflow of the paper: at first tokens, and end to end."""
-    flows, rows = flows_of(results, chosen), _of_table(results, TABLE, chosen)
+    flows, rows = flows_of(results, chosen), timed(results, TABLE, chosen)
     whole = [result for result in flows if result.stepwise]
     names = dict.fromkeys(family(subject) for result in whole for subject in result.subjects)
     found = dict[str, tuple[Spread, Spread]]()
@@ -103,18 +108,16 @@ def ends(results: Path, chosen: Chosen = every) -> dict[str, tuple[Spread, Sprea
     return found
 
 
-def _of_table(results: Path, table: str, chosen: Chosen) -> tuple[Timed, ...]:
-    there = (results / PAPER).is_file() and chosen(results / PAPER)
-    return timed(results, table) if there else ()
-
-
 def slower(results: Path, chosen: Chosen = every) -> str:
-    """In how many of the paper's workflows the baseline finishes sooner than `enforce`. Empty if in none."""
+    """In how many of the paper's workflows the baseline finishes sooner than `enforce` by medians, and in how many of
+    these in every repeat. Empty if in none."""
     found = ends(results, chosen)
     count = sum(whole.middle < 1 for _, whole in found.values())
     if not count:
         return ""
-    return f"all {count} workflows of the paper" if count == len(found) else f"{count} of {len(found)} workflows"
+    beyond = sum(whole.high < 1 for _, whole in found.values())
+    where = f"all {count} workflows of the paper" if count == len(found) else f"{count} of {len(found)} workflows"
+    return f"{where} (beyond the spread of the repeats in {beyond or 'none'})"
 
 
 def first_screen(results: Path, chosen: Chosen = computes_as_today) -> list[str]:
@@ -125,9 +128,9 @@ def first_screen(results: Path, chosen: Chosen = computes_as_today) -> list[str]
     sooner = sum(first.middle > 1 for first, _ in found.values())
     where = "" if sooner == len(found) else f" in {sooner} of {len(found)} workflows"
     told = (
-        f"First tokens come sooner{where} than with a prefix cache per prompt (`--mode baseline`, which leaks nothing "
-        "either), and whole workflows end much sooner where many agents read the same long text behind system prompts "
-        "of their own; where every prompt can begin with that text, a prefix cache does nearly as well."
+        f"First tokens come sooner{where} than with a prefix cache per prompt (`--mode baseline`, whose encodings leak "
+        "nothing either), and whole workflows end much sooner where many agents read the same long text behind system "
+        "prompts of their own; where every prompt can begin with that text, a prefix cache shares it too."
     )
     if behind:
         told += (
@@ -135,8 +138,9 @@ def first_screen(results: Path, chosen: Chosen = computes_as_today) -> list[str]
         )
     told += (
         " Time and memory (keys and values kept until the end) of the baseline divided by those of `enforce`, with "
-        f"{_measured_on(flows_of(results, chosen))} on two cores of a CPU; above 1, `enforce` is better. The first six "
-        "rows show the least of all measurements ([all of them](docs/speed.md))."
+        f"{_measured_on(flows_of(results, chosen))} on two cores of a CPU; above 1, `enforce` is better. Both say the "
+        "same, given words; agents that choose their words can say other things ([where](docs/speed.md)). The first "
+        f"six rows show the least of all measurements ([all of them](docs/speed.md)){_on_larger(results, chosen)}."
     )
     kept = memory(results, chosen)
     named = sorted(found, key=lambda name: LEADING.index(name) if name in LEADING else len(LEADING))
@@ -145,6 +149,10 @@ def first_screen(results: Path, chosen: Chosen = computes_as_today) -> list[str]
     ]
     rows += _readers(results, chosen)
     told += _beside_stock(results, chosen)
+    told += (
+        " llama.cpp and vLLM decode faster than agentcho's own engine on a CPU "
+        "([figures](docs/real-model.md#speed-on-words-that-it-sampled))."
+    )
     return [*wrapped(told), "", "| | first token | end to end | memory |", "| --- | ---: | ---: | ---: |", *rows]
 
 
@@ -152,7 +160,7 @@ def _measured_on(flows: Sequence[Result]) -> str:
     """The models of benchmarks, in words, and whether some had shortened texts."""
     both = [each for each in flows if each.chosen(BASELINE, ENFORCE)]
     models = dict.fromkeys(each.model.removeprefix("shape:") for each in both)
-    named = listed(["the embedded model" if each == "understudy" else f"the shape of {each}" for each in models])
+    named = listed(["the bundled model" if each == "understudy" else f"the shape of {each}" for each in models])
     return f"{named} (in part with shortened texts)" if any(each.scale < 1 for each in both) else named
 
 
@@ -180,6 +188,27 @@ def _readers(results: Path, chosen: Chosen) -> Iterator[str]:
             for what in ("ttft", "seconds", "encoded")
         ]
         yield f"| {count} readers of {tokens:,} tokens, {ends} | {' | '.join(gained)} |"
+
+
+def _on_larger(results: Path, chosen: Chosen) -> str:
+    """What the largest panels gain end to end on the small real model, and what is predicted of a large one. Empty if
+    that was not measured."""
+    if not (_counts(results / READ_BY_SMOLLM2, chosen) and (results / PLANS).is_file()):
+        return ""
+    read, plan = read_result(results / READ_BY_SMOLLM2), json.loads((results / PLANS).read_bytes())["readers"]
+    panels = [panel_name(max(DOCUMENTS), max(READERS), ends) for ends in LAYOUTS.values()]
+    small = ", ".join(f"{read.ratio([each], BASELINE, ENFORCE, 'seconds').middle:.2f}" for each in panels)
+    large = ", ".join(f"{predicted_gain(plan, each, 'enforce', 'seconds'):.2f}" for each in panels)
+    return (
+        "; the last three are of the bundled model: end to end, SmolLM2-135M gains "
+        f"{small}, and an 8B model on an H100 is predicted to gain {large} ([more](docs/where-it-wins.md))"
+    )
+
+
+def predicted_gain(plan: Mapping[str, Any], subject: str, mode: str, what: str) -> float:
+    """The baseline's time divided by a mode's in a plan, for first tokens ("ttft") or whole workflows."""
+    by = {(each["subject"], each["mode"]): each for each in plan["predicted"]}
+    return float(by[subject, "baseline"][what] / by[subject, mode][what])
 
 
 def _beside_stock(results: Path, chosen: Chosen) -> str:
@@ -225,13 +254,13 @@ def _counts(file: Path, chosen: Chosen) -> bool:
 def _enforcing(results: Path, chosen: Chosen) -> Iterator[str]:
     if not _counts(results / NEWEST, chosen):
         return
-    six, rows = read_result(results / NEWEST), _of_table(results, TABLE, chosen)
+    six, rows = read_result(results / NEWEST), timed(results, TABLE, chosen)
     subjects = [each for each in six.chosen(AUDIT, ENFORCE) if not each.startswith(TRACE)]
     first, whole = (
         [six.ratio([each], ENFORCE, AUDIT, what).middle for each in subjects] + over_audit(rows, what)
         for what in ("ttft", "seconds")
     )
-    trees, more = over_audit(_of_table(results, FIGURE, chosen), "seconds"), ""
+    trees, more = over_audit(timed(results, FIGURE, chosen), "seconds"), ""
     if trees and max(trees) > max(whole):
         more = f", up to {max(trees):.2f} in trees of many branches ([docs/paper.md](docs/paper.md))"
     yield (

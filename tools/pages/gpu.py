@@ -80,7 +80,7 @@ def page_of(result: Found | None) -> str:
 
 PROOFS = (
     (
-        "the engine's tests run unchanged on a GPU",
+        "the engine's tests should run unchanged on a GPU",
         "no test names its device, and on a simulated GPU operations that mix tensors of two devices fail "
         "(`tests/engine/test_device.py`)",
     ),

@@ -27,6 +27,26 @@ TUNED = tuple(
     (f"leakage-training-{leakage}.json", f"leakage-training-{leakage}-tuned.json") for leakage in ("audit", "enforce")
 )
 """Audits of a model, and of the same model trained to say what the baseline says."""
+STEPS = {
+    "made fit": "If the cone of each existing encoding contains only messages that everyone for whom it was made may "
+    "read, agents who join later included, then so does the cone of the next encoding.",
+    "served fit": "It follows that an agent may read everything in the cone of the encoding through which it is served "
+    "a message.",
+    "served alike": "If two workflows look the same to a reader, and each encoding that it may be served is the same "
+    "in both, then so is the next one: it is made from the same words, for the same class of readers, over the same "
+    "encodings, in the same order, at the same positions.",
+    "once alike": "Whether one encoding of a reader's own message serves both the reader and others is the same in two "
+    "workflows that look the same to that reader, if this holds for all earlier messages.",
+    "made once": "Where one encoding serves both, separate ones for the author and for the audience would have been "
+    "made over the same encodings, at the same positions.",
+    "repaired fit": "What a caller repairs for itself is made only from messages that it may read.",
+    "repaired alike": "Whether the first message of a prompt is repaired is the same in two workflows that look the "
+    "same to its reader.",
+    "guarded": "A guard passes a call exactly if everyone for whom the call is made may read everything in its cone.",
+    "denied": "Under `deny`, a call that is not refused reads only encodings whose whole cone the caller may read.",
+    "salted": "Whoever sends a request with a cache salt may read all messages that others send with this salt.",
+}
+"""The steps of the proof (`tests/leaks/proof/theorems.py`) in words, by name."""
 ARMS = ("reuse", "enforce", "plain")
 GIVEN = ("leaks.json", "leaks-natural.json", "leaks-earlier.json")
 """What a public sentence gives away: alone, and after others from which some ways of reading learn."""
@@ -48,6 +68,7 @@ def page(results: Path) -> str:
         benches=benches,
         attacked=[read_leaks(results / file) for file in GIVEN if (results / file).is_file()],
         slower=slower(results),
+        steps=STEPS,
         small=_small,
         mutants=mutants and mutants["mutants"],
         broken_at=mutants and mutants["commit"],

@@ -94,14 +94,15 @@ def plot_effects(told: Sequence[Effect], file: Path) -> None:
 
 def text(found: dict[str, PaperFound]) -> str:
     """The text of the page from the contents of these files, by name."""
-    parts = [_part(name, each) for name, each in found.items()]
+    parts = [_part(name, each, found[MAIN]) for name, each in found.items()]
     back = [line for part in parts for line in _back(part)]
     return re.sub(r"\n{3,}", "\n\n", render("paper", parts=parts, back=back, effects=EFFECTS)).rstrip() + "\n"
 
 
-def _part(file: str, found: PaperFound) -> Part:
+def _part(file: str, found: PaperFound, main: PaperFound) -> Part:
     *shown, _ = grids(found)
-    suffix = "" if file == MAIN else f", {found.games} games a row"
+    games = f"{found.games} games a row" if found.games != main.games else "measured again"
+    suffix = "" if file == MAIN else f", {games}"
     return Part(
         file=file,
         found=found,

@@ -8,10 +8,12 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
+from tools.pages.costs import predicted_gain
 from tools.pages.render import render, write
 
 TABLE_5 = {"debate": (2.0, 1.036), "tree-of-thoughts": (3.5, 1.031), "parallel-debate": (6.2, 1.027)}
 """The paper's Table 5, for its MADiter, ToT and MADpar: first tokens and end to end."""
+GPUS = ("a100", "h100")
 NEAR = 0.15
 SOCIETY = 10_000
 MACHINES = (1, 4, 16, 64)
@@ -67,33 +69,29 @@ def _six(plan: dict[str, Any]) -> str:
     )
 
 
-def _ratio(plan: dict[str, Any], subject: str, what: str, mode: str = "audit") -> float:
-    by = {(each["subject"], each["mode"]): each for each in plan["predicted"]}
-    return float(by[subject, "baseline"][what] / by[subject, mode][what])
-
-
 def _table5(found: dict[str, Any]) -> str:
     heads = ("first token (end to end)", "paper, measured", "A100, predicted", "H100, predicted")
     rows = []
-    for name, (first, end) in TABLE_5.items():
-        cells = [
-            f"{_ratio(found[gpu], name, 'ttft'):.1f} ({_ratio(found[gpu], name, 'seconds'):.3f})"
-            for gpu in ("a100", "h100")
-        ]
-        rows.append((name, f"{first} ({end})", *cells))
+    for name, (paper_first, paper_end) in TABLE_5.items():
+        both = ([predicted_gain(found[gpu], name, "audit", what) for what in ("ttft", "seconds")] for gpu in GPUS)
+        cells = [f"{first:.1f} ({whole:.3f})" for first, whole in both]
+        rows.append((name, f"{paper_first} ({paper_end})", *cells))
     return _table(heads, rows)
 
 
 def _figure4(plan: dict[str, Any]) -> str:
     names = list(dict.fromkeys(each["subject"] for each in plan["predicted"]))
-    rows = [(name, *(f"{_ratio(plan, name, 'seconds', mode):.3f}" for mode in ("audit", "enforce"))) for name in names]
+    modes = ("audit", "enforce")
+    rows = [(name, *(f"{predicted_gain(plan, name, mode, 'seconds'):.3f}" for mode in modes)) for name in names]
     return _table(("end to end, predicted", "audit", "enforce"), rows)
 
 
 def _shortfall(found: dict[str, Any]) -> str:
-    below = [name for name, (first, _) in TABLE_5.items() if _ratio(found["a100"], name, "ttft") < first]
+    below = [
+        name for name, (first, _) in TABLE_5.items() if predicted_gain(found["a100"], name, "audit", "ttft") < first
+    ]
     names = list(dict.fromkeys(each["subject"] for each in found["branches"]["predicted"]))
-    most = max(_ratio(found["branches"], name, "seconds") for name in names)
+    most = max(predicted_gain(found["branches"], name, "audit", "seconds") for name in names)
     return (
         f"The predicted gains in first tokens on an A100 are below the paper's in {len(below)} of {len(TABLE_5)} rows. "
         f"The largest predicted\nend-to-end gain of the sweep is {most:.2f}: "
@@ -112,7 +110,7 @@ def _enforce(found: dict[str, Any]) -> str:
     rows = [
         (
             name,
-            *(f"{1 / _ratio(found[where], name, 'seconds', 'enforce'):.3f}" for where in ("h100", "cpu")),
+            *(f"{1 / predicted_gain(found[where], name, 'enforce', 'seconds'):.3f}" for where in ("h100", "cpu")),
             *(f"{measured[file, name]:.2f}" for file in ("bench-whole", "bench-six")),
         )
         for name in names

@@ -116,8 +116,10 @@ def summary(results: Path) -> str:
     whole = [result for result in flows if result.stepwise]
     timed_first = [gain.first for gain in each if gain.first is not None]
     sooner = [sum(round(both[mode].middle, 2) > 1 for both in timed_first) for mode in (0, 1)]
+    surely = [sum(both[mode].low > 1 for both in timed_first) for mode in (0, 1)]
     measured = [
-        f"{result.model.removeprefix('shape:')} with texts of {result.scale:g} times their usual length"
+        f"{result.model.removeprefix('shape:')} with texts of "
+        f"{'full' if result.scale == 1 else format(result.scale, 'g') + ' of the full'} length"
         for result in whole
         if any(BASELINE in result.arms and not name.startswith(TRACE) for name in map(family, result.subjects))
     ]
@@ -136,6 +138,7 @@ def summary(results: Path) -> str:
         "whole": measured,
         "small": small,
         "sooner": sooner,
+        "surely": surely,
         "compared": len(timed_first),
     }
     return render("speed", gains=each, picture=GAINS, **more)

@@ -45,4 +45,4 @@ def _unit(section: Mapping[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    write(page, "the embedded model")
+    write(page, "the bundled model")

@@ -13,7 +13,7 @@ from agentcho.lab.bench.arms import AUDIT, BASELINE, ENFORCE, GENERATE
 from agentcho.lab.bench.plans import BRANCHES, DOCUMENTS, LAYOUTS, READERS, VOTERS
 from agentcho.lab.bench.result import Result, read_result
 from agentcho.lab.plots import FIGURE_4
-from tools.pages.costs import panel_name
+from tools.pages.costs import panel_name, predicted_gain
 from tools.pages.render import render, write
 
 PANELS = ("bench-readers", "bench-readers-smollm2")
@@ -83,7 +83,7 @@ def _headline(panels: Sequence[Result], predicted: Mapping[str, Any]) -> str:
     for ends, name in names.items():
         subject = panel_name(*most, ends)
         cells = [result.ratio([subject], BASELINE, ENFORCE, "seconds").shown() for result in panels]
-        lines.append(_line((name, *cells, f"{_gain(predicted, subject, 'enforce', 'seconds'):.2f}")))
+        lines.append(_line((name, *cells, f"{predicted_gain(predicted, subject, 'enforce', 'seconds'):.2f}")))
     return "\n".join(lines)
 
 
@@ -111,15 +111,10 @@ def _measured(result: Result) -> str:
     return "\n".join(lines)
 
 
-def _gain(plan: Mapping[str, Any], subject: str, mode: str, what: str) -> float:
-    by = {(each["subject"], each["mode"]): each for each in plan["predicted"]}
-    return float(by[subject, "baseline"][what] / by[subject, mode][what])
-
-
 def _predicted(plan: Mapping[str, Any], subjects: Iterable[str]) -> str:
     lines = _header(("documents", "first token, `audit`", "`enforce`", "end to end, `audit`", "`enforce`"))
     for subject in subjects:
-        cells = [f"{_gain(plan, subject, mode, what):.2f}" for what in WHATS for mode in ("audit", "enforce")]
+        cells = [f"{predicted_gain(plan, subject, mode, what):.2f}" for what in WHATS for mode in ("audit", "enforce")]
         lines.append(_line((subject, *cells)))
     return "\n".join(lines)
 
@@ -137,7 +132,7 @@ def _trees(result: Result, plan: Mapping[str, Any]) -> str:
         for branches in BRANCHES:
             subject = f"{branches} branches, {voters} voters"
             cells = [result.ratio([subject], BASELINE, arm, "seconds").shown() for arm in (AUDIT, ENFORCE)]
-            cells += [f"{_gain(plan, subject, mode, 'seconds'):.2f}" for mode in ("audit", "enforce")]
+            cells += [f"{predicted_gain(plan, subject, mode, 'seconds'):.2f}" for mode in ("audit", "enforce")]
             lines.append(_line((subject, *cells)))
     return "\n".join(lines)
 

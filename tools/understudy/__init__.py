@@ -1,1 +1,1 @@
-"""The embedded model: its corpus, its training, its card."""
+"""The bundled model: its corpus, its training, its card."""

@@ -172,7 +172,7 @@ def evaluate(folder: Path, count: int, seed: int) -> Scores:
 
 def main() -> None:
     """Score, and write the result file."""
-    parser = argparse.ArgumentParser(description="Score the embedded model on held-out seeds.")
+    parser = argparse.ArgumentParser(description="Score the bundled model on held-out seeds.")
     parser.add_argument("--weights", type=Path, required=True, help="folder with the weights")
     parser.add_argument("--out", type=Path, required=True, help="JSON file to write")
     parser.add_argument("--count", type=int, default=100, help="games, debates and questions of each sort")

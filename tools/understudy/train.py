@@ -1,4 +1,4 @@
-"""Trains the embedded model from scratch: `python -m tools.understudy.train --out FOLDER`.
+"""Trains the bundled model from scratch: `python -m tools.understudy.train --out FOLDER`.
 
 Writes the corpus, a tokenizer, a small Llama model and its folder. An interrupted run continues from its last
 checkpoint. For how well the model plays, see `evaluate`.
@@ -137,7 +137,7 @@ class Run:
 
 def options() -> argparse.Namespace:
     """Parse the command line."""
-    parser = argparse.ArgumentParser(description="Train the embedded model from nothing.")
+    parser = argparse.ArgumentParser(description="Train the bundled model from nothing.")
     parser.add_argument("--out", type=Path, required=True, help="folder of the trained model")
     parser.add_argument("--checkpoints", type=Path, default=Path("runs/understudy"), help="folder for resuming")
     parser.add_argument("--steps", type=int, default=Recipe.steps, help="optimizer steps")

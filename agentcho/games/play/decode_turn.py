@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol, TypedDict, TypeVar, Unpack
 
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.choreography.requests import DecodePiece, Request, RequestResult, UnfinishedDecode
+from agentcho.errors import AgentchoError, CallbackFailed
 from agentcho.events import Began, FirstToken, Sink, Token
 from agentcho.games.play.journal import EncodingsToMake, Journal
 from agentcho.message import Words
@@ -112,14 +113,26 @@ async def run_decode(
         The finished calls. Their encodings stay held.
 
     Raises:
-        AgentchoError: Whatever `Choreographer.run` raises.
+        AgentchoError: Whatever `Choreographer.run` raises, or the hook `done` did. What was made stays held even then:
+            it was entered by then, and may have been read.
     """
-    return await choreographer.run(
+    failed = list[Exception]()
+
+    def done(result: RequestResult) -> None:
+        if record is not None:
+            record.done(result)
+        try:
+            if hooks.done is not None:
+                hooks.done(result)
+        except Exception as error:
+            failed.append(error)
+
+    result = await choreographer.run(
         Request(
             calls,
             place.order,
             on_token=hooks.text,
-            on_done=_both(None if record is None else record.done, hooks.done),
+            on_done=None if record is None and hooks.done is None else done,
             turn=place.turn,
             exact=place.exact,
             on_piece=_both(None if record is None else record.piece, hooks.piece),
@@ -128,6 +141,10 @@ async def run_decode(
             on_thought=hooks.thought,
         )
     )
+    if failed:
+        error = failed[0]
+        raise error if isinstance(error, AgentchoError) else CallbackFailed("done", error) from error
+    return result
 
 
 class DecodeTurn:

@@ -381,10 +381,10 @@ class Journal:
         metadata, said = draft.metadata, draft.message
         if said is not None and not said.tokens:
             return {metadata.id, *metadata.parents, *filter(None, [draft.act.thought])}
-        if draft.act.thought is not None and metadata.author is not None:
-            thought = self._ledger.cone(draft.act.thought, metadata.author)
+        if draft.act.thought is not None:
+            thought = self._ledger.cone(draft.act.thought)
             return None if thought is None else {metadata.id, *thought}
-        return None if metadata.author is None else self._ledger.cone(metadata.id, metadata.author)
+        return self._ledger.cone(metadata.id)
 
     def forget(self, messages: Iterable[str]) -> list[EncodingId]:
         """Give up all encodings of these messages and their entries in the ledger and the resolvers.
@@ -508,6 +508,7 @@ class Journal:
             tokens=None if of_prompt is None else of_prompt.tokens,
             apart=own.apart,
             opened=own.opened,
+            said=own.spoken or recipe == "author",
         )
 
     def _message(self, draft: Draft, words: Words) -> Message:

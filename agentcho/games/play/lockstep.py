@@ -31,11 +31,14 @@ class Seat:
         return bool(self._waiting)
 
     async def acted(self) -> None:
-        """Note that the task has acted, and return when every task has."""
-        event = anyio.Event()
-        self._waiting.append((event, self._tasks.current()))
+        """Note that the task has acted, and return when every task has. A task that is cancelled waits no longer."""
+        event, task = anyio.Event(), self._tasks.current()
+        self._waiting.append((event, task))
         self._moved()
-        await event.wait()
+        try:
+            await event.wait()
+        finally:
+            self._waiting = [each for each in self._waiting if each[0] is not event]
         self._passed()
 
     def go_on(self) -> None:

@@ -125,8 +125,10 @@ class Messages:
 
     def check_call(self, id: str, use: ToolUse, release: bool = False) -> None:
         """Check a tool call, message `id`, that is about to run. Raises `LeakageError` if it must not: see
-        `ToolSinks.check`."""
-        self._sinks.check(id, self._journal.cone(self.drafts[id]), use, release)
+        `ToolSinks.check`. The thought of the call itself is no source: it depends only on what its author had read."""
+        draft = self.drafts[id]
+        cone = self._journal.cone(draft)
+        self._sinks.check(id, cone and cone - {draft.act.thought}, use, release)
 
     # -- messages before they are said ---------------------------------------------------------------------
 

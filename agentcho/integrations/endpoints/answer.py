@@ -117,6 +117,8 @@ def _fault(schema: dict[str, Any], value: Any) -> str:
         worst = jsonschema.exceptions.best_match(found)
     except RecursionError:
         return "it is too deep"
+    except OverflowError:
+        return "a number in it is too large"
     except (referencing.exceptions.Unresolvable, re.error) as error:
         raise _unusable(f"{error}") from None
     if worst is None:

@@ -7,7 +7,7 @@ differs, transformers' own forward is used, as it is for other architectures, be
 any module has a hook. Where bits need not match those of transformers, the last layer computes what only logits need
 for the wanted tokens only.
 
-`torch.compile` over the same operations was tried on the embedded model, on two cores with AVX-512: it took 42 s, and
+`torch.compile` over the same operations was tried on the bundled model, on two cores with AVX-512: it took 42 s, and
 then 1.1 ms for a forward of one token, where this takes 1.8 and the library's 2.8; for eight tokens 2.1, 2.8 and 4.0.
 Independent of attention.
 """

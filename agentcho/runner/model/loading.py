@@ -37,7 +37,7 @@ from agentcho.runner.reuse_check import PROBE, LayerProof, ReuseCheck, check_con
 class EngineParts(NamedTuple):
     """The parts of an engine. `store_tokens`, `host_tokens` and `disk`: the number of tokens that it keeps in the
     store, in host memory and on disk. `kept`: the folder of encodings that outlive it. `fidelity`: how far its prompts
-    match those of transformers (None for the embedded model, for which this is not checked)."""
+    match those of transformers (None for the bundled model, for which this is not checked)."""
 
     model: Model
     framing: Framing

@@ -208,7 +208,7 @@ def _ids(eos: Any) -> frozenset[int]:
 
 
 def is_embedded_tokenizer(source: ModelSource) -> bool:
-    """Whether it has the tokenizer of the embedded model."""
+    """Whether it has the tokenizer of the bundled model."""
     return source.path == str(_understudy())
 
 

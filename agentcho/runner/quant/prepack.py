@@ -3,7 +3,7 @@
 On a CPU torch reorders weights for every product, which takes longer than the product itself if there are few rows. The
 weights of a large network are copied into the order of oneDNN's kernels. Those of a small one, which stay in the
 processor's caches, are copied in column-major order: torch multiplies several rows faster by these, but not one or two.
-With one thread and AVX-512 all products of the embedded model took 0.75 of the time for 8 rows, 0.65 for 16 and 0.80
+With one thread and AVX-512 all products of the bundled model took 0.75 of the time for 8 rows, 0.65 for 16 and 0.80
 for 64; with AVX2 0.78, 0.81 and 0.92.
 
 The copies are used only inside `use_packed`; elsewhere, and for code that reads its weights, a layer is unchanged. If

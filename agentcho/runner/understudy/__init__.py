@@ -1,4 +1,4 @@
-"""The embedded model, a small stand-in that ships with the package. Importing this module does not import torch."""
+"""The bundled model, a small stand-in that ships with the package. Importing this module does not import torch."""
 
 from __future__ import annotations
 

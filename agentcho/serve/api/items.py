@@ -12,7 +12,9 @@ from agentcho.serve.api.body import Body, Several, count, wrapped, wrong
 from agentcho.serve.api.messages import PARSED_ARGUMENTS, Id, Name, TextPart, joined
 from agentcho.serve.request import ChatRole, QuotedMessage, ToolCall
 
-TYPES = ("message", "function_call", "function_call_output")
+TYPES = ("message", "function_call", "function_call_output", "item_reference")
+THOUGHT = "rs_"
+"""How ids of thoughts begin."""
 
 
 class ItemPart(TextPart):
@@ -34,18 +36,19 @@ NEEDED = {
     "function_call": ("name", "arguments", "call_id"),
     "function_call_output": ("call_id", "output"),
     "reasoning": (),
+    "item_reference": ("id",),
 }
 """The accepted types of items, and the fields that each must have."""
 
 
 class Item(Body):
-    """A message, a function call or its result, as clients send them and as they send back what they received. Thoughts
-    are dropped, and counted."""
+    """A message, a function call or its result, as clients send them and as they send back what they received, or a
+    reference to such an item. Thoughts are dropped, and counted."""
 
     within = "input."
     ignored = frozenset({"caller", "namespace", "phase", PARSED_ARGUMENTS})
 
-    type: Literal["message", "function_call", "function_call_output", "reasoning"] = "message"
+    type: Literal["message", "function_call", "function_call_output", "reasoning", "item_reference"] = "message"
     id: Id | None = None
     status: str | None = None
     role: Literal["system", "developer", "user", "assistant"] = "user"
@@ -64,9 +67,9 @@ class Item(Body):
         type = given.get("type", "message")
         if not isinstance(type, str) or type not in NEEDED:
             raise wrong("type", f"this server does not know this item; give one of type {', '.join(TYPES)}")
-        if type == "reasoning":
+        if type == "reasoning" or (type == "item_reference" and str(given.get("id")).startswith(THOUGHT)):
             count(info, "input.reasoning")
-            return {"type": type}
+            return {"type": "reasoning"}
         for field in NEEDED[type]:
             if given.get(field) is None:
                 raise wrong(field, f"it is missing, and items of type {type} need it; give it")
@@ -89,6 +92,8 @@ def quoted(items: Iterable[Item]) -> list[QuotedMessage]:
                 _add(found, item)
             case "function_call_output":
                 found.append(QuotedMessage("tool", joined(item.output), item.name, call_id=item.call_id))
+            case "item_reference":
+                found.append(QuotedMessage("assistant", "", id=item.id, refers=True))
     return found
 
 

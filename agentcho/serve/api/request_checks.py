@@ -44,7 +44,7 @@ def request(given: request_fields.Parameters, asked: RequestParts, limits: Reque
         raise ApiError(400, f"top_logprobs: this server gives at most {limits.logprobs}; ask for fewer", "top_logprobs")
     if asked.max_tokens is not None and asked.max_tokens > limits.tokens:
         raise ApiError(400, f"{asked.most}: this server allows at most {limits.tokens}; lower it", asked.most)
-    constraint = _constraint(given, asked)
+    constraint = _constraint(given, asked, limits)
     return ChatRequest(
         tuple(asked.quoted),
         request_fields.options(
@@ -79,9 +79,13 @@ def calling(request: ChatRequest) -> Calling:
     return "auto" if tools.choice == "auto" and not held else "forced"
 
 
-def _constraint(given: request_fields.Parameters, asked: RequestParts) -> request_fields.AnswerConstraint | None:
+def _constraint(
+    given: request_fields.Parameters, asked: RequestParts, limits: RequestLimits
+) -> request_fields.AnswerConstraint | None:
     """The constraint on the text of the answer. It does not apply where the answer must be a call; where it may be one,
     the answer is a call or such a text. `ApiError`: there are two."""
     found = request_fields.constraint(given, asked.format, asked.param)
     must_call = asked.tools is not None and asked.tools.choice not in ("none", "auto")
+    if must_call and found is not None and found.json_schema is not None:
+        request_fields.schema(found.json_schema, found.param, limits)  # the answer repeats it, though it has no effect
     return None if must_call else found

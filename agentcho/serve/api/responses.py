@@ -39,6 +39,10 @@ OFF = (
     "previous_response_id: this server stores no conversations (--limit conversations=0); send all messages (clients "
     "that continue by id send all messages if store is false)"
 )
+NO_ITEMS = (
+    "input: this server stores no items (--limit conversations=0); send the items themselves, not references to them "
+    "(clients send the items if store is false)"
+)
 ADDED, DONE = "response.output_item.added", "response.output_item.done"
 LOGPROBS = "message.output_text.logprobs"
 Includable = Literal[
@@ -138,6 +142,8 @@ def parsed(body: bytes, limits: RequestLimits) -> tuple[RequestTarget, ChatReque
     target, keeps = given.target(), limits.conversations > 0
     if given.previous_response_id is not None and not keeps:
         raise ApiError(400, OFF, "previous_response_id")
+    if not keeps and any(item.type == "item_reference" for item in given.input):
+        raise ApiError(400, NO_ITEMS, "input")
     told = [QuotedMessage("system", given.instructions)] if given.instructions is not None else []
     asked = RequestParts(
         told + quoted(given.input),

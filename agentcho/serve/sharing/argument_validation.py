@@ -27,7 +27,7 @@ class _Unknown(Exception):
 
 def fits(tool: ToolDefinition, arguments: str) -> bool:
     """Whether `arguments`, a JSON object, fit the function. A schema that cannot be evaluated excludes nothing: one
-    with an unknown reference, too many references, an unsupported kind of pattern, or patterns of names."""
+    with an unknown reference, too many references, an unsupported kind of pattern, patterns of names, or a fault."""
     if tool.parameters is None:
         return bool(json.loads(arguments) == {})
     if "patternProperties" in json.dumps(tool.parameters):
@@ -35,7 +35,7 @@ def fits(tool: ToolDefinition, arguments: str) -> bool:
     registry: Any = referencing.Registry()
     try:
         return bool(_validator()(tool.parameters, registry=registry).is_valid(json.loads(arguments)))
-    except (_Unknown, RecursionError, referencing.exceptions.Unresolvable, jsonschema.exceptions.UnknownType):
+    except Exception:  # the library raises many kinds for schemas with faults, and for numbers that are too large
         return True
 
 

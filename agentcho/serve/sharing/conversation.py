@@ -318,8 +318,9 @@ class SocietyConversation:
 
     def _encoded(self, text: str) -> tuple[int, ...]:
         try:
+            text.encode()  # an escape in JSON may be half of a character
             return tuple(self._frames.framing.content.encode(text))
-        except RequestError:
+        except (RequestError, UnicodeEncodeError):
             return ()
 
     def _draft(

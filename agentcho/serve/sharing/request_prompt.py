@@ -86,7 +86,7 @@ def chat_of(request: ChatRequest, frames: FramePort) -> RenderedChat:
     tools = () if request.tools is None or request.tools.choice == "none" else request.tools.tools
     calls = tools or any(quoted.calls or quoted.role == "tool" for quoted in request.messages)
     offered = [ChatMessage("system", "", tools=tuple(tools))] if tools else []
-    known, said = frames.framing.tools.auto or not calls, [*_conversation(request), *offered]
+    known, said = frames.framing.tools.auto or not calls, [*conversation_of(request), *offered]
     found = frames.framing.prompt(said, request.variables) if known else None
     if found is None:
         if known and request.variables and frames.framing.prompt(said) is not None:
@@ -134,7 +134,7 @@ def _unusable(request: ChatRequest, why: str) -> ApiError:
     return ApiError(400, f"{param}: {why}", param)
 
 
-def _conversation(request: ChatRequest) -> list[ChatMessage]:
+def conversation_of(request: ChatRequest) -> list[ChatMessage]:
     """The messages of a request as the chat template gets them. A function result has the name of its function."""
     called = {call.id: call.name for quoted in request.messages for call in quoted.calls}
     return [
@@ -142,11 +142,24 @@ def _conversation(request: ChatRequest) -> list[ChatMessage]:
             role=each.role,
             text=each.text,
             name=called.get(each.call_id or "") if each.role == "tool" else each.name,
-            calls=each.calls,
+            calls=tuple(call._replace(arguments=_encodable(call.arguments)) for call in each.calls),
             call_id=each.call_id or "",
         )
         for each in request.messages
     ]
+
+
+def _encodable(arguments: str) -> str:
+    """The arguments of a call, with a replacement character for each escape of half a character, which a template would
+    write as it is."""
+    try:
+        value = json.dumps(json.loads(arguments), ensure_ascii=False)
+        value.encode()
+    except UnicodeEncodeError:
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    except (ValueError, RecursionError):
+        pass  # a template gets them as a text
+    return arguments
 
 
 async def tokenised(request: ChatRequest, work: Callable[[], T]) -> T:

@@ -154,5 +154,5 @@ class StatelessPrompts:
             self._release([id])
 
     def _release(self, ids: Sequence[int]) -> None:
-        if ids:
-            self._choreographer.release(ids)
+        if held := self._choreographer.held(ids):
+            self._choreographer.release(held)

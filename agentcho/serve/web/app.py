@@ -40,7 +40,7 @@ from agentcho.serve.config import ServeLimits
 from agentcho.serve.request import AnswerDelta, Answers, Caller, ChatRequest, Hear, ServedMode, Sharing
 from agentcho.serve.web import metrics
 from agentcho.serve.web.admission import Admission, KeyLimits
-from agentcho.serve.web.conversations import ResponseStore
+from agentcho.serve.web.conversations import PARAM, ResponseStore
 from agentcho.serve.web.exchange import GONE, TWO_LENGTHS, Channel, Events
 from agentcho.serve.web.keys import ABSENT, ApiKey, ApiKeys, RequestClaim
 from agentcho.serve.web.length import check_length
@@ -169,14 +169,16 @@ class Generate:
             await self._answer(channel, ModelRequest(self._site, model, caller, request, shape), shape)
 
     def _continued(self, caller: Caller, request: ChatRequest, shape: Shape) -> ChatRequest:
-        """The request, preceded by the messages of the response that it continues. `ApiError`: there is no such
-        response, or there are too many messages."""
-        if shape.previous is None:
+        """The request, preceded by the messages of the response that it continues, and with the stored items that it
+        refers to. `ApiError`: there is no such response or item, or there are too many messages."""
+        if shape.previous is None and not any(message.refers for message in request.messages):
             return request
         first, own = request.messages[: shape.leading], request.messages[shape.leading :]
-        whole, limits = (*first, *self._site.conversations.get(caller, shape.previous), *own), self._site.limits.asked
-        within(len(whole), limits.messages, "previous_response_id", "messages")
-        within(letters(whole), limits.letters, "previous_response_id", "letters")
+        stored, limits = self._site.conversations, self._site.limits.asked
+        before = () if shape.previous is None else stored.get(caller, shape.previous)
+        whole, param = (*first, *before, *stored.resolved(caller, own)), "input" if shape.previous is None else PARAM
+        within(len(whole), limits.messages, param, "messages")
+        within(letters(whole), limits.letters, param, "letters")
         return replace(request, messages=whole)
 
     async def _answer(self, channel: Channel, asked: ModelRequest, shape: Shape) -> None:

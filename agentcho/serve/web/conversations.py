@@ -6,10 +6,11 @@ models.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 from typing import NamedTuple
 
+from agentcho.serve.api import ids
 from agentcho.serve.api.messages import letters
 from agentcho.serve.api_errors import ApiError
 from agentcho.serve.request import Caller, QuotedMessage
@@ -17,6 +18,8 @@ from agentcho.serve.request import Caller, QuotedMessage
 Owner = tuple[str, str, str, str]
 """Tenant, key, society and agent. A response can be continued only by the caller that requested it."""
 PARAM = "previous_response_id"
+EACH = 200
+"""Characters that a message counts for beside its own."""
 
 
 class StoredResponse(NamedTuple):
@@ -51,11 +54,39 @@ class ResponseStore:
         own[id] = own.pop(id)
         return found.messages
 
+    def resolved(self, caller: Caller, messages: Iterable[QuotedMessage]) -> list[QuotedMessage]:
+        """The messages, with the answers of stored responses, or parts of them, where they refer to these. `ApiError`
+        404: this caller has no such answer."""
+        found = list[QuotedMessage]()
+        for message in messages:
+            if not message.refers:
+                found.append(message)
+                continue
+            part, last = self._part(caller, message.id or ""), found[-1] if found else None
+            if last is not None and last.id == part.id:
+                found[-1] = last._replace(text=last.text or part.text, calls=(*last.calls, *part.calls))
+            else:
+                found.append(part)
+        return found
+
+    def _part(self, caller: Caller, item: str) -> QuotedMessage:
+        """The answer that an item belongs to, with its text or with the one call that the item is."""
+        own, of = self._alive(caller.tenant), ids.answer(item)
+        for id, stored in own.items():
+            said = stored.messages[-1]
+            if stored.owner == _owner(caller) and said.id == of:
+                own[id] = own.pop(id)
+                calls = tuple(call for number, call in enumerate(said.calls) if ids.item(of, number) == item)
+                if calls or item == ids.item(of):
+                    return said._replace(calls=calls, text="" if calls else said.text)
+                break
+        raise ApiError(404, f"input: there is no item {item!r}, or it is no longer kept; send the item itself", "input")
+
     def keep(self, caller: Caller, id: str, messages: tuple[QuotedMessage, ...]) -> None:
         """Keep the messages of a response, its answer included."""
         own = self._alive(caller.tenant)
         until = self._clock() + self._seconds
-        own[id] = StoredResponse(_owner(caller), messages, letters(messages), until)
+        own[id] = StoredResponse(_owner(caller), messages, _size(messages), until)
         while len(own) > self._most or sum(each.letters for each in own.values()) > self._letters:
             del own[next(iter(own))]
         if own:
@@ -70,6 +101,15 @@ class ResponseStore:
             if not self._kept[each]:
                 del self._kept[each]
         return self._kept.get(tenant, {})
+
+
+def _size(messages: Sequence[QuotedMessage]) -> int:
+    """The number of characters of messages in memory: of their texts, names and ids, and `EACH` for every message and
+    call."""
+    named = (each for message in messages for each in (message.name, message.id, message.call_id))
+    called = [call for message in messages for call in message.calls]
+    names = sum(map(len, filter(None, named))) + sum(len(call.name) + len(call.id) for call in called)
+    return letters(messages) + names + EACH * (len(messages) + len(called))
 
 
 def _owner(caller: Caller) -> Owner:

@@ -77,11 +77,13 @@ class SocietyHeaders:
         try:
             chat = json.loads(sent)
             messages = [{"role": message["role"], "content": message.get("content")} for message in chat["messages"]]
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return sent  # the server reports what is wrong with it
         if (wrong := next((name for name in AROUND if chat.get(name)), None)) is not None:
             raise RequestError(f"{wrong} cannot be used in a society; leave it out")
         given = chat.get("kv_transfer_params") or {}
+        if not isinstance(given, dict):
+            return sent
         if KEY in given:
             raise RequestError("the society is named both in headers and in kv_transfer_params; name it once")
         told = _told(asked, messages)
