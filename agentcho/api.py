@@ -37,7 +37,7 @@ from agentcho.integrations.opentelemetry.traced import Spans, Traced, traced
 from agentcho.protocol.call import EnginePort
 from agentcho.protocol.value_checks import type_name
 from agentcho.records.record import SavedRun, find
-from agentcho.scenario import Scenario
+from agentcho.scenario import Scenario, json_options
 
 if TYPE_CHECKING:
     from agentcho.lab.compare.api import compare
@@ -299,7 +299,7 @@ def _played(request: RunRequest, found: RunResult, kept: LiveMessages) -> Played
     scenario, engine = request.scenario, request.engine
     return in_memory(
         scenario.name,
-        scenario.options.model_dump(mode="json"),
+        json_options(scenario),
         request.config,
         found.games,
         kept,

@@ -686,6 +686,9 @@ class CannotWrite(RecordError):
         self.path, self.code = path, 1 if begun else 2
 
 
+_ACCEPT = "; --changed accept keeps the games of the code as it was"
+
+
 class ResumeMismatch(RecordError):
     """Raised when a record was made with other options or other code, or a resumed game departs from its record.
 
@@ -697,7 +700,7 @@ class ResumeMismatch(RecordError):
         """Return the error for a folder or file that holds results of other options."""
         return cls(
             f"{where} holds {what}; what differs: {', '.join(changed)}. Give another --out, or the same options as "
-            "before"
+            f"before{_ACCEPT if any('source' in each for each in changed) else ''}"
         )
 
     @classmethod

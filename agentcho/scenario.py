@@ -6,10 +6,11 @@ records and the terminal.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Set
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from agentcho.errors import ConfigError, ScenarioError, asking
@@ -188,6 +189,39 @@ class Scenario:
 
     def _choices(self) -> list[str]:
         return [f"{name} ({_default(field)})" for name, field in self.Options.model_fields.items()]
+
+
+def json_options(scenario: Scenario) -> dict[str, Any]:
+    """The options of a scenario as JSON, with secrets masked. Sets are sorted: their order differs by process."""
+    return cast(dict[str, Any], _in_order(dict(scenario.options), scenario.options.model_dump(mode="json")))
+
+
+def _in_order(value: Any, shown: Any) -> Any:
+    """The JSON form `shown` of a value, with its sets sorted."""
+    if isinstance(value, BaseModel):
+        value = dict(value)
+    if isinstance(value, set | frozenset):
+        return sorted(shown, key=json.dumps)
+    if isinstance(value, Mapping) and isinstance(shown, dict) and len(value) <= len(shown):  # computed fields come last
+        return shown | {name: _in_order(each, shown[name]) for each, name in zip(value.values(), shown, strict=False)}
+    if isinstance(value, list | tuple) and isinstance(shown, list) and len(value) == len(shown):
+        return [_in_order(each, one) for each, one in zip(value, shown, strict=True)]
+    return shown
+
+
+def secret_options(scenario: Scenario) -> list[str]:
+    """The names of the options that are secrets, or contain some."""
+    return [name for name, value in scenario.options if _has_secret(value)]
+
+
+def _has_secret(value: Any) -> bool:
+    if isinstance(value, BaseModel):
+        value = dict(value)
+    if isinstance(value, Mapping):
+        return any(map(_has_secret, value.values()))
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(_has_secret, value))
+    return isinstance(value, SecretStr | SecretBytes)
 
 
 def _default(field: FieldInfo) -> str:

@@ -184,6 +184,11 @@ class Choreographer:
         """The digest of its engine's tokenizer. None if the engine does not report one."""
         return self._engine.fingerprint.get("tokenizer")
 
+    @property
+    def rests(self) -> int:
+        """How often there was nothing to do and every task waited. Common to all choreographers of a run."""
+        return self._clock.rests
+
     def _check_here(self) -> None:
         """Raise `EngineBusy` if this is open in another thread."""
         if not self._closed and threading.get_ident() != self._home[0]:

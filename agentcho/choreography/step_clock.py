@@ -43,14 +43,15 @@ class StepClock:
     """Steps its `members`, in the order of their places. As an async context manager it steps from entry to exit.
 
     `tasks` are the tasks of all members, and `thread` is where every engine is called. With nothing to do for
-    `quiet_after` seconds, the log says once which tasks wait for what.
+    `quiet_after` seconds, the log says once which tasks wait for what. `rests` counts how often there was nothing to do
+    and every task waited.
     """
 
     def __init__(self, quiet_after: float) -> None:
         self._quiet_after = quiet_after
         self.tasks = TaskTracker()
         self.members: list[ClockMember] = []
-        self._arrivals = 0
+        self._arrivals = self.rests = 0
         self._work = anyio.Event()
 
     async def __aenter__(self) -> StepClock:
@@ -102,6 +103,8 @@ class StepClock:
 
     async def _rest(self) -> None:
         """Wait until there is work. If none comes for long, the log says once which tasks wait for what."""
+        await self.tasks.settle(lambda: self._arrivals)
+        self.rests += not self._work.is_set()
         with anyio.move_on_after(self._quiet_after):
             await self._work.wait()
             return

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from pydantic import SecretBytes, SecretStr
 
 from agentcho.cli.error_text import error_text
 from agentcho.cli.leak_summary import leak_summary
@@ -34,7 +33,7 @@ from agentcho.integrations.ray import runs
 from agentcho.integrations.ray.players import Cluster, players
 from agentcho.integrations.ray.work import Heard
 from agentcho.records.record import SavedRun, find
-from agentcho.scenario import Scenario
+from agentcho.scenario import Scenario, secret_options
 
 LATER = (
     "people play in games that are not over, so leaks are reported only when `agentcho run "
@@ -133,10 +132,10 @@ def _last_line(line: str, record: Path) -> None:
 
 def _check_secrets(scenario: Scenario, given: Mapping[str, Any]) -> None:
     """Raise a usage error for a secret option that was not given again, because records contain no secrets."""
-    for name, value in scenario.options:
-        if isinstance(value, SecretStr | SecretBytes) and name not in given:
+    for name in secret_options(scenario):
+        if name not in given:
             raise typer.BadParameter(
-                f"{name} is a secret, which records do not contain; give it again", param_hint="--set"
+                f"{name} is or has a secret, which records do not contain; give it again", param_hint="--set"
             )
 
 

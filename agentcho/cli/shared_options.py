@@ -32,6 +32,7 @@ FINAL_OF = (
 PEFT = "Fields of a peft configuration as JSON, instead of rank, alpha and dropout."
 INSPECT = "Export a log for Inspect instead, with the text of all messages; the name must end with .eval."
 TELEMETRY = "Export OpenTelemetry spans and metrics (extra otel), without or with the text of messages."
+SOURCE = "What to do if the source of the scenario has changed since some of the games were played."
 JUDGE = "Model that compares texts of the columns, pair by pair, in both orders."
 REPAIRS = f"Repeat each choreographed column with each of these repairs: {','.join(usual_repairs())}; all: every one."
 WAYS = f"Repeat each choreographed column with each of these ways of reuse: {','.join(usual_ways()[1:])}."

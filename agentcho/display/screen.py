@@ -61,7 +61,12 @@ class Screen:
 
 
 class NoScreen(Screen):
-    """Shows nothing."""
+    """Shows nothing, and keeps no messages."""
+
+    def hear(self, event: Event) -> None:
+        """Receive one event."""
+        if isinstance(event, GameOver):
+            self.games[event.game] = event
 
 
 def summary(played: RunResult) -> list[str]:

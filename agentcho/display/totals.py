@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from math import sqrt
+from math import isfinite, sqrt
 from statistics import fmean, stdev
 from typing import Any
 
@@ -150,7 +150,9 @@ def _scores(games: Sequence[GameOver]) -> TextTable:
 
 
 def _mean(values: list[float]) -> tuple[str, str]:
-    """Return the mean and the half width of its normal 95 % interval."""
+    """Return the mean and the half width of its normal 95 % interval, which scores that are not finite do not have."""
+    if not all(map(isfinite, values)):
+        return f"{sum(values) / len(values):g}", "-"
     half = 1.96 * stdev(values) / sqrt(len(values)) if len(values) > 1 else None
     return f"{fmean(values):.2f}", "-" if half is None else f"±{half:.2f}"
 

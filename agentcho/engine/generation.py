@@ -74,8 +74,9 @@ class Generation:
         self._header, self._ordinary = placed.framed.header, placed.framed
         self._thinking = thinking_of(call, template)
         if self._thinking is not None:
-            opening, before = self._content.decode(placed.framed.opening), self._content.stream()
-            self._thinker = ThoughtTracker(self._thinking, opening, before)
+            opening = self._content.decode(placed.framed.opening)
+            self._before_stream = self._content.stream()
+            self._thinker = ThoughtTracker(self._thinking, opening, self._before_stream)
             self._header = tuple(self._content.encode(call.header))
             self._ordinary = frame(template, "assistant", call.name, self._header)
         self._behind = 0
@@ -263,14 +264,21 @@ class Generation:
             return self._answer(token, left)
         ends = () if self._thinking is None else self._thinking.ends
         if token in self._ends and (token,) != ends:
-            return self._stop(token)
+            if not (self.call.is_whole and thinker.now):
+                return self._stop(token)
+            self.feed = ()  # the answer must be complete: what would have ended the message ends the thought
+            for end in ends:
+                self._give(end)
+                thinker.push(end, len(self.sampled) - 1)
+            self._begin_answer()
+            return None
         if self._constraint is not None and not self.call.is_whole:
             token = self._constraint.take(token, left)
         self.feed = (token,)
         self.sampled.append(token)
         nth, piece = len(self.sampled) - 1, thinker.push(token, len(self.sampled) - 1)
         if thinker.answers and not thinker.thought:
-            self._text += piece
+            self._text, self._stream = self._text + piece, self._before_stream
             return self._said(token, left)
         said = SampledToken(self.id, nth, token, piece, thought=thinker.now if unsure else True)
         if left <= 1 and thinker.now and self.call.is_whole:
@@ -360,7 +368,7 @@ class Generation:
                 given = 0 if self._thinking is None else len(self._thinking.behind)
                 self._behind = done + 1 + given + len(self._header)
             elif thinker.answers:
-                self._text += piece
+                self._text, self._stream = self._text + piece, self._before_stream
                 return SampledToken(self.id, done, token, self._show())
             return SampledToken(self.id, done, token, piece, thought=thinker.now if unsure else True)
         if done < self._behind:

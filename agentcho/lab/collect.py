@@ -13,14 +13,15 @@ from agentcho.config import RunConfig
 from agentcho.errors import ConfigError, ResumeMismatch
 from agentcho.events import Sink
 from agentcho.games.play.turn import Forced
+from agentcho.games.runs import library
 from agentcho.games.runs.request import GameSelection, RunRequest
-from agentcho.games.runs.resume import begun_before
+from agentcho.games.runs.resume import Changed, begun_before, differences, source_differences
 from agentcho.games.runs.runtime import RunResult, play, tasks_of
 from agentcho.protocol.call import EnginePort
 from agentcho.records.record import GameOver, SavedRun, runs
 from agentcho.records.trace import Workflow
 from agentcho.records.transcript import TranscriptEntry
-from agentcho.scenario import Scenario
+from agentcho.scenario import Scenario, json_options
 
 
 class Interrupted(Exception):
@@ -54,7 +55,8 @@ def adapted(engine: EnginePort, adapter: str | None) -> Iterator[EnginePort]:
 
 class Playing(NamedTuple):
     """How games are played: everything but their numbers. `play_on` plays them. If it does so in another process,
-    `here` returns an engine of this process to measure on."""
+    `here` returns an engine of this process to measure on. `changed`: what to do about games that were played with
+    other code of the scenario."""
 
     scenario: Scenario
     config: RunConfig
@@ -62,6 +64,7 @@ class Playing(NamedTuple):
     at_once: int | None = None
     play_on: Callable[[RunRequest], RunResult] = play
     here: Callable[[], EnginePort] | None = None
+    changed: Changed = "refuse"
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -69,7 +72,7 @@ class Playing(NamedTuple):
         scenario, tasks = self.scenario, tasks_of(self.scenario, self.config)
         return {
             "scenario": scenario.name,
-            "options": scenario.options.model_dump(mode="json"),
+            "options": json_options(scenario),
             "tasks": self.config.tasks or scenario.tasks,
             "digest": None if tasks is None else tasks.digest,
             "model": self.engine.fingerprint,
@@ -103,6 +106,21 @@ def check_same(where: Path, what: str, earlier: Mapping[str, Any], asked: Mappin
         raise ResumeMismatch.holds(where, what, changed)
 
 
+def check_played(playing: Playing, folder: Path) -> None:
+    """Raise `ResumeMismatch` if a record in a folder was played with other options, other tasks, or other code of the
+    scenario than games are played with now."""
+    scenario, config = playing.scenario, playing.config
+    options, used = json_options(scenario), library.sources(scenario)
+    tasks = tasks_of(scenario, config)
+    for run in runs(folder) if folder.is_dir() else ():
+        now = config.model_copy(update={"games": run.info.config.games})
+        digest = None if tasks is None else tasks.digest
+        found = differences(run.info, scenario=scenario.name, options=options, config=now, tasks=digest)
+        found += source_differences(run.info.sources, used) if playing.changed == "refuse" else []
+        if found:
+            raise ResumeMismatch.holds(folder, "games that were played in another way", found)
+
+
 class Games(NamedTuple):
     """The finished games in a folder of records, by number: their outcomes, transcripts and traces."""
 
@@ -134,8 +152,9 @@ def _collect(run: SavedRun, games: Games) -> None:
 
 
 def completed(playing: Playing, folder: Path, forced: Mapping[int, Forced], sink: Sink) -> Games:
-    """Play those games that no record in the folder has, and return all of them. `GamesFailed`: some failed; the others
-    are over. `Interrupted`: Ctrl-C."""
+    """Play those games that no record in the folder has, and return all of them. `ResumeMismatch`: the folder has games
+    of other options or of other code. `GamesFailed`: some failed; the others are over. `Interrupted`: Ctrl-C."""
+    check_played(playing, folder)
     there = collected(folder).finished
     left = [number for number in range(playing.config.games) if number not in there]
     if left:

@@ -18,6 +18,8 @@ from agentcho.audit.measurement import Interval
 from agentcho.extras import require
 from agentcho.records.frozen import Frozen
 
+FLIPS = 9999
+"""The number of draws of `sign_flips`."""
 Rows = NDArray[Any]
 """Log-probabilities `[rows, vocab]`, in nats."""
 Floats = NDArray[np.float64]
@@ -78,6 +80,31 @@ def clopper_pearson(count: int, total: int) -> Interval:
         return Interval(low=0.0, high=1.0, method="clopper-pearson")
     found = binomtest(count, total).proportion_ci(method="exact")
     return Interval(low=float(found.low), high=float(found.high), method="clopper-pearson")
+
+
+def changed_share(gained: int, lost: int, pairs: int) -> Interval:
+    """The exact interval of the difference of two shares over `pairs` pairs, of which `gained` changed from 0 to 1 and
+    `lost` from 1 to 0. It is that of the gained ones among the changed ones, so it leaves out 0 exactly if `mcnemar` is
+    less than 0.05."""
+    changed = gained + lost
+    if not changed:
+        return Interval(low=0.0, high=0.0, method="no pair changed")
+    found = clopper_pearson(gained, changed)
+    low, high = ((2 * end - 1) * changed / pairs for end in (found.low, found.high))
+    return Interval(low=low, high=high, method="exact, over changed pairs")
+
+
+def sign_flips(differences: Sequence[float], seed: int) -> float:
+    """The two-sided p-value of differences within pairs: how often their mean is as far from 0 if each has a random
+    sign. Exact for up to 13 differences that are not 0, and over `FLIPS` draws for more. 1 without any."""
+    from scipy.stats import permutation_test
+
+    found = np.asarray([each for each in differences if each], dtype=np.float64)
+    if len(found) < 2:
+        return 1.0
+    dice = np.random.default_rng(seed)
+    asked: dict[str, Any] = {"permutation_type": "samples", "vectorized": True, "n_resamples": FLIPS, "batch": 500}
+    return float(permutation_test((found,), np.mean, rng=dice, **asked).pvalue)
 
 
 def holm(values: Sequence[float]) -> tuple[float, ...]:
@@ -150,46 +177,30 @@ def pooled(sums: Floats, counts: Floats, seed: int) -> tuple[float, Interval]:
     found = _bootstrap(
         samples=(sums, counts), statistic=_ratio, seed=seed, resamples=1999, method="bootstrap clustered by game"
     )
-    return mean, found.interval
+    return mean, found
 
 
-class Resampled(NamedTuple):
-    """The bootstrap of a statistic: its percentile interval, and its value in each resample."""
-
-    interval: Interval
-    drawn: Floats
-
-    @property
-    def p(self) -> float:
-        """Two-sided p-value for a statistic of 0: twice the smaller share of resamples on either side of 0, at least
-        1 / the number of resamples; 1 without resamples."""
-        if not len(self.drawn):
-            return 1.0
-        smaller = min(float((self.drawn <= 0).mean()), float((self.drawn >= 0).mean()))
-        return min(1.0, max(2 * smaller, 1 / len(self.drawn)))
-
-
-def resampled(values: Sequence[float], seed: int) -> Resampled:
-    """The bootstrap of the mean of independent values, such as differences within pairs. With fewer than two values the
-    interval is the mean itself, and p is 1."""
+def resampled(values: Sequence[float], seed: int) -> Interval:
+    """The bootstrap interval of the mean of independent values, such as differences within pairs. With fewer than two
+    values it is the mean itself."""
     found = np.asarray(values, dtype=np.float64)
     if len(found) < 2:
         mean = float(found.mean()) if len(found) else 0.0
-        return Resampled(Interval(low=mean, high=mean, method="fewer than two: no interval"), np.zeros(0))
+        return Interval(low=mean, high=mean, method="fewer than two: no interval")
     return _bootstrap(samples=(found,), statistic=np.mean, seed=seed, resamples=9999, method="paired bootstrap")
 
 
 def _bootstrap(
     samples: tuple[Floats, ...], statistic: Callable[..., Any], seed: int, resamples: int, method: str
-) -> Resampled:
-    """The percentile bootstrap; several samples are resampled jointly."""
+) -> Interval:
+    """The percentile bootstrap interval; several samples are resampled jointly."""
     from scipy.stats import bootstrap
 
     dice = np.random.default_rng(seed)
     found = bootstrap(samples, statistic, paired=len(samples) > 1, n_resamples=resamples, method="percentile", rng=dice)
     ends = found.confidence_interval
     low, high = sorted((float(ends.low), float(ends.high)))  # rounding may swap two equal ends
-    return Resampled(Interval(low=low, high=high, method=method), found.bootstrap_distribution)
+    return Interval(low=low, high=high, method=method)
 
 
 def _ratio(sums: Floats, counts: Floats, axis: int = -1) -> Any:
@@ -221,7 +232,7 @@ def spread(values: Sequence[float], seed: int = 0) -> Spread:
     require(f"for an interval of {FEW} values and more", "lab")
     found = _bootstrap(
         samples=(np.asarray(values),), statistic=np.median, seed=seed, resamples=1999, method="bootstrap, 95%"
-    ).interval
+    )
     return Spread(middle=median(values), low=found.low, high=found.high, method=found.method)
 
 

@@ -86,6 +86,8 @@ def check_config(source: ModelSource, context: int | None) -> None:
 
 OTHER = "Use a model with rotary positions on attention layers, such as Llama, Qwen, Mistral, Gemma, OLMo or Granite."
 LEARNED = {"gpt2", "opt", "gpt_bigcode", "gpt_neo", "xglm", "biogpt", "openai-gpt", "ctrl"}
+WINDOW_IN_MASK = {"phimoe", "qwen2_moe"}
+"""Kinds whose sliding window is only in the mask that the library makes, and not handed to the attention function."""
 RECURRENT = (
     "ssm_state_size",
     "state_size",
@@ -112,10 +114,16 @@ def _config_causes(config: Any, context: int | None) -> Iterator[tuple[str, str]
         yield "a learned norm after the rotary embedding, so turned keys are not the keys at the new position", OTHER
     layers = set(getattr(config, "layer_types", None) or getattr(config, "layers_block_type", None) or [])
     other = sorted(layers - {"full_attention", "sliding_attention", "chunked_attention", "attention"})
-    marks = [mark for mark in RECURRENT if hasattr(config, mark)]
+    marks = [] if layers else [mark for mark in RECURRENT if hasattr(config, mark)]  # some have marks of unused layers
     if other or marks:
         named = ", ".join(other or marks)
         yield f"recurrent layers ({named}) keep a running state, not keys of single tokens to choose from", OTHER
+    window = getattr(config, "sliding_window", None) if getattr(config, "use_sliding_window", True) else None
+    if kind in WINDOW_IN_MASK and window and (context is None or context > window):
+        yield (
+            f"its window of {window} tokens is only in a mask, which a packed forward does not use",
+            f"Load it with context={window} or less.",
+        )
     yield from _scaling_causes(config, context)
 
 

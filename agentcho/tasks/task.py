@@ -70,7 +70,7 @@ class Problem(BaseModel):
         """Return the final answer of a text, in the form in which answers are compared.
 
         That is the sentence after its last "answer is" or "answer:", or else the whole text; for "number" the last
-        number in it.
+        number in it. All right answers have one form, so that they count together in a vote.
 
         Args:
             said: The text.
@@ -78,7 +78,11 @@ class Problem(BaseModel):
         Returns:
             The answer. Empty if there is none.
         """
-        return self._plain(self._readings(said)[0])
+        readings = [self._plain(each) for each in self._readings(said)]
+        if self.check == "math":
+            return self._plain(self.answers[0]) if self.right(said) else readings[0]
+        accepted = [self._plain(answer) for answer in self.answers]
+        return accepted[0] if any(each in accepted for each in readings) else readings[0]
 
     def _readings(self, said: str) -> list[str]:
         """Return the possible answers of a text: what follows its last "answer is", up to the end of each sentence

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
-from pydantic import Field
+from pydantic import BaseModel, Field, SecretStr
 
 import agentcho
 from agentcho.errors import ArgumentError, AudienceError, ConfigError, ScenarioError
 from agentcho.message import audience
+from agentcho.scenario import json_options, secret_options
 
 
 class Waiter(agentcho.Agent):
@@ -103,6 +105,32 @@ def test_a_scenario_without_options_says_so() -> None:
 
     with pytest.raises(ConfigError, match=r"Extra inputs are not permitted\. It has no options$"):
         Plain(rounds=1)
+
+
+class Inner(BaseModel):
+    """A part of options."""
+
+    names: frozenset[str]
+    word: SecretStr
+
+
+def test_options_are_the_same_json_in_every_process_and_show_no_secret() -> None:
+    class Played(agentcho.Scenario):
+        class Options(agentcho.Scenario.Options):
+            roles: frozenset[int] = frozenset({30, 4, 100})
+            inner: tuple[Inner, ...] = (Inner(names=frozenset("zebra"), word=SecretStr("plum")),)
+            rounds: dict[int, tuple[frozenset[str], ...]] = Field(default={2: (frozenset("ba"),)})
+
+        async def play(self, game: agentcho.Game) -> agentcho.Scenario.Outcome:
+            return self.Outcome()
+
+    shown = {
+        "roles": sorted([30, 4, 100], key=json.dumps),
+        "inner": [{"names": sorted("zebra"), "word": "**********"}],
+        "rounds": {"2": [["a", "b"]]},
+    }
+    assert json_options(Played()) == shown
+    assert secret_options(Played()) == ["inner"]
 
 
 def test_an_option_that_must_be_given_is_not_said_to_have_a_default() -> None:

@@ -18,6 +18,7 @@ from agentcho.errors import (
     AnswerInvalid,
     CallbackFailed,
     CallFailed,
+    EndpointFailed,
     GamesFailed,
     LeakageError,
     RequestError,
@@ -213,6 +214,24 @@ def test_an_endpoint_that_fails_ends_its_game_alone_and_retries_play_it_again(tm
     assert not again.errors
     assert [entry.attempt for entry in saved(again).entries()] == [1, 2]
     assert audit_run(saved(again)).conclusion == "inconclusive"  # there is no reading to judge
+
+
+def test_errors_in_a_group_are_played_again_if_all_of_them_may_pass(tmp_path: Path) -> None:
+    async def talk(game: Game) -> None:
+        async with anyio.create_task_group() as group:
+            for name in ("ann", "bob"):
+                group.start_soon(game.cast(Talker, name).say)
+
+    class Refuses(FakeEndpoint):
+        async def ask(self, call: TextCall) -> Any:
+            if len(self.calls) < 2:
+                self.calls.append(call)
+                raise EndpointFailed("busy", transient=passes)
+            return await super().ask(call)
+
+    for passes in (True, False):
+        how = OnFailure(retries=1)
+        assert bool(recorded(tmp_path / str(passes), talk, Refuses(), on_failure=how).errors) is not passes
 
 
 def test_a_run_goes_on_with_the_words_that_were_said_and_asks_for_none_of_them(tmp_path: Path) -> None:

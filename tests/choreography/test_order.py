@@ -240,3 +240,14 @@ def test_that_a_message_won_a_race_tells_of_the_loser(play: Play) -> None:
         await game.first(alice.think(max_tokens=9), bob.say(max_tokens=2))
 
     assert of(found(play, script)) == {("bob", "alice", "bob.0"), ("carol", "alice", "bob.0")}
+
+
+def test_who_has_slept_while_nothing_happened_has_waited_for_nobody(play: Play) -> None:
+    async def sleeps(agent: Agent) -> None:
+        await anyio.sleep(0.05)
+        await agent.say(max_tokens=2)
+
+    async def script(game: Game) -> None:
+        await game.play_agents(game.cast(Quiet("alice", plans)), game.cast(Quiet("bob", sleeps)))
+
+    assert {(each.reader, each.owner) for each in found(play, script)} >= {("carol", "alice")}

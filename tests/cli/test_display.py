@@ -177,6 +177,13 @@ def test_one_game_ended_early_says_why() -> None:
     assert "ended early  limit: ada 3 messages" in plain(sheet)
 
 
+@pytest.mark.parametrize("odd", [float("nan"), float("inf")])
+def test_scores_that_are_not_finite_are_shown(odd: float) -> None:
+    games = [GameOver(number, {}, {"ratio": score}, None, 1.0) for number, score in enumerate((odd, 1.0, -odd))]
+    sheet = outcomes(games)[-1]
+    assert sheet.rows[0][:3] == ("ratio", "nan", "-")
+
+
 def test_costs_count_every_encoding_once() -> None:
     known = entry(0, "rules", ALONE, kind="prefill", role="system", sampled=None)
     spoken = entry(1, "Hi")

@@ -21,7 +21,7 @@ from agentcho.testing import FakeEngine
 from tests.choreography.stage import Scripted
 
 from ..choreography.plays import monologue
-from .conftest import Command
+from .conftest import Command, one_line
 
 SOUR = Scripted(monologue(3))
 
@@ -213,14 +213,19 @@ def test_a_comparison_and_traces_tell_of_games_that_failed(agentcho: Command, he
     assert (ran.code, ran.err.splitlines()[1]) == (1, "  game 5: odd.py:12: ZeroDivisionError: division by zero")
     assert len((here / "t.jsonl").read_text().splitlines()) == 7
     odd(here, "pass")
-    assert agentcho("trace", path, "--model", "fake", "-n", "8", "--out", "t.jsonl").code == 0
+    trace = ("trace", path, "--model", "fake", "-n", "8", "--out", "t.jsonl")
+    told = one_line(agentcho(*trace))
+    assert "what differs: sources. " in told
+    assert "--changed accept" in told
+    assert agentcho(*trace, "--changed", "accept").code == 0
     assert [json.loads(line)["meta"]["game"] for line in (here / "t.jsonl").read_text().splitlines()] == list(range(8))
     odd(here, "1 / 0")
     compare = ("compare", path, "--model", "fake", "-n", "7", "--out", "c", "--modes", "baseline,choreographed:audit")
     ran = agentcho(*compare)
     assert (ran.code, ran.err.splitlines()[0]) == (1, "error: 1 of 7 games ended with an error")
     odd(here, "pass")
-    assert agentcho(*compare).code == 0
+    assert "odd.py has changed" in one_line(agentcho(*compare))
+    assert agentcho(*compare, "--changed", "accept").code == 0
 
 
 BYE = """import asyncio, sys

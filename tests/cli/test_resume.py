@@ -312,9 +312,24 @@ def test_a_secret_that_is_not_recorded_is_asked_for_again(agentcho: Command, her
     assert "plum" not in (last().path / "run.json").read_text()
     (here / "bad").unlink()
     refused = agentcho("run", "--resume", "last")
-    assert (refused.code, "word is a secret, which records do not contain" in refused.err) == (2, True)
+    assert (refused.code, "word is or has a secret, which records do not contain" in refused.err) == (2, True)
     assert agentcho("run", "--resume", "last", "--set", "word=plum").code == 0
     assert {m[1] for m in texts(last(), 5) if "plum" in m[1]}
+
+
+def test_a_secret_inside_an_option_is_asked_for_again_too(agentcho: Command, here: Path) -> None:
+    path = here / talk(here, "await ann.think(self.options.login['word'].get_secret_value())")
+    options = (
+        "    class Options(agentcho.Scenario.Options):\n        login: dict[str, SecretStr]\n\n    async def play("
+    )
+    path.write_text("from pydantic import SecretStr\n" + path.read_text().replace("    async def play(", options))
+    (here / "bad").write_text("raise OSError('x')")
+    given = ("--set", 'login={"word":"plum"}')
+    assert agentcho("run", "talk.py", *WORDS, *given).code == 1
+    (here / "bad").unlink()
+    refused = agentcho("run", "--resume", "last")
+    assert (refused.code, "login is or has a secret, which records do not contain" in refused.err) == (2, True)
+    assert agentcho("run", "--resume", "last", *given).code == 0
 
 
 def test_the_dtype_that_was_taken_is_taken_again(

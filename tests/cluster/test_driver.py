@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
+from pydantic import Field, SecretStr
 
 from agentcho import Game, RunConfig
 from agentcho.errors import ModelNotFound, ResumeMismatch, WorkersLost
@@ -384,11 +384,13 @@ class Secret(Scenario):
 
         word: SecretStr = SecretStr("none")
         count: int = 1
+        logins: dict[str, list[SecretStr]] = Field(default_factory=dict)
 
     async def play(self, game: Game) -> Scenario.Outcome:
         raise NotImplementedError
 
 
 def test_a_secret_option_travels_as_it_is() -> None:
-    assert plain_options(Secret(word="swordfish")) == {"word": "swordfish", "count": 1}
+    options = {"word": "swordfish", "count": 1, "logins": {"ann": ["plum", "pear"]}}
+    assert plain_options(Secret(**options)) == options
     assert Secret(**plain_options(Secret(word="swordfish"))).options.word.get_secret_value() == "swordfish"  # type: ignore[attr-defined]

@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import AutoConfig
+from transformers import (  # type: ignore[attr-defined]
+    AutoConfig,
+    GraniteMoeHybridConfig,
+    MambaConfig,
+    PhimoeConfig,
+    Qwen2MoeConfig,
+    Qwen3Config,
+)
 
 from agentcho import Engine, Prefill, RunConfig
 from agentcho.engine.template import derive
@@ -18,7 +25,9 @@ from agentcho.engine.template_fidelity import TemplateFidelity, fidelity
 from agentcho.errors import ContextOverflow, ModelError, ModelNotFound, UnsupportedModel
 from agentcho.games.runs.runtime import load_engine
 from agentcho.runner.doctor import doctor
+from agentcho.runner.model.model import context_of
 from agentcho.runner.model.shapes import SHAPES, ModelShape
+from agentcho.runner.reuse_check import _config_causes
 
 from ..device import DEVICE
 from .families import Family, cell, families, refused
@@ -58,6 +67,45 @@ def test_scaling_that_depends_on_length_is_never_used_past_its_threshold(tmp_pat
     with pytest.raises(ContextOverflow, match="64"):
         engine.prefill("x", new_offset=60)
     assert engine.score("so", parents=[engine.prefill("x")], offsets=[20]).isfinite().all()
+
+
+def test_more_positions_than_the_model_has_are_refused_before_its_weights_are_read(tmp_path: Path) -> None:
+    families()[0].save(tmp_path)
+    most = AutoConfig.from_pretrained(tmp_path).max_position_embeddings
+    for weights in tmp_path.glob("*.safetensors"):
+        weights.unlink()
+    with pytest.raises(ModelError, match=f"context={most + 1}, but .* has {most} positions; give that or less"):
+        Engine.load(str(tmp_path), device=DEVICE, context=most + 1)
+
+
+def test_yarn_extends_the_positions_that_a_config_had_before() -> None:
+    rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768, "rope_theta": 1e6}
+    assert context_of(Qwen3Config(max_position_embeddings=40960, rope_parameters=rope)) == 131072
+    assert context_of(Qwen3Config(max_position_embeddings=262144, rope_parameters=rope)) == 262144
+    assert context_of(Qwen3Config(max_position_embeddings=40960)) == 40960
+
+
+def causes(config: Any, context: int | None = None) -> list[str]:
+    return [cause for cause, _ in _config_causes(config, context)]
+
+
+def test_marks_of_recurrent_layers_count_where_a_config_names_no_layers() -> None:
+    assert causes(GraniteMoeHybridConfig(num_hidden_layers=2, layer_types=["attention", "attention"])) == []
+    (mixed,) = causes(GraniteMoeHybridConfig(num_hidden_layers=2, layer_types=["attention", "mamba"]))
+    assert "recurrent layers" in mixed
+    (marked,) = causes(MambaConfig())
+    assert "recurrent layers" in marked
+
+
+@pytest.mark.parametrize(
+    "config",
+    [PhimoeConfig(sliding_window=2047), Qwen2MoeConfig(use_sliding_window=True, sliding_window=2047)],
+    ids=lambda config: config.model_type,
+)
+def test_a_window_that_stands_in_the_mask_alone_bounds_the_context(config: Any) -> None:
+    (cause,) = causes(config)
+    assert "its window of 2047 tokens is only in a mask" in cause
+    assert causes(config, 2047) == causes(type(config)()) == []
 
 
 @pytest.mark.parametrize(("error", "random", "passes"), [(0.2, True, True), (0.2, False, False), (0.3, True, False)])

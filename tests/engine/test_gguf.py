@@ -11,7 +11,12 @@ import pytest
 import torch
 import transformers
 from packaging.version import Version
-from transformers import PreTrainedModel
+from transformers import (  # type: ignore[attr-defined]
+    Gemma2Config,
+    Gemma3TextConfig,
+    PreTrainedModel,
+    Starcoder2Config,
+)
 
 from agentcho import Decode, Engine, Sampling, extras
 from agentcho.engine.framing import Framing
@@ -19,7 +24,7 @@ from agentcho.engine.template import derive
 from agentcho.errors import ExtraMissing, ModelBroken, ModelError, ModelNotFound, UnsupportedModel
 from agentcho.runner.doctor import doctor
 from agentcho.runner.model import loading
-from agentcho.runner.model.gguf_file import fast_reading
+from agentcho.runner.model.gguf_file import GgufFile, _left_out, apply_query_scale, fast_reading
 
 from ..device import DEVICE
 from .families import Family
@@ -207,6 +212,25 @@ def test_what_transformers_would_leave_out_is_refused_before_weights_are_read(tm
         file, _ = made(tmp_path, **more)
         with pytest.raises(UnsupportedModel, match=f"{cause}.*Give the safetensors"):
             Engine.load(file, DEVICE, "float32")
+
+
+def test_a_base_of_frequencies_that_transformers_does_not_take_over_is_told() -> None:
+    def said(architecture: str, base: float, config: Any) -> list[str]:
+        keys = {f"{architecture}.rope.freq_base": base}
+        return list(_left_out(GgufFile(Path("x.gguf"), architecture, keys, (), ""), config))
+
+    plain = Starcoder2Config()
+    (cause,) = said("starcoder2", 1e5, plain)
+    assert cause == "it says rope.freq_base = 100000, and transformers takes 10000"
+    assert said("starcoder2", 1e4, plain) == []
+    assert said("gemma3", 1e6, Gemma3TextConfig()) == [], "that of layers with full attention"
+
+
+@pytest.mark.parametrize(("config", "layers", "scale"), [(Gemma2Config, 46, 144), (Gemma2Config, 26, 256)])
+def test_the_query_scale_of_the_largest_gemmas_stands_in_no_file(config: Any, layers: int, scale: int) -> None:
+    made = config(hidden_size=4608, num_attention_heads=32, num_hidden_layers=layers)
+    apply_query_scale(GgufFile(Path("x.gguf"), "gemma2", {"gemma2.block_count": layers}, (), ""), made)
+    assert made.query_pre_attn_scalar == scale
 
 
 def test_a_file_cut_short_anywhere_or_no_gguf_is_refused_with_its_name(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from llguidance import LLMatcher
 from pydantic import UUID4, TypeAdapter
 
 import agentcho
-from agentcho.errors import RequestError
+from agentcho.errors import CallFailed, RequestError
 from agentcho.protocol.call import Sampling
 from agentcho.protocol.tools import AnswerForm
 from agentcho.runner.sampling import endings
@@ -49,6 +50,38 @@ def spelling() -> TokenBytes:
 def grammars() -> Grammars:
     words = tokenizer("llama3")
     return Grammars(words, len(words), stop())
+
+
+def test_a_tokenizer_that_knows_more_ids_than_the_vocabulary_has_is_used() -> None:
+    words = copy.deepcopy(tokenizer("llama3"))
+    size = len(words)
+    words.add_special_tokens({"additional_special_tokens": [f"<image_{number}>" for number in range(40)]})
+    assert len(words) > size
+    more, plain = Grammars(words, size, stop()), grammars()
+    schema = {"type": "object", "properties": {"n": {"enum": [7]}}, "required": ["n"], "additionalProperties": False}
+    one, other = (each.json(schema, 40) for each in (more, plain))
+    assert one.allowed.size == size
+    assert one.allowed.tolist() == other.allowed.tolist()
+
+
+def test_a_grammar_that_gives_up_fails_the_call_and_completes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = grammars().json({"type": "string"}, 40)
+    token = made.allowed.tolist()[0]
+
+    class Tired:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(matcher, name)
+
+        def is_error(self) -> bool:
+            return True
+
+        def get_error(self) -> str:
+            return "too many states"
+
+    matcher = made._matcher
+    monkeypatch.setattr(made, "_matcher", Tired())
+    with pytest.raises(CallFailed, match=r"too expensive to follow \(too many states\)"):
+        made.take(token, 40)
 
 
 @dataclass

@@ -204,6 +204,18 @@ def test_a_choice_comes_after_the_thought(load: Load, style: str, think: bool) -
         assert spelt(engine, words.tokens[start:stop]).endswith("</think>")
 
 
+@pytest.mark.parametrize("style", [OPENS, SAYS])
+def test_what_would_end_the_message_ends_the_thought_before_a_choice(load: Load, style: str) -> None:
+    engine = load(style)
+    bias = {"<think>": 100.0, "</think>": -100.0, "<|im_end|>": 100.0}
+    words = sampled(engine, bias=bias, choices=("the fox", "Hello"), max_tokens=12)
+    assert words.said is not None
+    assert words.said.text in ("the fox", "Hello")
+    assert words.stopped == "stop"
+    assert words.thought is not None
+    assert spelt(engine, words.tokens[slice(*words.thought)]).endswith("</think>")
+
+
 def test_a_stop_string_says_nothing_of_a_thought(load: Load) -> None:
     engine = load(OPENS)
     open_end = sampled(engine, bias={"</think>": -100, "<|im_end|>": -100}, max_tokens=6)

@@ -139,6 +139,8 @@ def test_an_adapter_is_a_folder_and_goes_by_its_name_and_digest(adapters: list[s
     assert len(set(folders)) == 2
     default = columns(f"baseline,choreographed:audit,choreographed:enforce@{two}", None, one)
     assert [column.adapter for column in default] == [None, one, two]
+    with pytest.raises(ConfigError, match=r"with --adapter .*, choreographed:audit@one is given twice"):
+        columns(f"choreographed:audit,choreographed:audit@{other}", None, one)
     with pytest.raises(ConfigError, match="is given twice"):
         columns(f"choreographed@{one},choreographed@{other}")
     with pytest.raises(AdapterError, match="the folder does not exist"):

@@ -202,6 +202,19 @@ def test_a_folder_is_of_one_comparison(tmp_path: Path) -> None:
         run(tmp_path)
 
 
+def test_games_of_other_code_or_other_options_are_not_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path, games=1)
+    known = library.sources
+    with monkeypatch.context() as patched:
+        patched.setattr(library, "sources", lambda scenario: dict.fromkeys(known(scenario), "edited"))
+        with pytest.raises(ResumeMismatch, match=r"what differs: the source \(.* has changed\).* Give another --out"):
+            run(tmp_path, games=2)
+    config = RunConfig(model="fake", games=1, max_tokens=8, deterministic=True)
+    with pytest.raises(ResumeMismatch, match=r"what differs: deterministic \(False, not True\)"):
+        compare(library.scenario("multi-qa")(), config, THREE, tmp_path)
+    assert run(tmp_path, games=2).metrics[0].means["baseline"].games == 2
+
+
 class Musing(Agent):
     """Thinks and speaks."""
 

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from agentcho.lab.compare.pairs import Scores, metrics
-from agentcho.lab.stats import resampled
+from agentcho.audit.measurement import Interval
+from agentcho.lab.compare.comparison import Difference
+from agentcho.lab.compare.pairs import Scores, exactly, metrics
+from agentcho.lab.stats import changed_share, mcnemar, resampled, sign_flips
 
 
 def scored(values: Sequence[float | None], name: str = "m") -> Scores:
@@ -39,7 +41,8 @@ def test_any_other_metric_gets_a_paired_bootstrap() -> None:
     known = ttest_1samp(after - before, 0).confidence_interval()
     assert found.span.low == pytest.approx(known.low, abs=0.005)
     assert found.span.high == pytest.approx(known.high, abs=0.005)
-    assert found.test == "paired bootstrap"
+    assert found.test == "sign flips"
+    assert found.p == pytest.approx(ttest_1samp(after - before, 0).pvalue, abs=0.01)
     assert found.gained is None
     unpaired = np.sqrt(before.var() / 80 + after.var() / 80) * 1.96
     assert found.span.high - found.span.low < unpaired
@@ -67,9 +70,34 @@ def test_a_metric_that_some_games_lack_is_there_and_one_without_pairs_says_nothi
     assert lonely.span.method == "fewer than two: no interval"
 
 
-def test_a_bootstrap_is_its_seed_and_never_claims_more_than_its_resamples() -> None:
+def test_a_bootstrap_is_its_seed() -> None:
     values = [0.31, 0.12, 0.43, 0.24, 0.57, 0.93, 0.71]
-    assert resampled(values, 3).interval == resampled(values, 3).interval != resampled(values, 4).interval
-    assert resampled(values, 3).p == 1 / 9999
-    assert resampled([0.0] * 9, 3).p == 1.0
-    assert resampled([-1.0, 1.0] * 20, 3).p > 0.5
+    assert resampled(values, 3) == resampled(values, 3) != resampled(values, 4)
+
+
+def test_few_differences_of_one_sign_prove_little() -> None:
+    assert sign_flips([0.31, 0.12, 0.43, 0.24], 3) == 2 / 2**4
+    assert sign_flips([0.31, 0.12, 0.43, 0.24, 0.57, 0.93, 0.71, 0.0], 3) == 2 / 2**7, (
+        "a pair without change says nothing"
+    )
+    assert sign_flips([0.0] * 9, 3) == sign_flips([0.5], 3) == sign_flips([], 3) == 1.0
+    assert sign_flips([1.0, 1.0, 1.0, -1.0, 1.0], 3) == mcnemar(4, 1)
+    many = [-1.0, 1.0] * 20
+    assert sign_flips(many, 3) == sign_flips(many, 3) > 0.5
+
+
+@pytest.mark.parametrize(("gained", "lost"), [(0, 4), (0, 5), (0, 6), (1, 7), (1, 8), (3, 12), (0, 0), (9, 9)])
+def test_the_interval_of_a_share_leaves_out_0_exactly_where_its_test_does(gained: int, lost: int) -> None:
+    span = changed_share(gained, lost, 200)
+    assert (span.low > 0 or span.high < 0) is (mcnemar(gained, lost) < 0.05)
+    assert span.low <= (gained - lost) / 200 <= span.high
+
+
+def test_an_older_file_has_the_interval_of_today() -> None:
+    (metric,) = metrics({"a": scored([1.0] * 200), "b": scored([0.0] * 4 + [1.0] * 196)}, 0)
+    old = Interval(low=-0.04, high=-0.005, method="paired bootstrap")
+    found = metric.differences["b"]
+    assert (found.span.high, found.p) == (0.0, 0.125) or found.span.high > 0
+    assert exactly(found.model_copy(update={"span": old})) == found
+    other = Difference(games=4, value=0.1, span=old, test="paired bootstrap", p=0.5, holm=0.5)
+    assert exactly(other) is other

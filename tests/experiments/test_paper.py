@@ -170,6 +170,19 @@ def test_no_task_that_is_compared_on_is_one_that_is_trained_on(
         assert bool(chosen) == (lesson.choice is not None)
 
 
+def test_tasks_of_a_file_that_are_trained_on_come_after_those_that_are_compared_on(tmp_path: Path) -> None:
+    file = tmp_path / "t.jsonl"
+    lines = (f'{{"question": "{number}?", "answers": ["{number}"]}}\n' for number in range(120))
+    file.write_text("".join(lines))
+    given = {"multi-qa": str(file)}
+    found = Rows(world(tmp_path), 20, "generators", sets("generators", tmp_path, given, PUBLISHED))
+    lesson = found.lesson(TABLES[0], TABLES[0].row("choreographed, serial, tuned"))
+    assert lesson.playing.config.tasks == given["multi-qa"]
+    assert lesson.numbers.start == 20
+    assert lesson.choice is not None
+    assert lesson.choice.numbers.stop * 2 <= 120
+
+
 @pytest.mark.parametrize(
     ("name", "traces", "epochs", "chosen"),
     [

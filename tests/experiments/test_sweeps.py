@@ -80,6 +80,16 @@ def test_cells_that_differ_in_their_seed_are_one_row_of_more_games(tmp_path: Pat
     assert found.metrics[0].differences["plus=1"].games == 6
 
 
+def test_a_task_of_a_file_that_several_seeds_play_counts_once(tmp_path: Path) -> None:
+    file = tmp_path / "t.jsonl"
+    file.write_text("".join(f'{{"question": "{"?" * number}", "answers": ["1"]}}\n' for number in range(1, 5)))
+    found = sweep(tmp_path / "out", {"run.seed": [1, 2, 3], "plus": [0, 1], "tasks": [str(file)]}, games=4)
+    assert len(found.cells) == 6
+    (score, *_) = found.metrics
+    assert {mean.games for mean in score.means.values()} == {4}
+    assert [each.games for each in score.differences.values()] == [4]
+
+
 def test_rows_that_play_other_tasks_are_in_no_pair(tmp_path: Path) -> None:
     grid: dict[str, list[Any]] = {"tasks": ["arithmetic:steps=1", "arithmetic:steps=4"], "plus": [0, 1]}
     found = sweep(tmp_path, grid, games=3)

@@ -107,6 +107,7 @@ def test_the_cheapest_that_keeps_enough_is_chosen_and_judged_on_the_other_half()
     assert target((fine, hard, few)).way is None
     easy = target((fine, row("votes", "reuse", 10, 0.0), some))
     assert (easy.hard, easy.reached) == ((), False)
+    assert (easy.way, easy.misses) == ("ends:8,9", ())
 
 
 @pytest.mark.slow

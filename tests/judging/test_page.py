@@ -54,6 +54,10 @@ def test_the_verdict_says_what_keeps_enough_at_which_cost() -> None:
     assert "None of the measured ways keeps 99% of choices" in dear
     assert "is ends:0,8 (votes: 100.0% of choices with 60% of tokens)" in dear
     assert "keeps most (votes: 95.0% of choices with 20% of tokens)" in verdict(result(10, 20))
+    found = result(0, 25)
+    easy = found.model_copy(update={"target": found.target.model_copy(update={"hard": (), "reached": False})})
+    assert verdict(easy).startswith("ends:0,8 keeps 99% of choices")
+    assert "Plain reuse keeps more than 80% in every task." in verdict(easy)
 
 
 def test_the_part_of_the_page_is_made_of_the_file(tmp_path: Path) -> None:

@@ -51,8 +51,8 @@ CLUSTER = (
         "a secret option travels as its stars",
         "the scenario would play with another secret than it was given",
         "agentcho/integrations/ray/runs.py",
-        "plain[fields[name].alias or name] = value.get_secret_value()",
-        "pass",
+        "return value.get_secret_value()",
+        "return shown",
         (f"{DRIVER}::test_a_secret_option_travels_as_it_is",),
     ),
 )

@@ -22,7 +22,7 @@ PAPERS = (
         "traces of the very games that rows are compared on",
         "a trained row would answer what it was trained on",
         "agentcho/lab/paper/rows.py",
-        '"seed": base.seed + 1 if self._generated(row) else base.seed',
+        '"seed": base.seed + 1 if tasks is None or tasks.size is None else base.seed',
         '"seed": base.seed',
         (f"{PAPER_TEST}::test_no_task_that_is_compared_on_is_one_that_is_trained_on",),
     ),

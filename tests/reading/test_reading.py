@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -25,6 +26,7 @@ from agentcho.lab.reading.decisions import (
     TOLD,
     PartialDecisions,
     _telling,
+    donor,
     effects,
     games,
     moved,
@@ -422,6 +424,24 @@ def test_without_a_file_it_is_kept_in_runs_and_goes_on_after_ctrl_c(
     assert f"written: {found[1]}" in capsys.readouterr().err
     assert len(read_fidelity(Path(found[1])).reads) == 4
     assert [*Path("runs").iterdir()] == [Path(found[1])]
+
+
+@pytest.mark.parametrize("interleaved", [True, False])
+def test_conversations_of_one_kind_take_turns_at_lending_their_words(interleaved: bool) -> None:
+    def game(told: str, number: int) -> Any:
+        return SimpleNamespace(told=told, number=number, play=SimpleNamespace(hidden=lambda owner, reader: ()))
+
+    kinds = ("defect", "cooperate")
+    found = [game(kind, number) for number in range(4) for kind in kinds]
+    found.sort(key=lambda each: (each.number, each.told) if interleaved else (each.told, each.number))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("agentcho.lab.reading.decisions.slots", lambda play: {})
+        for number, own in enumerate(found):
+            other = next(kind for kind in kinds if kind != own.told)
+            lent: Any = donor(found, number, other, PAIR)
+            assert lent is not None
+            assert (lent.told, lent.number) == (other, own.number)
+        assert donor(found[:1], 0, "else", PAIR) is None
 
 
 @pytest.mark.usefixtures("one_command_line")

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 HALTING = Path(__file__).with_name("halting.py")
 WAYS = {
     "run": "agentcho.run({how}, display='none')",
+    "notebook": "asyncio.new_event_loop().run_until_complete(playing(lambda: agentcho.run({how}, display='none')))",
     "arun": "asyncio.run(agentcho.arun({how}))",
     "trio": "trio.run(partial(agentcho.arun, {how}))",
 }
@@ -25,6 +26,8 @@ PROGRAM = """
 import asyncio, threading, trio
 from functools import partial
 import agentcho
+async def playing(play):
+    play()
 try:
     {call}
 except KeyboardInterrupt:
@@ -81,14 +84,22 @@ def record_of(folder: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("way", "at"),
-    [("run", "speech"), ("run", "process"), ("arun", "wait"), ("arun", "thread"), ("trio", "wait")],
+    [
+        ("run", "speech"),
+        ("run", "process"),
+        ("notebook", "speech"),
+        ("notebook", "process"),
+        ("arun", "wait"),
+        ("arun", "thread"),
+        ("trio", "wait"),
+    ],
 )
 def test_ctrl_c_ends_a_program_and_its_run_goes_on_later(tmp_path: Path, way: str, at: str) -> None:
     how = f"{str(HALTING)!r}, model='fake', out='runs', given={{'at': {at!r}}}, max_tokens=32"
     program = PROGRAM.format(call=WAYS[way].format(how=how))
     code, printed, errors = interrupted(tmp_path, program, at == "process")
     assert (code, printed) == (-signal.SIGINT, "nothing is left\n"), errors
-    if way == "run":
+    if way in ("run", "notebook"):
         *_, error, where, command = errors.splitlines()
         assert (error, where) == ("KeyboardInterrupt", f"everything said so far is recorded: {record_of(tmp_path)}")
         assert command == f"to continue: agentcho run --resume {record_of(tmp_path).name}"

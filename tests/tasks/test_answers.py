@@ -99,6 +99,11 @@ def test_answers_are_the_same_for_a_vote_if_they_are_the_same_for_the_check() ->
     assert asked("text", "x").answer_in("The answer is the Sun.") == "sun"
     half = asked("math", "0.5")
     assert half.right(half.answer_in(r"The answer is \frac{1}{2}."))
+    assert len({half.answer_in(said) for said in ("The answer is 0.5.", r"It is $\frac{2}{4}$.", "1/2")}) == 1
+    city = asked("text", "St. Petersburg", "Leningrad")
+    assert city.right(city.answer_in("The answer is St. Petersburg. I am sure."))
+    assert city.answer_in("The answer is St. Petersburg.") == city.answer_in("Leningrad")
+    assert city.answer_in("The answer is St. Moritz.") == "st"
 
 
 def test_a_question_without_answers_has_no_right_one() -> None:

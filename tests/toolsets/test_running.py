@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Generator
@@ -13,6 +14,7 @@ from typing import Any
 
 import anyio
 import pytest
+import sniffio
 
 import agentcho
 from agentcho.errors import EngineClosed, LeakageError, LimitReached, RecordNotFound, ToolFailed
@@ -288,6 +290,35 @@ def test_a_thread_that_hangs_is_left_behind_at_the_timeout(backend: str) -> None
 @pytest.mark.slow
 def test_an_isolated_tool_runs_in_another_process() -> None:
     assert called(apart, '{"a": 1}').text != str(os.getpid())
+
+
+@pytest.mark.slow
+def test_a_program_that_plays_games_when_an_isolated_tool_imports_it_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(
+        "import agentcho\n\n\n@agentcho.tool(isolate=True, audience='nobody', effect=False)\n"
+        "def add(a: int, b: int) -> int:\n    return a + b\n\n\nclass Clerk(agentcho.Agent):\n    tools = [add]\n\n"
+        "    async def run(self):\n        await self.say(tool_choice='required')\n\n\n"
+        "agentcho.run(Clerk('ann'), model='fake', out='runs')\n"
+    )
+    ran = subprocess.run([sys.executable, str(file)], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    last = ran.stderr.splitlines()[-1]
+    assert last.startswith("agentcho.errors.ToolFailed: ")
+    assert str(file) in last
+    assert 'if __name__ == "__main__":' in last
+    assert len([*(tmp_path / "runs").iterdir()]) == 1
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_a_function_may_run_an_event_loop_of_its_own(backend: str) -> None:
+    async def work() -> str:
+        return sniffio.current_async_library()
+
+    @agentcho.tool
+    def loops() -> str:
+        return anyio.run(work, backend=backend)
+
+    assert called(loops, "{}").text == backend
 
 
 @pytest.mark.slow

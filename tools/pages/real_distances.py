@@ -99,4 +99,4 @@ def _apart(one: Odds, other: Odds, ids: Sequence[str]) -> NDArray[np.float64]:
 
 
 def _estimate(values: NDArray[np.float64], seed: int) -> Estimate:
-    return Estimate(value=float(values.mean()), span=resampled(values.tolist(), seed).interval)
+    return Estimate(value=float(values.mean()), span=resampled(values.tolist(), seed))

@@ -116,7 +116,7 @@ class Game:
             frames=choreographer.frames,
         )
         self._models = GameModels(models, self._journal)
-        self._rounds = Rounds(choreographer.tasks, TaintTracker(), Precedence(lambda: models.steps))
+        self._rounds = Rounds(choreographer.tasks, TaintTracker(), Precedence(lambda: models.moment))
         self._messages = Messages(
             journal=self._journal,
             recorded=self._recorded,

@@ -70,6 +70,11 @@ class RunModels(NamedTuple):
         return sum(each.steps for each in self.choreographers)
 
     @property
+    def moment(self) -> int:
+        """A number that grows with each step of an engine, and whenever all engines and tasks wait."""
+        return self.steps + self.own.rests
+
+    @property
     def ports(self) -> dict[str | None, TextPort]:
         """The models behind APIs, by the names of their choreographers. None is the run's own."""
         engines = ((each.name, each.frames) for each in self.choreographers)

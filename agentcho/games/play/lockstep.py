@@ -30,6 +30,10 @@ class Seat:
         """Whether it has acted, and waits for the others."""
         return bool(self._waiting)
 
+    def moved(self) -> None:
+        """Note that an act of the task has ended, in whatever way."""
+        self._moved()
+
     async def acted(self) -> None:
         """Note that the task has acted, and return when every task has. A task that is cancelled waits no longer."""
         event, task = anyio.Event(), self._tasks.current()

@@ -6,8 +6,9 @@ the latest messages (by id) and rounds (by number) that precede whatever it does
 its parent's frontier, and a task that has ended passes its own back.
 
 Tasks may also wait for each other by events, locks or streams, which cannot be observed. If a task continues in the
-step in which exactly one message has ended, and nothing of its own was running, that message is taken to be what it
-waited for. Independent of audiences, encodings and clocks.
+moment in which exactly one message has ended, and nothing of its own was running, that message is taken to be what it
+waited for. A moment lasts until the next step, or until every task waits and no engine has anything to do: who
+continues after that was woken by something else, such as a timer. Independent of audiences, encodings and clocks.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ class _Node:
     """One task.
 
     `frontier` precedes whatever it does next, `forked` is the frontier with which it started, and `children` are the
-    tasks that it has started. `step` is the number of engine steps when it last did or joined anything.
+    tasks that it has started. `moment` is when it last did or joined anything.
     """
 
     coro: object
     frontier: Frontier
     forked: Frontier
-    step: int
+    moment: int
     children: list[_Node] = field(default_factory=list)
 
     @property
@@ -52,16 +53,16 @@ class _Here(NamedTuple):
 
 
 class Precedence:
-    """The precedence of the tasks of one game. `steps` returns the number of steps of its engines so far."""
+    """The precedence of the tasks of one game. `now` returns the number of the current moment."""
 
-    def __init__(self, steps: Callable[[], int]) -> None:
-        self._steps = steps
+    def __init__(self, now: Callable[[], int]) -> None:
+        self._now = now
         self._here: ContextVar[_Here | None] = ContextVar("here", default=None)
         self._ended_in, self._ended = -1, list[str]()
 
     def begin(self) -> None:
         """Note that the running task is the game's."""
-        self._set(_Node(anyio.get_current_task().coro, (), (), self._steps()), ())
+        self._set(_Node(anyio.get_current_task().coro, (), (), self._now()), ())
 
     def asked(self, floor: Frontier = ()) -> Frontier | None:
         """Return the frontier of a message that the running task asks for now, `floor` included.
@@ -75,19 +76,19 @@ class Precedence:
 
     def said(self, id: str, after: Frontier | None) -> None:
         """Note that a message of the running task has ended. It was asked for with the frontier `after`."""
-        node, step = self._joined(), self._steps()
-        if step != self._ended_in:
-            self._ended_in, self._ended = step, []
+        node, now = self._joined(), self._now()
+        if now != self._ended_in:
+            self._ended_in, self._ended = now, []
         self._ended = [*(each for each in self._ended if each not in (after or ())), id]
         if node is not None:
-            node.step = step
+            node.moment = now
             self._set(node, (id,))
 
     def closed(self, number: int) -> None:
         """Note that the running task has awaited the end of a round in which something was said."""
         node = self._joined()
         if node is not None:
-            node.step = self._steps()
+            node.moment = self._now()
             self._set(node, (number,))
 
     def join(self) -> Frontier | None:
@@ -97,8 +98,8 @@ class Precedence:
 
     def _awaited(self, node: _Node) -> Iterable[str]:
         """Return the message that the task must have waited for, if it is exactly one."""
-        step = self._steps()
-        waited = node.step < step == self._ended_in
+        now = self._now()
+        waited = node.moment < now == self._ended_in
         return self._ended if waited and len(self._ended) == 1 else ()
 
     def _joined(self) -> _Node | None:
@@ -108,10 +109,10 @@ class Precedence:
             return None
         node = here.node
         if node.coro is not coro:
-            node = _Node(coro, here.frontier, here.frontier, here.node.step)
+            node = _Node(coro, here.frontier, here.frontier, here.node.moment)
             here.node.children.append(node)
         if any(child.ended for child in node.children):
-            node.step = self._steps()
+            node.moment = self._now()
             self._set(node, _gathered(node))
         else:
             self._set(node, node.frontier)

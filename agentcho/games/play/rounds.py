@@ -132,6 +132,8 @@ class Rounds:
         finally:
             self._under_way[branch] -= 1
             self.raced |= self._under_way[branch] > 0
+            if branch is not None and branch.seat is not None:
+                branch.seat.moved()  # an act that failed or was cancelled is waited for no longer
         if branch is not None and branch.seat is not None:
             await branch.seat.acted()
 

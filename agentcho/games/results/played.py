@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
 from agentcho.config import RunConfig, served
@@ -310,7 +309,7 @@ def _lined(game: PlayedGame) -> str:
 def _summary(values: Sequence[float]) -> str:
     if len(values) == 1:
         return f"{values[0]:g}"
-    return f"mean {fmean(values):.4g}, {min(values):g} to {max(values):g}, {len(values)} games"
+    return f"mean {sum(values) / len(values):.4g}, {min(values):g} to {max(values):g}, {len(values)} games"
 
 
 def played_games(games: Iterable[GameOver], said: MessageSource) -> tuple[PlayedGame, ...]:

@@ -92,6 +92,7 @@ class GameLimiter:
                 self._waiting.remove(place)
             else:  # it was let in, and cancelled before it continued
                 self._count(-1)
+                self._next()
             raise
 
     def _next(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from agentcho.agent import Agent
 from agentcho.config import RunConfig
+from agentcho.errors import ToolFailed
 from agentcho.events import Sink
 from agentcho.games.play.journal import BegunCalls
 from agentcho.games.play.people import People, with_people
@@ -20,6 +21,7 @@ from agentcho.games.play.playable import as_json
 from agentcho.games.play.turn import Forced
 from agentcho.games.runs import library
 from agentcho.games.runs.resume import Changed
+from agentcho.games.tools import isolated
 from agentcho.protocol.call import EnginePort
 from agentcho.protocol.progress import ProgressCallback, no_progress
 from agentcho.protocol.text_calls import TextPort
@@ -139,8 +141,14 @@ class RunRequest:
     def checked(self) -> RunRequest:
         """Return the request once each agent that a person plays has a person.
 
-        Raises as `with_people` does, and `ScenarioError` if an option of the scenario cannot be recorded.
+        Raises as `with_people` does, `ScenarioError` if an option of the scenario cannot be recorded, and `ToolFailed`
+        in the process of an isolated tool whose file plays games when it is imported.
         """
+        if isolated.importing is not None:
+            raise ToolFailed(
+                f"{isolated.importing} plays a game when it is imported, which each call of its isolated tool does; "
+                'put that part of it under `if __name__ == "__main__":`'
+            )
         as_json(self.scenario.options, "options", self.scenario)
         cast = library.cast_names(self.scenario) if self.people and self.resume is None else None
         return replace(self, config=with_people(self.config, self.people, cast))

@@ -9,7 +9,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
@@ -19,6 +18,7 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeVar, TypeVarTuple, Unpack, cast
 
 import anyio
+from anyio.from_thread import start_blocking_portal
 
 from agentcho.config import VLLM, RunConfig
 from agentcho.errors import AudienceError, ConfigError, GamesFailed, ModelNotFound, TaskError, nearest
@@ -62,7 +62,7 @@ from agentcho.records import writer_lock
 from agentcho.records.files import check_folder
 from agentcho.records.record import RunRecord
 from agentcho.records.transcript import TranscriptEntry
-from agentcho.scenario import Scenario
+from agentcho.scenario import Scenario, json_options
 from agentcho.tasks import Problem, TaskSet, task_set
 from agentcho.tasks.mathematics import require_verifier
 
@@ -154,7 +154,7 @@ def open_run(
     with RunRecord.create(
         request.out,
         scenario.name,
-        scenario.options.model_dump(mode="json"),
+        json_options(scenario),
         config,
         engine,
         None if tasks is None else tasks.digest,
@@ -173,7 +173,7 @@ def _go_on(request: RunRequest, resumption: Resumption) -> RunResult:
     scenario = request.scenario
     config = request.config
     used, tasks = library.sources(scenario), tasks_of(scenario, config)
-    options, digest = scenario.options.model_dump(mode="json"), None if tasks is None else tasks.digest
+    options, digest = json_options(scenario), None if tasks is None else tasks.digest
     check_asked(saved, scenario.name, options, config, digest, used, resumption.changed)
     before = recorded_entries(saved)
     calls = settled_calls(saved, before, resumption.redo, resumption.skip)
@@ -241,12 +241,18 @@ def result(run: Run, interrupted: bool) -> RunResult:
 def blocking(work: Callable[[Unpack[Args]], Awaitable[T]], *args: *Args) -> T:
     """Run async work to its end from synchronous code.
 
-    If an event loop is already running, as in a notebook, it runs in a separate thread.
+    If an event loop is already running, as in a notebook, it runs in a separate thread, and a `KeyboardInterrupt` of
+    the caller cancels it and is raised once it has ended.
     """
     if not _in_a_loop():
         return _to_its_end(work, *args)
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(lambda: _to_its_end(work, *args)).result()
+    with start_blocking_portal() as portal:
+        done = portal.start_task_soon(work, *args)
+        try:
+            return done.result()
+        except KeyboardInterrupt:
+            done.cancel()
+            raise
 
 
 def _to_its_end(work: Callable[[Unpack[Args]], Awaitable[T]], *args: *Args) -> T:

@@ -18,6 +18,8 @@ from typing import Any
 import anyio
 from pydantic_core import to_json
 
+from agentcho.errors import ToolFailed
+from agentcho.games.tools import isolated
 from agentcho.games.tools.tool import Tool, tool
 
 
@@ -27,8 +29,13 @@ def main() -> None:
     os.dup2(2, 1)  # keeps output of the tool out of the answer
     asked = json.load(sys.stdin)
     try:
-        found = _tool(_module(asked["module"], asked["file"]), asked["function"])
+        isolated.importing = asked["file"]
+        module = _module(asked["module"], asked["file"])
+        isolated.importing = None
+        found = _tool(module, asked["function"])
         answer = to_json({"result": _called(found, asked["arguments"])})
+    except ToolFailed as error:
+        answer = to_json({"failed": str(error)})
     except BaseException as error:
         answer = to_json({"error": f"{type(error).__name__}: {error}"})
     out.write(answer)

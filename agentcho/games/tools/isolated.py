@@ -18,6 +18,7 @@ from typing import Any
 import anyio
 import anyio.abc
 
+from agentcho.errors import ToolFailed
 from agentcho.games.tools.tool import Tool, ToolRaised
 
 CHILD = "agentcho.games.tools.child"
@@ -25,10 +26,13 @@ BESIDE = 1 << 12
 """Bytes that an answer may have in addition to the result."""
 ESCAPED = 6
 """Bytes that one letter of a result may take in JSON."""
+importing: str | None = None
+"""In the process of a call: the file that it is importing now, which must not play a game. None anywhere else."""
 
 
 async def in_process(tool: Tool, arguments: str) -> Any:
-    """Return what the tool returns, as JSON values. Raises `ToolRaised` if it raised, or its process died."""
+    """Return what the tool returns, as JSON values. Raises `ToolRaised` if it raised, or its process died, and
+    `ToolFailed` if its file plays a game when it is imported."""
     command, most = [sys.executable, "-m", CHILD], tool.declared.most * ESCAPED + BESIDE
     process = await anyio.open_process(command, stderr=subprocess.DEVNULL, start_new_session=True, env=_environment())
     try:
@@ -83,6 +87,8 @@ def _value(answer: bytes, code: int, most: int) -> Any:
         return "\0" * most  # too large for any result, so that the caller reports it
     try:
         told = json.loads(answer)
+        if "failed" in told:
+            raise ToolFailed(str(told["failed"]))
         if "error" in told:
             raise ToolRaised(str(told["error"]))
         return told["result"]

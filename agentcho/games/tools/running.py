@@ -107,6 +107,10 @@ async def _in_thread(tool: Tool, given: dict[str, Any]) -> Any:
     """Run a function in a daemon thread, because a thread that hangs cannot be ended and must not keep the process
     alive."""
     done, token, context = anyio.Event(), anyio.lowlevel.current_token(), copy_context()
+    with suppress(ImportError):  # the thread runs no event loop, and the function may run one of its own
+        from sniffio import current_async_library_cvar
+
+        context.run(current_async_library_cvar.set, None)
     value: Any = None
     error: BaseException | None = None
 

@@ -11,9 +11,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
-from pydantic import SecretBytes, SecretStr
+from pydantic import BaseModel, SecretBytes, SecretStr
 
 from agentcho.config import RunConfig
 from agentcho.errors import WorkersLost
@@ -49,7 +49,7 @@ from agentcho.records import writer_lock
 from agentcho.records.files import check_folder
 from agentcho.records.record import RunRecord
 from agentcho.records.transcript import TranscriptEntry
-from agentcho.scenario import Scenario
+from agentcho.scenario import Scenario, json_options
 from agentcho.tasks import TaskSet
 
 LOG = logging.getLogger("agentcho.run")
@@ -85,7 +85,7 @@ def play(players: Players, request: RunRequest) -> RunResult:
         return RunRecord.create(
             out,
             scenario.name,
-            scenario.options.model_dump(mode="json"),
+            json_options(scenario),
             config,
             begun.engine,
             None if tasks is None else tasks.digest,
@@ -105,7 +105,7 @@ def _go_on(players: Players, request: RunRequest, resumption: Resumption) -> Run
     scenario = request.scenario
     config = request.config
     used, tasks = library.sources(scenario), tasks_of(scenario, config)
-    options, digest = scenario.options.model_dump(mode="json"), None if tasks is None else tasks.digest
+    options, digest = json_options(scenario), None if tasks is None else tasks.digest
     check_asked(saved, scenario.name, options, config, digest, used, resumption.changed)
     writer_lock.check(saved.path / writer_lock.NAME)
     check_folder(saved.path)
@@ -255,9 +255,17 @@ def _forced(words: Forced) -> dict[str, tuple[int, ...]]:
 def plain_options(scenario: Scenario) -> dict[str, Any]:
     """The options of a scenario as JSON values, with secrets in plain text, because workers may not know the class of a
     value."""
-    plain: dict[str, Any] = scenario.options.model_dump(mode="json", by_alias=True)
-    fields = type(scenario.options).model_fields
-    for name, value in scenario.options:
-        if isinstance(value, SecretStr | SecretBytes):
-            plain[fields[name].alias or name] = value.get_secret_value()
-    return plain
+    return cast(dict[str, Any], _plain(scenario.options, scenario.options.model_dump(mode="json", by_alias=True)))
+
+
+def _plain(value: Any, shown: Any) -> Any:
+    """The JSON form `shown` of a value, with its secrets in plain text."""
+    if isinstance(value, SecretStr | SecretBytes):
+        return value.get_secret_value()
+    if isinstance(value, BaseModel):
+        value = dict(value)
+    if isinstance(value, Mapping) and isinstance(shown, dict) and len(value) <= len(shown):  # computed fields come last
+        return shown | {name: _plain(each, shown[name]) for each, name in zip(value.values(), shown, strict=False)}
+    if isinstance(value, list | tuple) and isinstance(shown, list) and len(value) == len(shown):
+        return [_plain(each, one) for each, one in zip(value, shown, strict=True)]
+    return shown

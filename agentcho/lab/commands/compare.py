@@ -11,10 +11,11 @@ import typer
 from agentcho.cli import completion
 from agentcho.cli.options import GivenOptions, OptionsFrom, fields, run_config
 from agentcho.cli.outputs import unnamed
-from agentcho.cli.shared_options import COMPARED, FILE, HERE, JUDGE, MODES, REPAIRS, WAYS, Plot, Set, Where
+from agentcho.cli.shared_options import COMPARED, FILE, HERE, JUDGE, MODES, REPAIRS, SOURCE, WAYS, Plot, Set, Where
 from agentcho.cli.signals import INTERRUPTED
 from agentcho.config import RunConfig
 from agentcho.display.progress import progress
+from agentcho.games.runs.resume import Changed
 from agentcho.lab.compare.columns import DEFAULT_MODES, OF_COLUMNS
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def compare(
     json: Annotated[Path | None, typer.Option(metavar=FILE, help="Write the result to this file as JSON.")] = None,
     plot: Plot = None,
     judge: Annotated[str | None, typer.Option(metavar="MODEL", help=JUDGE, show_default=False)] = None,
+    changed: Annotated[Changed, typer.Option(help=SOURCE)] = "refuse",
 ) -> None:
     """Play a scenario in several ways, game by game the same tasks and seeds, and compare."""
     from agentcho.cli.cluster import cluster
@@ -66,7 +68,7 @@ def compare(
     out = out or unnamed(f"compare-{Path(scenario).stem}")
     on = cluster(where)
     asked = CompareOptions(scenario, modes, repair, adapter, given, config, effort, out, json, judge, at_once, on)
-    asked = asked._replace(reuse=reuse, plot=plot)
+    asked = asked._replace(reuse=reuse, plot=plot, changed=changed)
     raise typer.Exit(_compare(asked))
 
 

@@ -10,7 +10,7 @@ import typer
 from agentcho.cli import completion
 from agentcho.cli.options import GivenOptions, OptionsFrom, fields
 from agentcho.cli.outputs import unnamed
-from agentcho.cli.shared_options import FILE, AtOnce, Retries, Set, Where
+from agentcho.cli.shared_options import FILE, SOURCE, AtOnce, Retries, Set, Where
 from agentcho.config import RunConfig
 from agentcho.games.runs.resume import Changed
 
@@ -23,7 +23,6 @@ OUT = (
     "played again. Default: a new one in runs/."
 )
 DRY = "List the cells and how many of their games are done, without playing."
-SOURCE = "What to do if the scenario's source has changed since some cells were played."
 OF_RUN = OptionsFrom(
     RunConfig, without=("games", "part"), helps={"model": "Model for all cells.", "seed": "Seed for all cells."}
 )

@@ -17,6 +17,7 @@ from agentcho.display.progress import progress
 from agentcho.display.safe import inline
 from agentcho.games.runs import library, runtime
 from agentcho.games.runs.discovery import from_anywhere
+from agentcho.games.runs.resume import Changed
 from agentcho.integrations.ray.players import Cluster, players
 from agentcho.lab.by_workers import remote_playing
 from agentcho.protocol.progress import ProgressCallback
@@ -41,6 +42,7 @@ class TraceOptions(NamedTuple):
     at_once: int
     final_of: Path | None
     on: Cluster | None = None
+    changed: Changed = "refuse"
 
 
 def trace(asked: TraceOptions) -> int:
@@ -57,6 +59,7 @@ def trace(asked: TraceOptions) -> int:
         from agentcho.lab.tune.sampling import sample
 
         with _playing(asked, scenario, config, told.tell) as playing:
+            playing = playing._replace(changed=asked.changed)
             found = sample(playing=playing, numbers=numbers, file=asked.out, tell=told.tell, finals=finals)
     left_out = f"; {found.without} ended without an outcome and are left out" if found.without else ""
     print(inline(f"{asked.out} has {many(found.games, 'game')} of {scenario.name}{left_out}"))

@@ -9,7 +9,8 @@ import typer
 
 from agentcho.cli import completion
 from agentcho.cli.options import GivenOptions, OptionsFrom, checked, fields, run_config
-from agentcho.cli.shared_options import FILE, FINAL_OF, PEFT, TRACED, Set, Trained, Where
+from agentcho.cli.shared_options import FILE, FINAL_OF, PEFT, SOURCE, TRACED, Set, Trained, Where
+from agentcho.games.runs.resume import Changed
 from agentcho.lab.tune.recipe import Recipe
 
 CHOOSE_BY = (
@@ -36,6 +37,7 @@ def trace(
     at_once: Annotated[int, typer.Option(min=1, help="Maximum number of games played at the same time.")] = 50,
     where: Where,
     final_of: Annotated[Path | None, typer.Option(metavar=FILE, help=FINAL_OF, show_default=False)] = None,
+    changed: Annotated[Changed, typer.Option(help=SOURCE)] = "refuse",
 ) -> None:
     """Sample baseline games into a file of traces, to train on or to replay.
 
@@ -48,7 +50,7 @@ def trace(
     config = run_config(**how, mode="baseline", leakage="audit")
     on = cluster(where)
     asked = TraceOptions(scenario, fields("--set", set_ or []), config, first, games, out, at_once, final_of, on)
-    raise typer.Exit(sample_traces(asked))
+    raise typer.Exit(sample_traces(asked._replace(changed=changed)))
 
 
 def tune(

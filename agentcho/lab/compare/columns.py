@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
@@ -89,6 +90,8 @@ def columns(
     found = _named(text)
     if adapter is not None:
         found = [_adapted(column, adapter) for column in found]
+        if twice := [name for name, count in Counter(column.name for column in found).items() if count > 1]:
+            raise _bad(text, f"with --adapter {adapter}, {twice[0]} is given twice; rename a folder, or leave one out")
     if repairs is not None and repairs.strip() == ALL:
         repairs, ways = ",".join(usual_repairs()), ",".join(usual_ways()) if ways is None else ways
     plain = [column for column in found if column.plain]

@@ -23,7 +23,7 @@ from agentcho.lab.compare.comparison import ANEW, Comparison, ComparisonRequest,
 from agentcho.lab.compare.costs import costs
 from agentcho.lab.compare.fidelity import Arm, fidelity
 from agentcho.lab.compare.judge import JudgePort, TextPair, prefer
-from agentcho.lab.compare.pairs import metrics
+from agentcho.lab.compare.pairs import metrics, up_to_date
 from agentcho.protocol.call import EnginePort
 from agentcho.protocol.progress import ProgressCallback, counted
 from agentcho.records.environment import machine_info, source_digests, versions
@@ -207,6 +207,6 @@ def _words(entry: TranscriptEntry) -> tuple[int, ...]:
 def read_comparison(file: Path) -> Comparison:
     """Read a result file. `RecordBroken`: it is not a comparison."""
     try:
-        return Comparison.model_validate(json.loads(file.read_bytes()))
+        return up_to_date(Comparison.model_validate(json.loads(file.read_bytes())))
     except ValueError:
         raise RecordBroken(f"{file}:1", "is not a comparison of this version", ANEW) from None

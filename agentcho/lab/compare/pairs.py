@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from agentcho.lab.compare.comparison import Difference, Mean, Metric
-from agentcho.lab.stats import clopper_pearson, holm, mcnemar, resampled
+from agentcho.lab.compare.comparison import Comparison, Difference, Mean, Metric
+from agentcho.lab.stats import changed_share, clopper_pearson, holm, mcnemar, resampled, sign_flips
 
 Scores = Mapping[int, Mapping[str, float]]
 """Scores by game and metric."""
@@ -49,21 +49,44 @@ def corrected(found: Mapping[str, Difference]) -> dict[str, Difference]:
 
 
 def _mean(values: Sequence[float], binary: bool, seed: int) -> Mean:
-    interval = clopper_pearson(int(sum(values)), len(values)) if binary else resampled(values, seed).interval
+    interval = clopper_pearson(int(sum(values)), len(values)) if binary else resampled(values, seed)
     return Mean(games=len(values), value=float(np.mean(values)) if values else 0.0, span=interval)
 
 
 def difference(before: Mapping[int, float], after: Mapping[int, float], binary: bool, seed: int) -> Difference:
-    """`after` minus `before`, over the games that both have; a binary metric is tested exactly."""
+    """`after` minus `before`, over the games that both have. A binary metric is tested exactly, and its interval leaves
+    out 0 exactly if its p is less than 0.05."""
     games = sorted(before.keys() & after.keys())
     changes = [after[game] - before[game] for game in games]
-    found = resampled(changes, seed)
-    value = float(np.mean(changes)) if changes else 0.0
-    by_bootstrap = Difference(
-        games=len(games), value=value, span=found.interval, test="paired bootstrap", p=found.p, holm=1.0
-    )
+    count, value = len(games), float(np.mean(changes)) if changes else 0.0
     if not binary:
-        return by_bootstrap
+        span, p = resampled(changes, seed), sign_flips(changes, seed)
+        return Difference(games=count, value=value, span=span, test="sign flips", p=p, holm=1.0)
     gained, lost = sum(change > 0 for change in changes), sum(change < 0 for change in changes)
-    exact = {"test": "exact McNemar", "p": mcnemar(gained, lost), "gained": gained, "lost": lost}
-    return by_bootstrap.model_copy(update=exact)
+    return Difference(
+        games=count,
+        value=value,
+        span=changed_share(gained, lost, count),
+        test="exact McNemar",
+        p=mcnemar(gained, lost),
+        holm=1.0,
+        gained=gained,
+        lost=lost,
+    )
+
+
+def up_to_date(found: Comparison) -> Comparison:
+    """A comparison from a file, with the intervals of today: see `exactly`."""
+    metrics = [
+        metric.model_copy(update={"differences": {name: exactly(each) for name, each in metric.differences.items()}})
+        for metric in found.metrics
+    ]
+    return found.model_copy(update={"metrics": tuple(metrics)})
+
+
+def exactly(found: Difference) -> Difference:
+    """A difference with the interval of today: older files have a bootstrapped one for binary metrics, which can leave
+    out 0 where their exact test shows nothing."""
+    if found.gained is None or found.lost is None:
+        return found
+    return found.model_copy(update={"span": changed_share(found.gained, found.lost, found.games)})

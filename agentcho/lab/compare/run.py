@@ -14,6 +14,7 @@ from agentcho.config import RunConfig, again, option_names
 from agentcho.errors import ConfigError
 from agentcho.games.runs import library, runtime
 from agentcho.games.runs.discovery import from_anywhere
+from agentcho.games.runs.resume import Changed
 from agentcho.integrations.ray.players import Cluster, players
 from agentcho.lab.by_workers import remote_playing
 from agentcho.lab.collect import Playing
@@ -55,6 +56,7 @@ class CompareOptions(NamedTuple):
     engine: EnginePort | None = None
     reuse: str | None = None
     plot: Path | None = None
+    changed: Changed = "refuse"
 
 
 def compared(asked: CompareOptions, tell: ProgressCallback) -> tuple[Comparison, tuple[Path, ...]]:
@@ -71,6 +73,7 @@ def compared(asked: CompareOptions, tell: ProgressCallback) -> tuple[Comparison,
         raise ConfigError(PLOTTED)
     with _folder(asked.out) as folder:
         with _playing(asked, scenario, _loading(asked.config, found), tell) as playing:
+            playing = playing._replace(changed=asked.changed)
             work = Comparing(playing=playing, columns=found, folder=folder, tell=tell, effort=_effort(asked, playing))
             work.claim()
             result = work.run(_command(asked, scenario), _judge(asked, tell))

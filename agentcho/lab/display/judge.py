@@ -35,7 +35,7 @@ def verdict(found: JudgeResult) -> str:
         if best.hard
         else "Plain reuse keeps more than 80% in every task."
     )
-    if best.reached:
+    if best.way is not None and not best.misses:
         return f"{best.way} keeps {asked}, on held-out choices. {hard}"
     said = [f"None of the measured ways keeps {asked}. {hard}"]
     if best.way is not None and best.misses:

@@ -38,7 +38,7 @@ def recovered(logq: Sequence[float], entropy: float, seed: int) -> Bits:
     is left is the cross-entropy, so that this is at most the mutual information on average (Barber and Agakov, 2003).
     The interval is bootstrapped over secrets."""
     gains = [entropy + each for each in logq]
-    found = resampled(gains, seed).interval
+    found = resampled(gains, seed)
     low, high = (max(0.0, end) for end in (found.low, found.high))
     return Bits(max(0.0, float(np.mean(gains))), Interval(low=low, high=high, method=f"{found.method}, floored at 0"))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from agentcho.lab.compare.pairs import exactly
 from agentcho.lab.paper.found import PaperFound, RowFound, Score, TableFound, TimesFound
 from agentcho.lab.paper.tables import NAMED, TABLES, Row, Table
 from agentcho.lab.stats import holm
@@ -19,7 +20,8 @@ Shape = tuple[Any, ...]
 def aligned(found: PaperFound) -> PaperFound:
     """The same figures in the current rows, with the current paper figures. A row that another table of the file has is
     used too (Figure 8 has some of Table 3's rows, Table 6 has Table 4's). p-values are corrected over the current
-    table. The result is no longer the file itself: its old digest is kept, and no longer matches."""
+    table, and differences of shares have the exact interval of today. The result is no longer the file itself: its old
+    digest is kept, and no longer matches."""
     names = {table.name for table in found.tables}
     names |= {"6"} if "4" in names else set()
     own = {table.name: table for table in found.tables}
@@ -97,7 +99,8 @@ def _row(table: Table, row: Row, found: RowFound | None) -> RowFound:
 
 def _score(table: Table, row: Row, name: str, score: Score) -> Score:
     figure = table.paper(row.label, name)
-    return score.model_copy(update={"paper": None if figure is None else figure.value})
+    change = None if score.difference is None else exactly(score.difference)
+    return score.model_copy(update={"paper": None if figure is None else figure.value, "difference": change})
 
 
 def _shape(row: Row, table: Table) -> Shape:

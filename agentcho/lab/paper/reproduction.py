@@ -18,7 +18,7 @@ from agentcho.events import Counting
 from agentcho.extras import require
 from agentcho.games.play.turn import Forced
 from agentcho.games.runs.runtime import tasks_of, teach_recorded_words
-from agentcho.lab.collect import Games, Playing, adapted, collected, completed, over
+from agentcho.lab.collect import Games, Playing, adapted, check_played, collected, completed, over
 from agentcho.lab.compare.compare import forced_words, judged_texts
 from agentcho.lab.compare.comparison import Preference
 from agentcho.lab.compare.judge import JudgePort, TextPair, prefer
@@ -161,6 +161,7 @@ class Reproduction:
         self, phase: str, playing: Playing, adapter: Path | None, folder: Path, forced: Mapping[int, Forced]
     ) -> Games:
         count = playing.config.games
+        check_played(playing, folder)
         if len(there := over(folder, count) if folder.is_dir() else frozenset()) == count:
             return collected(folder)
         own = None if adapter is None else str(adapter)

@@ -128,20 +128,17 @@ class Rows(NamedTuple):
         teaching, held = TEACHING[table.name], MOST_DEV
         count = min(teaching.traces, self.world.traces or teaching.traces)
         traces, dev = count + held, teaching.dev * count // teaching.traces
-        first = 0 if self._generated(row) else self.games
         config, scenario = self.config(row), self.scenario(row)
-        tasks = None if self._generated(row) else tasks_of(scenario, config)
-        if tasks is not None and tasks.size is not None:
-            room = tasks.size // scenario.draws() - first
+        tasks = tasks_of(scenario, config)
+        limited = None if tasks is None else tasks.size
+        first = 0 if limited is None else self.games
+        if limited is not None:
+            room = limited // scenario.draws() - first
             if room < traces + dev:
                 dev = room * dev // (traces + dev)
                 traces = max(2, room - dev)
                 held = min(held, max(1, traces // 10))
         return Taught(range(first, first + traces), held, range(first + traces, first + traces + dev))
-
-    def _generated(self, row: Row) -> bool:
-        """Whether tasks are unlimited: they are generated, or the scenario has none."""
-        return self.data == "generators" or row.scenario not in self.sets
 
     def _choice(self, row: Row, config: RunConfig, taught: Taught, score: str) -> Choice:
         """How a checkpoint is selected: by games of the row's own kind on held-out tasks."""
@@ -154,10 +151,11 @@ class Rows(NamedTuple):
         """The config of baseline games that no row is compared on: with another seed for a generator, with the tasks
         after the compared ones for a published set."""
         base = self.world.config
+        tasks = tasks_of(self.scenario(row), self.config(row))
         given: dict[str, Any] = {
             "games": taught.traces.stop,
             "tasks": self.sets[row.scenario].trained if row.scenario in self.sets else None,
-            "seed": base.seed + 1 if self._generated(row) else base.seed,
+            "seed": base.seed + 1 if tasks is None or tasks.size is None else base.seed,
             "temperature": 1.0,
             "top_p": 1.0,
             "mode": "baseline",

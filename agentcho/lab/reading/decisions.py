@@ -198,7 +198,7 @@ def measure(
         tell(number)
         if game.name not in kept.data.answers:
             left_out = Counter[str]()
-            donors = {kind: _donor(found, number, kind, pair) for kind in kinds if kind != game.told}
+            donors = {kind: donor(found, number, kind, pair) for kind in kinds if kind != game.told}
             answers = list[Answer]()
             for answer in _answers(game=game, donors=donors, read=read, pair=pair, left_out=left_out):
                 answers.append(answer)
@@ -208,11 +208,14 @@ def measure(
     return tuple(answer for game in found for answer in kept.data.answers[game.name])
 
 
-def _donor(found: Sequence[Game], number: int, kind: str, pair: Pair) -> Game | None:
-    """The next conversation whose owner was told something of this kind, and hides messages in the same slots."""
-    hidden = _hidden(found[number].play, pair).keys()
-    after = (each for each in (*found[number + 1 :], *found[:number]) if each.told == kind)
-    return next((each for each in after if _hidden(each.play, pair).keys() == hidden), None)
+def donor(found: Sequence[Game], number: int, kind: str, pair: Pair) -> Game | None:
+    """A conversation whose owner was told something of this kind, and hides messages in the same slots. In whatever
+    order the kinds stand, the conversations of one kind take turns at lending their words."""
+    own = found[number]
+    hidden = _hidden(own.play, pair).keys()
+    fitting = [each for each in found if each.told == kind and _hidden(each.play, pair).keys() == hidden]
+    rank = sum(each.told == own.told for each in found[:number])
+    return fitting[rank % len(fitting)] if fitting else None
 
 
 def _hidden(play: Play, pair: Pair) -> dict[Slot, Line]:
@@ -352,4 +355,4 @@ def _place(answer: Answer) -> tuple[str, str, str]:
 
 
 def _mean(values: Sequence[float], seed: int) -> Estimate:
-    return Estimate(value=float(np.mean(values)) if len(values) else 0.0, span=resampled(values, seed).interval)
+    return Estimate(value=float(np.mean(values)) if len(values) else 0.0, span=resampled(values, seed))

@@ -5,8 +5,10 @@ A pair is one game (its seed and number) in two rows that play the same tasks. I
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
+from statistics import mean
 from typing import NamedTuple
 
 from agentcho.lab.compare import pairs
@@ -19,7 +21,8 @@ from agentcho.lab.sweep.grid import Cell
 from agentcho.lab.sweep.plan import Sweep
 
 UNITS = 1_000_000
-"""More than the games of a cell: a unit's number is its seed's index times this, plus the game's number."""
+"""More than the games of a cell: a unit's number is the index of its seed, or of its tasks if these are the same for
+every seed, times this, plus the game's number."""
 
 
 class Statistics(NamedTuple):
@@ -50,7 +53,7 @@ def figures(sweep: Sweep, scores: Mapping[str, Scores], seed: int, by: Statistic
     for cell in sweep.cells:
         groups.setdefault(row_name(cell), []).append(cell)
     played = {name: _played(sweep, cells) for name, cells in groups.items()}
-    units = _units(groups, scores)
+    units = _units(sweep, groups, scores)
     scored = {name: tasks for name, tasks in played.items() if units[name]}
     rows = tuple(
         Row(name=name, values=dict(cells[0].row), reference=_reference(name, played[name], scored))
@@ -77,14 +80,32 @@ def _reference(name: str, tasks: Played, scored: Mapping[str, Played]) -> str | 
     return None if first == name else first
 
 
-def _units(rows: Mapping[str, Sequence[Cell]], scores: Mapping[str, Scores]) -> dict[str, Scores]:
+def _units(sweep: Sweep, rows: Mapping[str, Sequence[Cell]], scores: Mapping[str, Scores]) -> dict[str, Scores]:
     """The scores of each row by unit."""
-    seeds = sorted({cell.config.seed for cells in rows.values() for cell in cells})
-    return {
-        name: {
-            seeds.index(cell.config.seed) * UNITS + number: score
-            for cell in cells
-            for number, score in scores.get(cell.key, {}).items()
-        }
-        for name, cells in rows.items()
-    }
+    drawn = {cell.key: _drawn(cell, sweep) for cells in rows.values() for cell in cells}
+    places = {each: place for place, each in enumerate(sorted(set(drawn.values())))}
+    found = dict[str, Scores]()
+    for name, cells in rows.items():
+        units = defaultdict[int, list[Mapping[str, float]]](list)
+        for cell in cells:
+            for number, score in scores.get(cell.key, {}).items():
+                units[places[drawn[cell.key]] * UNITS + number].append(score)
+        found[name] = {unit: _averaged(games) for unit, games in units.items()}
+    return found
+
+
+def _drawn(cell: Cell, sweep: Sweep) -> tuple[str, int]:
+    """The source of a cell's games: its tasks if they are the same for every seed, else its seed. Games that play one
+    task with several seeds are no independent ones."""
+    tasks, seed = sweep.tasks[cell.key], cell.config.seed
+    others = (each for each in sweep.cells if each.config.seed != seed)
+    shared = tasks.digest is not None and any(sweep.tasks[each.key] == tasks for each in others)
+    return (f"{tasks.digest} {tasks.draws}", 0) if shared else ("", seed)
+
+
+def _averaged(games: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
+    """The mean of each score, over the games that have it."""
+    if len(games) == 1:
+        return games[0]
+    names = dict.fromkeys(name for game in games for name in game)
+    return {name: mean(game[name] for game in games if name in game) for name in names}

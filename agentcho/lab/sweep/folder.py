@@ -23,6 +23,7 @@ from agentcho.records.files import replace_whole, write_errors
 from agentcho.records.frozen import Frozen
 from agentcho.records.record import GameOver, SavedRun, runs
 from agentcho.records.transcript import TranscriptEntry
+from agentcho.scenario import json_options
 
 FILE, CELLS = "request.json", "cells"
 VALUES = 4
@@ -152,7 +153,7 @@ class Folder:
         """`ResumeMismatch`: the records of a cell were played differently: its source has changed, or its tasks, of
         which `tasks` is the current digest."""
         scenario, used = cell.scenario, library.sources(cell.scenario)
-        options = scenario.options.model_dump(mode="json")
+        options = json_options(scenario)
         for run in self.records(cell):
             config = cell.config.model_copy(update={"games": run.info.config.games})
             check_asked(

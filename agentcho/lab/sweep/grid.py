@@ -11,12 +11,12 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from pydantic import SecretBytes, SecretStr, ValidationError
+from pydantic import ValidationError
 
 from agentcho.config import KEYS, LOADED, SERVED, ModelConfig, RunConfig, served
 from agentcho.errors import ConfigError
 from agentcho.lab.sweep.axes import MODEL, Axis, Value
-from agentcho.scenario import Scenario
+from agentcho.scenario import Scenario, json_options, secret_options
 
 MOST = 10_000
 """The maximum of cells in a grid."""
@@ -177,11 +177,11 @@ def _name(shown: Mapping[str, str]) -> str:
 
 
 def _check_secrets(axes: Sequence[Axis], scenario: Scenario) -> None:
-    secret = {name for name, value in scenario.options if isinstance(value, SecretStr | SecretBytes)}
+    secret = secret_options(scenario)
     for axis in axes:
         if axis.home == "scenario" and axis.field in secret:
             raise ConfigError(
-                f"--grid {axis.name}: it is a secret, but values of a grid are printed; give it with --set"
+                f"--grid {axis.name}: it is or has a secret, but values of a grid are printed; give it with --set"
             )
 
 
@@ -198,7 +198,7 @@ def settings(scenario: Scenario, config: RunConfig) -> dict[str, Any]:
     for model in (run.get("own_model"), *run.get("models", {}).values()):
         for name in KEYS if model else ():
             model.pop(name, None)
-    return {"options": scenario.options.model_dump(mode="json"), "run": run}
+    return {"options": json_options(scenario), "run": run}
 
 
 def as_model(shown: str, model: ModelConfig) -> Value:

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 from agentcho.errors import RecordBroken, TuneError
 from agentcho.events import Counting, Encoded, Ended, Event, GameOver, Sink
 from agentcho.games.play.turn import Forced
-from agentcho.lab.collect import Playing, check_same
+from agentcho.games.runs import library
+from agentcho.games.runs.resume import Changed
+from agentcho.lab.collect import Playing, check_played, check_same
 from agentcho.protocol.call import EnginePort
 from agentcho.protocol.progress import ProgressCallback
 from agentcho.records.files import LineFile, read_lines, replace_whole, write_errors
@@ -21,6 +23,10 @@ from agentcho.records.trace import Workflow, exported, read_traces, workflow, wr
 from agentcho.records.transcript import TranscriptEntry, carry
 
 ASKED = "asked.json"
+
+
+LATER = {"default_prompt", "thoughts", "words", "leak_budget", "deterministic", "sources"}
+"""What files of earlier versions do not say of their games."""
 
 
 class Sampled(NamedTuple):
@@ -43,13 +49,15 @@ def sample(
     """
     with LineFile(file) as lines:
         writing = _Writing(playing, lines)
-        there = _there(file, writing.asked)
+        there = _there(file, writing.asked, playing.changed)
         left = [number for number in numbers if number not in there]
         forced = {} if finals is None else _final_words(finals, playing.engine, writing.asked)
         if missing := [number for number in left if finals is not None and number not in forced]:
             raise TuneError("--final-of", f"has no workflow of game {missing[0]}")
         counting = Counting(tell, len(numbers), len(numbers) - len(left))
-        played = playing.play(left, forced, _both(writing, counting), _records(file, writing.asked)) if left else None
+        check_played(playing, beside(file))
+        asked = {name: value for name, value in writing.asked.items() if name != "sources"}
+        played = playing.play(left, forced, _both(writing, counting), _records(file, asked)) if left else None
     if played is not None:
         if isinstance(played.error, TuneError):
             raise played.error
@@ -79,14 +87,16 @@ def _records(file: Path, asked: Mapping[str, Any]) -> Path:
     return folder
 
 
-def _there(file: Path, asked: Mapping[str, Any]) -> set[int]:
-    """The games that a file has. `ResumeMismatch`: they are from another sampling."""
-    found = set[int]()
+def _there(file: Path, asked: Mapping[str, Any], changed: Changed) -> set[int]:
+    """The games that a file has. `ResumeMismatch`: they are from another sampling. `changed`: whether they may be of
+    other code."""
+    found, sources = set[int](), {"sources": asked["sources"]}
     for number, line in read_lines(file):
         meta = workflow(line, f"{file}:{number}").meta
         if not isinstance(meta.get("game"), int):
             raise RecordBroken(f"{file}:{number}", "is a trace that was not written by `agentcho trace`")
-        check_same(file, "other traces", {name: meta.get(name) for name in asked}, asked)
+        earlier = {name: meta.get(name, asked[name] if name in LATER else None) for name in asked}
+        check_same(file, "other traces", earlier if changed == "refuse" else earlier | sources, asked)
         found.add(meta["game"])
     return found
 
@@ -105,7 +115,9 @@ class _Writing:
     """Writes each game when it is over. `without` counts those without an outcome."""
 
     def __init__(self, playing: Playing, lines: LineFile) -> None:
-        self.asked, self._tokenizer = playing.asked, playing.engine.fingerprint.get("tokenizer")
+        config, sources = playing.config.model_dump(mode="json", include=LATER), library.sources(playing.scenario)
+        self.asked = playing.asked | config | {"sources": sorted(sources.values())}
+        self._tokenizer = playing.engine.fingerprint.get("tokenizer")
         self._lines = lines
         self._said: dict[int, list[TranscriptEntry]] = {}
         self.without = 0

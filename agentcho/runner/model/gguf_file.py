@@ -43,6 +43,7 @@ FACTORS = ("rope_freqs.", "rope_factors_")
 """Name prefixes of tensors that change the rotary frequencies, which the library does not read."""
 LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
 """The parameters of the rope factors of all Llamas from 3.1 on, besides the largest factor."""
+LAYERS_OF_27B = {"gemma2": 46, "gemma3_text": 62}
 F32 = 0
 
 
@@ -246,7 +247,25 @@ def check_taken(name: str, file: GgufFile, config: Any, elements: int) -> None:
         raise UnsupportedModel(name, cause, WHOLE, what=f"{name} would not be what its file says")
 
 
+def apply_query_scale(file: GgufFile, config: Any) -> None:
+    """Set the config's scale of queries to that of Gemma 2 and 3 of 27B: it stands in no file, and the library has that
+    of the smaller ones."""
+    if LAYERS_OF_27B.get(config.model_type) == file.keys.get(f"{file.architecture}.block_count", 0):
+        config.query_pre_attn_scalar = config.hidden_size // config.num_attention_heads
+
+
+def _theta(config: Any) -> float | None:
+    """The base of the rotary frequencies: those of layers with full attention, if there are several."""
+    rope = getattr(config, "rope_parameters", None) or {}
+    rope = rope.get("full_attention", rope)
+    found = rope.get("rope_theta") if isinstance(rope, Mapping) else None
+    return found if isinstance(found, float | int) else None
+
+
 def _left_out(file: GgufFile, config: Any) -> Iterator[str]:
+    base, theta = file.keys.get(f"{file.architecture}.rope.freq_base"), _theta(config)
+    if base and theta and not math.isclose(base, theta, rel_tol=1e-6):
+        yield f"it says rope.freq_base = {base:g}, and transformers takes {theta:g}"
     for key, attribute in TAKEN.items():
         said, taken = file.keys.get(f"{file.architecture}.{key}"), getattr(config, attribute, None)
         if said and (said != taken) and (taken is None or not math.isclose(said, taken, rel_tol=1e-6)):

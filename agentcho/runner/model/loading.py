@@ -26,7 +26,15 @@ from agentcho.runner.kv.kv_pool import KVFormat, shared_host_tokens, shared_toke
 from agentcho.runner.kv.kv_quant import check_kv_dtype
 from agentcho.runner.model.device import DevicePlacement, check_gpu, dtype_of
 from agentcho.runner.model.fingerprints import check_kept
-from agentcho.runner.model.model import Model, ModelSource, end_tokens, find, is_embedded_tokenizer, read_tokenizer
+from agentcho.runner.model.model import (
+    Model,
+    ModelSource,
+    context_of,
+    end_tokens,
+    find,
+    is_embedded_tokenizer,
+    read_tokenizer,
+)
 from agentcho.runner.model.quantized_checkpoint import check_quantised
 from agentcho.runner.model.threads import Wish, check_threads
 from agentcho.runner.quant.prepack import copy_columns, pack_linears
@@ -194,6 +202,10 @@ def check_model_files(
     check_threads(weights.threads)
     source = find(weights.model)
     check_config(source, context)
+    if context is not None and context > (most := context_of(source.config)):
+        raise ModelError(
+            f"context={context}, but {source.name} has {most} positions; give that or less, or leave it out"
+        )
     check_quantised(source.name, source.config, source.renamed, weights.place.bits, weights.merge)
     where = weights.place.where()
     dtype_of(weights.place.dtype, where)
@@ -258,7 +270,7 @@ def prove_model(
         framing = derive(model.tokenizer, model.source.name, ends, variables)
     if not model.source.random:
         check_vocabulary(model, framing)
-    positions = min(sizes.context or model.context, model.context)
+    positions = sizes.context or model.context
     proving = counted(tell, "proofs", 1)
     proofs = ReuseCheck(model, positions).prove()
     proving(1)

@@ -42,6 +42,7 @@ from agentcho.runner.model.fused import FusedPart, fuse, use_fused
 from agentcho.runner.model.gguf_file import (
     WHOLE,
     GgufFile,
+    apply_query_scale,
     apply_rope_factors,
     check_taken,
     is_gguf,
@@ -167,6 +168,7 @@ def _of_gguf(name: str, file: GgufFile) -> ModelSource:
     except Unreadable as error:
         raise ModelBroken(name, file.path, _first_line(error), WHOLE) from error
     apply_rope_factors(file, config)
+    apply_query_scale(file, config)
     return ModelSource(name, str(file.path.parent), config, gguf=file)
 
 
@@ -256,7 +258,7 @@ class Model:
         if self._hooked and len(self.devices) > 1:
             move_once(network, vars(network)["hf_device_map"])
         self.layers: int = self.config.num_hidden_layers
-        self.context: int = _context(self.config)
+        self.context: int = context_of(self.config)
         self.vocabulary: int = self.config.vocab_size
         self.chunks = _chunks(self.config)
         self.packed = min(4096, _scale_step(self.config))
@@ -573,10 +575,13 @@ def _answer(
     return attending.attend(layer, query, key, value, locality, scoring), None
 
 
-def _context(config: Any) -> int:
+def context_of(config: Any) -> int:
     """The number of positions that the model has, below the first step of a query scale that depends on the packed
     index."""
     limit: int = getattr(config, "max_position_embeddings", 0) or getattr(config, "n_positions", 0) or 2048
+    rope = getattr(config, "rope_parameters", None) or {}
+    if rope.get("rope_type") == "yarn":  # configs that are extended by hand keep the length before
+        limit = max(limit, int(rope.get("original_max_position_embeddings", 0) * rope.get("factor", 1)))
     return min(limit, _scale_step(config))
 
 

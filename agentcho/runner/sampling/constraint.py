@@ -18,7 +18,7 @@ from typing import Any
 from llguidance import LLMatcher
 
 from agentcho.engine.protocols import Template, TokenConstraint
-from agentcho.errors import RequestError
+from agentcho.errors import CallFailed, RequestError
 from agentcho.protocol.call import Sampling
 from agentcho.protocol.tools import AnswerForm
 from agentcho.runner.sampling.endings import DocumentEnding, DocumentEndings
@@ -301,7 +301,8 @@ class JsonConstraint:
     def allowed(self) -> TokenMask:
         """The ids after which the document can still become valid JSON."""
         if self._allowed is None:
-            self._allowed = TokenMask.after(self._matcher, self._spelling.size)
+            self._allowed = TokenMask.after(self._matcher, self._spelling.size, self._spelling.known)
+            self._check()
         return self._allowed
 
     @property
@@ -349,6 +350,13 @@ class JsonConstraint:
     def _consume(self, token: int) -> None:
         self._matcher.consume_token(token)
         self._allowed = None
+        self._check()
+
+    def _check(self) -> None:
+        """Raise `CallFailed` if the matcher has given up, after which it would call any document complete."""
+        if self._matcher.is_error():
+            why = self._matcher.get_error()
+            raise CallFailed(f"json_schema became too expensive to follow ({why}); simplify its patterns")
 
     def _note(self, token: int) -> None:
         said = self._spelling.of(token)

@@ -15,7 +15,9 @@ class TokenBytes:
 
     def __init__(self, tokenizer: Any, size: int, stop: int) -> None:
         self.size, self.stop = size, stop
-        self.table: LLTokenizer = llguidance.hf.from_tokenizer(tokenizer, size, stop)
+        self.known = max(size, len(tokenizer))
+        """The ids of the table. Some tokenizers know ids beyond the vocabulary, such as that of images in Gemma 3."""
+        self.table: LLTokenizer = llguidance.hf.from_tokenizer(tokenizer, self.known, stop)
         self._bytes = [self._plain(id) for id in range(size)]
         self._ids: dict[bytes, int] = {}
         for id, spelt in enumerate(self._bytes):

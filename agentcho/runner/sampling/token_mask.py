@@ -52,11 +52,11 @@ class TokenMask:
         return cls(np.packbits(whole, bitorder="little").view(np.int32), len(flags))
 
     @classmethod
-    def after(cls, matcher: LLMatcher, size: int) -> TokenMask:
-        """The ids that a matcher accepts next."""
-        words: Any = llguidance.numpy.allocate_token_bitmask(1, size)
+    def after(cls, matcher: LLMatcher, size: int, known: int) -> TokenMask:
+        """The ids of a vocabulary of `size` that a matcher accepts next. `known`: the number of ids in its table."""
+        words: Any = llguidance.numpy.allocate_token_bitmask(1, known)
         llguidance.numpy.fill_next_token_bitmask(matcher, words, 0)
-        return cls(words[0], size)
+        return cls(words[0, : _words(size)], size)
 
     def __contains__(self, id: int) -> bool:
         return 0 <= id < self.size and bool(int(self.words[id // WORD]) >> id % WORD & 1)
