@@ -686,6 +686,7 @@ class CannotWrite(RecordError):
         self.path, self.code = path, 1 if begun else 2
 
 
+_SOURCES = "sources", "the source"
 _ACCEPT = "; --changed accept keeps the games of the code as it was"
 
 
@@ -700,7 +701,7 @@ class ResumeMismatch(RecordError):
         """Return the error for a folder or file that holds results of other options."""
         return cls(
             f"{where} holds {what}; what differs: {', '.join(changed)}. Give another --out, or the same options as "
-            f"before{_ACCEPT if any('source' in each for each in changed) else ''}"
+            f"before{_ACCEPT if any(each.partition(' (')[0] in _SOURCES for each in changed) else ''}"
         )
 
     @classmethod

@@ -201,12 +201,16 @@ def _in_order(value: Any, shown: Any) -> Any:
     if isinstance(value, BaseModel):
         value = dict(value)
     if isinstance(value, set | frozenset):
-        return sorted(shown, key=json.dumps)
+        return sorted(shown, key=lambda each: (not isinstance(each, int | float), _sortable(each)))
     if isinstance(value, Mapping) and isinstance(shown, dict) and len(value) <= len(shown):  # computed fields come last
         return shown | {name: _in_order(each, shown[name]) for each, name in zip(value.values(), shown, strict=False)}
     if isinstance(value, list | tuple) and isinstance(shown, list) and len(value) == len(shown):
         return [_in_order(each, one) for each, one in zip(value, shown, strict=True)]
     return shown
+
+
+def _sortable(value: Any) -> Any:
+    return value if isinstance(value, int | float) else json.dumps(value)
 
 
 def secret_options(scenario: Scenario) -> list[str]:

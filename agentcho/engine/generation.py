@@ -131,7 +131,13 @@ class Generation:
         if self._guesser is None or self.stopped is not None or not self.sampled or room < 1:
             return NONE
         guess = self._guesser.guess(room)
-        return guess if self._constraint is None else self._constrained(self._constraint.ahead(), guess, room)
+        if self._constraint is None:
+            return guess
+        try:
+            return self._constrained(self._constraint.ahead(), guess, room)
+        except CallFailed:  # raised again when the token is drawn
+            self._allowed.clear()
+            return NONE
 
     def _constrained(self, ahead: TokenConstraint, guess: DraftTokens, room: int) -> DraftTokens:
         """The ids that a constraint forces next, if any, else the part of a draft that it admits."""

@@ -113,7 +113,8 @@ def check_played(playing: Playing, folder: Path) -> None:
     options, used = json_options(scenario), library.sources(scenario)
     tasks = tasks_of(scenario, config)
     for run in runs(folder) if folder.is_dir() else ():
-        now = config.model_copy(update={"games": run.info.config.games})
+        then = run.info.config  # what an adapter holds is known by its folder of records, and its path may differ
+        now = config.model_copy(update={"games": then.games, "adapter": then.adapter})
         digest = None if tasks is None else tasks.digest
         found = differences(run.info, scenario=scenario.name, options=options, config=now, tasks=digest)
         found += source_differences(run.info.sources, used) if playing.changed == "refuse" else []

@@ -96,11 +96,12 @@ def changed_share(gained: int, lost: int, pairs: int) -> Interval:
 
 def sign_flips(differences: Sequence[float], seed: int) -> float:
     """The two-sided p-value of differences within pairs: how often their mean is as far from 0 if each has a random
-    sign. Exact for up to 13 differences that are not 0, and over `FLIPS` draws for more. 1 without any."""
+    sign. Exact for up to 13 differences that are not 0, and over `FLIPS` draws for more. 1 without any, and if one is
+    not finite."""
     from scipy.stats import permutation_test
 
     found = np.asarray([each for each in differences if each], dtype=np.float64)
-    if len(found) < 2:
+    if len(found) < 2 or not np.isfinite(found).all():
         return 1.0
     dice = np.random.default_rng(seed)
     asked: dict[str, Any] = {"permutation_type": "samples", "vectorized": True, "n_resamples": FLIPS, "batch": 500}

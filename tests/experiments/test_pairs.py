@@ -31,7 +31,7 @@ def test_a_binary_metric_gets_exact_tests() -> None:
     assert found.span.low < found.value < found.span.high
 
 
-def test_any_other_metric_gets_a_paired_bootstrap() -> None:
+def test_any_other_metric_gets_a_bootstrapped_interval_and_flipped_signs() -> None:
     dice = np.random.default_rng(1)
     before = dice.normal(0.5, 0.3, 80)
     after = before + dice.normal(0.05, 0.1, 80)

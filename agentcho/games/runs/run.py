@@ -14,7 +14,6 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from math import inf
 from time import perf_counter
-from traceback import clear_frames
 from typing import NamedTuple, TypeVarTuple, Unpack
 
 import anyio
@@ -182,7 +181,6 @@ class Run:
             if self._sink_error is not None or ended_from_outside(error):
                 raise
             failed = FailedGame(error, fault(error, package_of(self.scenario)))
-            clear_frames(error.__traceback__)  # they hold the game and all of its messages
             GAME.error("game %d: %s at %s", index, failed.fault.kind, failed.fault.where or "no line of the user's")
             return failed
         return None

@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -18,7 +20,8 @@ from types import MappingProxyType
 from typing import NamedTuple, TypeVar, TypeVarTuple, Unpack, cast
 
 import anyio
-from anyio.from_thread import start_blocking_portal
+import anyio.from_thread
+import anyio.lowlevel
 
 from agentcho.config import VLLM, RunConfig
 from agentcho.errors import AudienceError, ConfigError, GamesFailed, ModelNotFound, TaskError, nearest
@@ -246,12 +249,23 @@ def blocking(work: Callable[[Unpack[Args]], Awaitable[T]], *args: *Args) -> T:
     """
     if not _in_a_loop():
         return _to_its_end(work, *args)
-    with start_blocking_portal() as portal:
-        done = portal.start_task_soon(work, *args)
+    stopped, scopes = threading.Event(), list[tuple[anyio.CancelScope, anyio.lowlevel.EventLoopToken]]()
+
+    async def until_stopped() -> T | None:
+        with anyio.CancelScope() as scope:
+            scopes.append((scope, anyio.lowlevel.current_token()))
+            return None if stopped.is_set() else await work(*args)
+        return None
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(_to_its_end, until_stopped)
         try:
-            return done.result()
+            return cast(T, done.result())
         except KeyboardInterrupt:
-            done.cancel()
+            stopped.set()
+            for scope, token in scopes:
+                with suppress(RuntimeError):  # its loop has ended
+                    anyio.from_thread.run_sync(scope.cancel, token=token)
             raise
 
 

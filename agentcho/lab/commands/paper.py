@@ -8,8 +8,9 @@ from typing import Annotated, Literal
 import typer
 
 from agentcho.cli.options import GivenOptions, OptionsFrom, checked, fields, run_config
-from agentcho.cli.shared_options import FILE, HERE, LOADING, Display, Where
+from agentcho.cli.shared_options import FILE, HERE, LOADING, SOURCE, Display, Where
 from agentcho.config import RunConfig
+from agentcho.games.runs.resume import Changed
 from agentcho.lab.tune.recipe import Recipe
 
 TABLE = "One or more of 1, 2, 3, 4, 5, 6, 7, f4, f8 and tasks, separated by commas.  [default: all]"
@@ -56,6 +57,7 @@ def paper(
     ] = None,
     check: Annotated[Path | None, typer.Option(metavar=FILE, help=CHECK, show_default=False)] = None,
     display: Display = None,
+    changed: Annotated[Changed, typer.Option(help=SOURCE)] = "refuse",
 ) -> None:
     """Play, train and time every table of the paper (arXiv 2512.23049), and print each beside the paper's figures.
 
@@ -88,5 +90,6 @@ def paper(
         export=export,
         html=html,
         display=display,
+        changed=changed,
     )
     raise typer.Exit(reproduce(asked))

@@ -20,6 +20,7 @@ from agentcho.errors import asking
 from agentcho.games.runs import library, runtime
 from agentcho.games.runs.discovery import from_anywhere
 from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.resume import Changed
 from agentcho.games.runs.runtime import RunResult
 from agentcho.integrations.ray.players import Cluster, players
 from agentcho.protocol.progress import ProgressCallback
@@ -63,6 +64,7 @@ class PaperOptions(NamedTuple):
     export: Path | None
     html: Path | None
     display: Kind | None
+    changed: Changed = "refuse"
 
 
 def reproduce(asked: PaperOptions) -> int:
@@ -235,7 +237,7 @@ class Engines:
         from agentcho.lab.collect import Playing
 
         if self._workers is None:
-            return Playing(scenario, config, self._own, self._asked.at_once)
+            return Playing(scenario, config, self._own, self._asked.at_once, changed=self._asked.changed)
         workers: Any = self._workers
         return Playing(
             scenario=scenario,
@@ -244,6 +246,7 @@ class Engines:
             at_once=self._asked.at_once,
             play_on=workers.play,
             here=self.here,
+            changed=self._asked.changed,
         )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentcho.config import RunConfig, checked
 from agentcho.errors import ArgumentError, ConfigError, shown
+from agentcho.games.runs.resume import Changed
 from agentcho.integrations.ray.config import ClusterConfig
 from agentcho.integrations.ray.players import cluster_of
 from agentcho.lab.compare.columns import DEFAULT_MODES
@@ -41,6 +42,7 @@ def compare(
     at_once: int = 50,
     fidelity_games: int = 24,
     timed_games: int = 4,
+    changed: Changed = "refuse",
     tell: ProgressCallback = no_progress,
     **options: Any,
 ) -> Comparison:
@@ -69,6 +71,7 @@ def compare(
         at_once: Maximum number of games side by side.
         fidelity_games: Number of games on which fidelity is measured.
         timed_games: Number of games on which time is measured.
+        changed: What to do if `out` has games of other code of the scenario: "refuse" them, or "accept" them.
         tell: Called with (what, done, total) as the work proceeds.
         **options: Options of `RunConfig`, and `on`, `workers` and `gpus_per_worker` for a cluster.
 
@@ -113,6 +116,7 @@ def compare(
         engine=engine,
         reuse=_joined("reuse", reuse),
         plot=_path(plot),
+        changed=changed,
     )
     try:
         return compared(asked, tell)[0]

@@ -81,7 +81,8 @@ def _records(file: Path, asked: Mapping[str, Any]) -> Path:
     with write_errors(folder):
         folder.mkdir(exist_ok=True)
     if (there := folder / ASKED).exists():
-        check_same(folder, "games that were begun for other traces", json.loads(there.read_text()), question)
+        earlier = {name: question[name] for name in LATER & question.keys()} | json.loads(there.read_text())
+        check_same(folder, "games that were begun for other traces", earlier, question)
     else:
         replace_whole(there, json.dumps(question))
     return folder

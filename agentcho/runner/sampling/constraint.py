@@ -356,7 +356,9 @@ class JsonConstraint:
         """Raise `CallFailed` if the matcher has given up, after which it would call any document complete."""
         if self._matcher.is_error():
             why = self._matcher.get_error()
-            raise CallFailed(f"json_schema became too expensive to follow ({why}); simplify its patterns")
+            error = CallFailed(f"json_schema became too expensive to follow ({why}); simplify its patterns")
+            error.transient = False
+            raise error
 
     def _note(self, token: int) -> None:
         said = self._spelling.of(token)
