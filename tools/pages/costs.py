@@ -140,7 +140,8 @@ def first_screen(results: Path, chosen: Chosen = computes_as_today) -> list[str]
         " Time and memory (keys and values kept until the end) of the baseline divided by those of `enforce`, with "
         f"{_measured_on(flows_of(results, chosen))} on two cores of a CPU; above 1, `enforce` is better. Both were "
         "given the same words; agents that choose their own can say other things ([where](docs/speed.md)). The first "
-        f"six rows show the least of all measurements ([all of them](docs/speed.md)){_on_larger(results, chosen)}."
+        "six rows show the least that was measured with this version of the engine ([older measurements, some of them "
+        f"lower](docs/speed.md)){_on_larger(results, chosen)}."
     )
     kept = memory(results, chosen)
     named = sorted(found, key=lambda name: LEADING.index(name) if name in LEADING else len(LEADING))
