@@ -324,3 +324,37 @@ def test_frames_of_endless_recursion_are_the_deepest_ones(agentcho: Command, her
     assert 2 < len(frames) < 20
     assert all(line.startswith("    odd.py:12, in ") for line in frames)
     assert ran.err.count("earlier frames") == 1
+
+
+def test_games_that_fail_by_one_error_each_end_by_themselves() -> None:
+    engine = FakeEngine()
+
+    async def script(game: package.Game) -> None:
+        ann, bob = (game.cast(package.Agent, name, audience="everyone") for name in ("ann", "bob"))
+        await game.together(ann.say(), bob.say())
+        if game.index == 0:
+            engine.broken = ZeroDivisionError("the device")
+        await game.together(ann.say(), bob.say())
+
+    played = play(RunRequest(Scripted(script), RunConfig(model="fake", games=4, max_tokens=4), engine=engine))
+    assert played.errors
+    assert {type(failed.error) for failed in played.errors.values()} == {EngineFailed}
+    assert {over.game for over in played.games} == set(range(4))
+
+
+def test_a_sampling_that_an_earlier_version_began_goes_on(agentcho: Command, here: Path) -> None:
+    trace = ("trace", odd(here, "1 / 0"), "--model", "fake", "-n", "8", "--out", "t.jsonl")
+    assert agentcho(*trace).code == 1
+    begun = here / ".t.jsonl.games" / "asked.json"
+    asked = json.loads(begun.read_text())
+    later = {"default_prompt", "thoughts", "words", "leak_budget", "deterministic"}
+    assert later < asked.keys()
+    begun.write_text(json.dumps({name: value for name, value in asked.items() if name not in later}))
+    lines = [json.loads(line) for line in (here / "t.jsonl").read_text().splitlines()]
+    for line in lines:
+        line["meta"] = {name: value for name, value in line["meta"].items() if name not in later | {"sources"}}
+    (here / "t.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    again = agentcho(*trace)
+    assert (again.code, "ZeroDivisionError" in again.err, "holds" in again.err) == (1, True, False)
+    refused = one_line(agentcho(*trace, "--default-prompt", "drop"))
+    assert "what differs: default_prompt" in refused or "default_prompt (keep, not drop)" in refused

@@ -82,6 +82,7 @@ def test_few_differences_of_one_sign_prove_little() -> None:
     )
     assert sign_flips([0.0] * 9, 3) == sign_flips([0.5], 3) == sign_flips([], 3) == 1.0
     assert sign_flips([1.0, 1.0, 1.0, -1.0, 1.0], 3) == mcnemar(4, 1)
+    assert sign_flips([1.0, 2.0, float("inf"), float("nan"), 1.0], 3) == 1.0
     many = [-1.0, 1.0] * 20
     assert sign_flips(many, 3) == sign_flips(many, 3) > 0.5
 
