@@ -273,9 +273,13 @@ class CallFailed(AgentchoError):
 
     A failed forward pass is transient, so a repeated call may succeed. Read fewer messages or lower `max_tokens` if
     memory was short. Failed sampling is not transient.
+
+    Attributes:
+        option: The option of `Sampling` that made sampling fail. None if the forward pass failed, or if it is unknown.
     """
 
     transient = True
+    option: str | None = None
 
     @classmethod
     def of(cls, cause: BaseException) -> CallFailed:
@@ -292,7 +296,7 @@ class CallFailed(AgentchoError):
         """Return the error for a device without memory for `tokens` more tokens of running calls."""
         return cls(
             f"{device} has no memory left for {tokens} more tokens of running calls; run fewer calls at "
-            "once, lower max_tokens, or load the engine with a smaller store_tokens"
+            "once, lower max_tokens, or, in Python, load the engine with a smaller store_tokens"
         )
 
     @classmethod
@@ -300,6 +304,13 @@ class CallFailed(AgentchoError):
         """Return the error for a call without a finite logit. Repeating the call would give the same logits."""
         error = cls("sampling failed for this call alone: none of the tokens that it may say has a finite logit")
         error.transient = False
+        return error
+
+    @classmethod
+    def constraint(cls, why: str) -> CallFailed:
+        """Return the error for a schema that became too expensive to follow, for the reason that the library gives."""
+        error = cls(f"json_schema became too expensive to follow ({why}); simplify its patterns")
+        error.transient, error.option = False, "json_schema"
         return error
 
 
@@ -329,7 +340,7 @@ class StoreFull(AgentchoError):
     def __init__(self, needed: int, room: int) -> None:
         super().__init__(
             f"the call needs room for {needed} tokens at once, including its context, and the store has "
-            f"room for {room}; lower max_tokens, read fewer messages in one call, or load the engine with "
+            f"room for {room}; lower max_tokens, read fewer messages in one call, or, in Python, load the engine with "
             f"store_tokens={needed} or more"
         )
         self.needed, self.room = needed, room

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
@@ -257,18 +257,25 @@ class ChatRenderer:
         """The ends of messages, in order, those with calls included. `starts`: the offsets of contents, by message. A
         message with calls ends at the first closing after them, because calls spell no control token. If none is found,
         the message belongs to the piece after the message before it."""
-        found = [end for end in ends if not conversation[end.messages[0]].calls]
-        for place in (place for place, said in enumerate(conversation) if said.calls):
-            own = [end for end in found if not conversation[end.messages[0]].tools]
-            before = max((end.at for end in own if end.messages[0] < place), default=0)
-            stop = min((start for other, start in starts.items() if other > place), default=len(text))
-            listed = [end.at for end in found if end not in own and end.at <= stop]
-            begin = max(before, starts.get(place, 0), *listed, 0)
+        found = sorted(end for end in ends if not conversation[end.messages[0]].calls)
+        listed = [end.at for end in found if conversation[end.messages[0]].tools]
+        own = {end.messages[0]: end.at for end in found if not conversation[end.messages[0]].tools}
+        stops, before = [len(text)], 0
+        for place in reversed(range(len(conversation))):
+            stops.append(min(stops[-1], starts.get(place, len(text))))
+        for place, stop in enumerate(reversed(stops[:-1])):
+            before = max(before, own.get(place - 1, 0))
+            if not conversation[place].calls:
+                continue
+            begin = max(before, starts.get(place, 0), *listed[: bisect_right(listed, stop)][-1:])
             closing = self._closings.get(conversation[place].role, "")
             name = text.find(conversation[place].calls[-1].name, begin, stop)
             end = text.find(closing, name, stop) if name >= 0 and self._content.control(closing) else -1
-            closed = [_End(end + len(closing), (place,))] if end >= 0 else []
-            found = sorted([*found, *closed]) if closed else _with(found, before, (place,))
+            if end >= 0:
+                own[place] = end + len(closing)
+                insort(found, _End(own[place], (place,)))
+            else:
+                found = _with(found, before, (place,))
         return found
 
     def _stock(self, text: str) -> list[Placed]:
@@ -437,7 +444,7 @@ def _without_tools(conversation: Sequence[ChatMessage]) -> list[ChatMessage]:
 def _with(ends: Sequence[_End], place: int, messages: tuple[int, ...]) -> list[_End]:
     """The same ends, with these messages added to the piece that contains offset `place`, or else to the last one."""
     found = list(ends)
-    at = next((number for number, end in enumerate(found) if end.at > place), len(found) - 1)
+    at = min(bisect_right(found, place, key=lambda end: end.at), len(found) - 1)
     if found and not set(messages) <= set(found[at].messages):
         found[at] = _End(found[at].at, (*found[at].messages, *messages))
     return found

@@ -1,8 +1,8 @@
 """Queues of the scheduler: calls that wait for a forward, with the token budget of a forward, and deferred shadows.
 
-The order of calls: by priority; then those that have begun; then those of the workflow that was served the fewest
-tokens while any call waited; then by arrival. Of equal prefills one is encoded for all, with the highest of their
-priorities.
+The order of calls: by priority; then those that have begun; then those of the group that was served the fewest tokens
+while any call waited, and in it of the workflow that was; then by arrival. Of equal prefills one is encoded for all,
+with the highest of their priorities.
 
 A shadow whose leader ended before the shadow fed anything is encoded when a call first reads it, in the same forward.
 A short message, such as a vote, may never be read, so nothing is fed for its shadow before.
@@ -20,6 +20,9 @@ from agentcho.engine.call_layout import ContextPiece, EncodingRecipe, KVEntry
 from agentcho.engine.sequence import SHORT, STRIDE, Sequence, Status
 from agentcho.errors import CallbackFailed, LeakageError, RequestError
 from agentcho.protocol.call import EncodingId, SchedulingPriority
+
+Share = tuple[str, ...]
+"""A group, or a group and a workflow in it, to which tokens are served."""
 
 
 class QueuedCall(NamedTuple):
@@ -39,7 +42,7 @@ class CallQueue:
 
     def __init__(self) -> None:
         self.waiting: list[QueuedCall] = []
-        self._served: Counter[str] = Counter()
+        self._served: Counter[Share] = Counter()
         self._arrived = 0
 
     def __iter__(self) -> Iterator[Sequence]:
@@ -49,13 +52,12 @@ class CallQueue:
         return len(self.waiting)
 
     def add(self, calls: Iterable[Sequence], turn: SchedulingPriority) -> None:
-        """Add calls at the end of the queue. A workflow that had no waiting call starts level with the least served one
-        that has, and gets no credit for the time when it did not wait."""
-        waits = any(each.turn.workflow == turn.workflow and not each.turn.ahead for each in self.waiting)
-        if not turn.ahead and not waits:
-            here = self._here
-            level = min((self._served[workflow] for workflow in here), default=0)
-            self._served[turn.workflow] = max(self._served[turn.workflow], level) if here else 0
+        """Add calls at the end of the queue. A group that had no waiting call starts level with the least served one
+        that has, and gets no credit for the time when it did not wait. So does a workflow among those of its group."""
+        here = self._here
+        for share in [each for each in _shares(turn) if not turn.ahead and each not in here]:
+            levels = [self._served[other] for other in here if other[:-1] == share[:-1]]
+            self._served[share] = max(self._served[share], min(levels)) if levels else 0
         for call in calls:
             self.waiting.append(QueuedCall(call, turn, self._arrived))
             self._arrived += 1
@@ -78,21 +80,25 @@ class CallQueue:
             if call.entry is not None:
                 highest[call.entry] = max(turn.priority, highest.get(call.entry, turn.priority))
 
-        def place(waiting: QueuedCall) -> tuple[int, bool, int, int]:
+        def place(waiting: QueuedCall) -> tuple[int, bool, int, int, int]:
             call, turn, number, _ = waiting
             priority = turn.priority if call.entry is None else highest[call.entry]
-            return -priority, not call.started, self._served[turn.workflow], number
+            group, workflow = _shares(turn)
+            return -priority, not call.started, self._served[group], self._served[workflow], number
 
         return sorted(line, key=place)
 
     @property
-    def _here(self) -> set[str]:
-        """The workflows that have a call waiting."""
-        return {each.turn.workflow for each in self.waiting if not each.turn.ahead}
+    def _here(self) -> set[Share]:
+        """The groups and workflows that have a call waiting."""
+        turns = {each.turn for each in self.waiting}
+        return {share for turn in turns if not turn.ahead for share in _shares(turn)}
 
     def serve(self, waiting: QueuedCall, tokens: int) -> None:
-        """Count `tokens` tokens as served to the workflow of a call, unless the call was made ahead of time."""
-        self._served[waiting.turn.workflow] += 0 if waiting.turn.ahead else tokens
+        """Count `tokens` tokens as served to the group and the workflow of a call, unless the call was made ahead of
+        time."""
+        for share in _shares(waiting.turn):
+            self._served[share] += 0 if waiting.turn.ahead else tokens
 
     def put_back(self, waiting: QueuedCall) -> None:
         """Put a call back to its place in the queue from before it began."""
@@ -101,7 +107,11 @@ class CallQueue:
     def keep(self, wanted: Callable[[Sequence], bool]) -> None:
         """Keep only the calls that are `wanted`."""
         self.waiting = [each for each in self.waiting if wanted(each.call)]
-        self._served = Counter({workflow: self._served[workflow] for workflow in self._here})
+        self._served = Counter({share: self._served[share] for share in self._here})
+
+
+def _shares(turn: SchedulingPriority) -> tuple[Share, Share]:
+    return (turn.group,), (turn.group, turn.workflow)
 
 
 DEPTH = 1024

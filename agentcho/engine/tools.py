@@ -23,7 +23,7 @@ _MIDDLE = re.compile(r'"\s*,\s*"(arguments|parameters)"\s*:\s*')
 _MARK = re.compile(r"[<\[|]")
 _NAME = r'\s*([^\s{}\[\]<>|"]+)'
 _SPACE = re.compile(r"[ \t\r\n]*")
-_FENCED = re.compile(r"```(?:json|tool_call)?\s*\n(.*?)\n?\s*```", re.DOTALL | re.IGNORECASE)
+_FENCE, _LANGUAGES = "```", ("", "json", "tool_call")
 _TAG, _UNTAG = "<tool_call>", re.compile(r"\s*</tool_call>\s*")
 
 
@@ -305,8 +305,7 @@ def _objects(text: str, at: int) -> tuple[tuple[ToolCall, ...], int]:
 def _read_plain(text: str) -> tuple[str, tuple[ToolCall, ...]]:
     """The calls of an answer without a format of the template's own; see `ToolFormat`. If other text follows them, the
     whole answer is text."""
-    fenced = _FENCED.fullmatch(text.strip())
-    whole = (fenced[1] if fenced else text).strip()
+    whole = _unfenced(text.strip())
     calls, end = _objects(whole, 0)
     if calls and end == len(whole):
         return "", calls
@@ -320,6 +319,15 @@ def _read_plain(text: str) -> tuple[str, tuple[ToolCall, ...]]:
         tagged += calls
         at = closed.end()
     return (text[:first].rstrip(), tuple(tagged)) if tagged and at == len(text) else (text, ())
+
+
+def _unfenced(text: str) -> str:
+    """The content of the code fence that the whole text is, stripped. If it is none, the text."""
+    first, line_break, rest = text.partition("\n")
+    begun = line_break and first.startswith(_FENCE) and rest.endswith(_FENCE)
+    if not begun or first.removeprefix(_FENCE).rstrip().casefold() not in _LANGUAGES:
+        return text
+    return rest.removesuffix(_FENCE).strip()
 
 
 def _call(text: str, at: int) -> tuple[ToolCall, int] | None:

@@ -408,13 +408,15 @@ Call = Prefill | Decode | Shadow | Repair
 class SchedulingPriority(NamedTuple):
     """The order in which lists of calls are served if not all of them can run at once.
 
-    A higher `priority` goes first. Workflows of one priority get equal shares of tokens. `ahead` marks prefills that no
-    call waits for yet: they run beside decodes, and only while no other call waits.
+    A higher `priority` goes first. Groups of workflows of one priority get equal shares of tokens, and so do the
+    workflows of one group. `ahead` marks prefills that no call waits for yet: they run beside decodes, and only while
+    no other call waits.
     """
 
     workflow: str = ""
     priority: int = 0
     ahead: bool = False
+    group: str = ""
 
 
 DEFAULT_PRIORITY = SchedulingPriority()

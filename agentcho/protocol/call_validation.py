@@ -300,10 +300,10 @@ def _sampling(given: object) -> Sampling:
 def _turn(turn: Any, calls: list[Call]) -> SchedulingPriority:
     if not isinstance(turn, SchedulingPriority):
         raise RequestError(f"turn is {type_name(turn)}; give a SchedulingPriority")
-    workflow, priority, ahead = turn
-    ahead = checked_bool(ahead, "ahead")
+    workflow, group = checked_text(turn.workflow, "workflow"), checked_text(turn.group, "group")
+    ahead = checked_bool(turn.ahead, "ahead")
     if ahead and not all(isinstance(call, Prefill | Repair) for call in calls):
         raise RequestError(
             "turn has ahead=True, but a call is neither a Prefill nor a Repair; submit that call without ahead"
         )
-    return SchedulingPriority(checked_text(workflow, "workflow"), checked_int(priority, "priority"), ahead)
+    return SchedulingPriority(workflow, checked_int(turn.priority, "priority"), ahead, group)

@@ -54,9 +54,11 @@ NO_FILE, LONGEST = re.compile(r"[^\w.-]+"), 60
 """Characters of a scenario's name that are replaced in a folder's name, and the most characters of it that are used."""
 SECOND = len("20261128-070100")
 """The length of the part of a run's name that is its start time."""
+DATED = re.compile(r"\d{8}-\d{6}-")
+"""The beginning of a run's name, unless it was renamed."""
 MOST_SPOKEN_FOR, OTHERS = 1000, "and others"
-"""The most agents of one client that are named, and what stands for the rest: an unnamed agent gets a new name with
-each new system message, and the file is rewritten for each name."""
+"""The most agents of one client, and of one society, that are named, and what stands for the rest: an unnamed agent
+gets a new name with each new system message, and the file is rewritten for each name."""
 FORMAT = 2
 """The number of the newest format that can be read."""
 Status = Literal["running", "done", "interrupted", "failed"]
@@ -221,8 +223,10 @@ class RunRecord:
         return record
 
     def joined(self, agent: str, role: str) -> None:
-        """Note a member of the cast; it is written when the run ends."""
-        self.info = self.info.model_copy(update={"cast": self.info.cast | {agent: role}})
+        """Note a member of the cast; it is written when the run ends. Of a society on a server the first ones."""
+        full = self.info.asked == "serve" and len(self.info.cast) >= MOST_SPOKEN_FOR
+        name = OTHERS if full and agent not in self.info.cast else agent
+        self.info = self.info.model_copy(update={"cast": self.info.cast | {name: role}})
 
     def spoke_for(self, key: str, agent: str) -> None:
         """Write at once which agent a client spoke for: an audit of a run in progress needs it."""
@@ -473,8 +477,12 @@ def find(run: str, folder: Path) -> SavedRun:
 
 def _last(folder: Path, names: list[str]) -> list[str]:
     """The newest of these runs, whose names begin with the second in which each began: among those of the same second
-    the one whose folder changed last. Empty if there are no names."""
-    newest = [name for name in names if name[:SECOND] == names[-1][:SECOND]]
+    the one whose folder changed last. Renamed runs count only if there are no others, by when they began. Empty if
+    there are no names."""
+    dated = [name for name in names if DATED.match(name)]
+    if names and not dated:
+        return [max(names, key=lambda name: (SavedRun(folder / name).info.started, name))]
+    newest = [name for name in dated if name[:SECOND] == dated[-1][:SECOND]]
     return [max(newest, key=lambda name: (_changed(folder / name), name))] if newest else []
 
 

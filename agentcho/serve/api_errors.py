@@ -7,6 +7,7 @@ from typing import Any
 from agentcho.errors import (
     AgentchoError,
     AudienceError,
+    CallFailed,
     ContextOverflow,
     EngineClosed,
     EngineFailed,
@@ -18,6 +19,7 @@ from agentcho.errors import (
 
 SHORTLY = 1
 UNKNOWN = "the server failed; the log has the class of the error"
+TOO_EXPENSIVE = "what constrains this answer became too expensive to follow; simplify its patterns"
 
 
 class ApiError(Exception):
@@ -80,6 +82,8 @@ def api_error(error: Exception) -> ApiError:
             return ApiError(503, "the server is shutting down", code="shutting_down", retry_after=5)
         case EngineFailed():
             return ApiError(500, "the model's forward failed, and all requests in it; ask again", code="engine_failed")
+        case CallFailed(transient=False):
+            return ApiError(400, str(error) if error.option is None else TOO_EXPENSIVE)
         case AgentchoError() if error.transient:
             return ApiError(500, "the model's forward failed for this request alone; ask again", code="call_failed")
         case _:

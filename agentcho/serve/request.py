@@ -29,6 +29,8 @@ Sharing = Literal["shared", "private"]
 
 SHORT = 1 << 14
 """Number of characters that are tokenised quickly enough to do so on the event loop."""
+EACH = 64
+"""Number of characters that take about as long to tokenise as a message or a call takes to render."""
 
 
 class Tools(NamedTuple):
@@ -118,9 +120,15 @@ class ChatRequest:
             yield json.dumps(tool.parameters)
 
     @property
+    def letters(self) -> int:
+        """The number of characters of all texts."""
+        return sum(map(len, self.texts))
+
+    @property
     def is_long(self) -> bool:
-        """Whether tokenising the texts takes so long that it has to be done in a thread."""
-        return sum(map(len, self.texts)) > SHORT
+        """Whether rendering and tokenising the messages takes so long that it has to be done in a thread."""
+        count = len(self.messages) + sum(len(message.calls) for message in self.messages)
+        return self.letters + EACH * count > SHORT
 
 
 class Caller(NamedTuple):

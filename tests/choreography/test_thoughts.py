@@ -9,6 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
+from pydantic import BaseModel
 
 from agentcho import Agent, Choreographer, Game, Limits, RunConfig, load
 from agentcho.audit import AuditReport
@@ -25,9 +26,11 @@ from agentcho.games.runs.request import RunRequest
 from agentcho.message import EVERYONE, Audience, Message
 from agentcho.protocol.call import Decode
 from agentcho.provenance.labels import Label, Monitor
+from agentcho.records.models import LOCAL, RecordedModels
 from agentcho.records.record import RunRecord, SavedRun
 from agentcho.records.transcript import TranscriptEntry
-from agentcho.testing import FakeEngine
+from agentcho.testing import FakeEndpoint, FakeEngine
+from agentcho.testing import play as rehearse
 from agentcho.viewer.talk import said as shown_on_page
 
 from ..audit.transcripts import KEY, subject
@@ -377,6 +380,76 @@ def test_a_rule_for_words_asks_what_it_asks_without_a_thought(play: Play) -> Non
     assert found.conclusion == "clean"
     assert found.words is not None
     assert found.words.unaccounted == 0
+
+
+def forced(engine: FakeEngine, said: dict[str, str]) -> dict[str, tuple[int, ...]]:
+    """What agents think and then answer, by message, as tokens: the fake thinks before no choice by itself."""
+    encode = engine.framing.content.encode
+    return {f"{id}.thought": (*encode("<think> hm "), *encode("</think>"), *encode(text)) for id, text in said.items()}
+
+
+@pytest.mark.parametrize("behind_api", [False, True])
+@pytest.mark.parametrize("ask", ["choose", "answer"])
+def test_a_typed_release_keeps_its_thought_with_its_author(play: Play, behind_api: bool, ask: str) -> None:
+    class Yes(BaseModel):
+        sure: bool
+
+    async def script(game: Game) -> None:
+        alice, bob = game.cast(Talker, "alice", system="The word is fig."), game.cast(Talker, "bob")
+        await (alice.choose(["a", "b"], to="everyone") if ask == "choose" else alice.answer(Yes, to="everyone"))
+        await bob.say()
+
+    config = RunConfig(
+        model="fake", leakage="enforce", words="refuse", leak_budget=1, thoughts="audience", max_tokens=12
+    )
+    prompts, far, events = Prompts(), FakeEndpoint(thought="hm"), list[Event]()
+    known = forced(prompts.engine, {"alice.1": "a" if ask == "choose" else '{"sure":true}'})
+
+    async def work() -> None:
+        async with Choreographer(prompts.engine, leakage="enforce") as c:
+            await Game(c, 0, 0, config, sink=events.append, forced=known).play(Scripted(script))
+
+    if behind_api:
+        entries = [*rehearse(script, endpoint=far, config=config).entries]
+        read = [each.text for each in far.calls[-1].messages]
+    else:
+        play(work)
+        entries, read = heard(events), prompts.seen[-1:]
+    thoughts = {id: str(each.message.audience) for id, each in by_id(entries).items() if id.endswith("thought")}
+    assert thoughts == {"alice.1.thought": "alice", "bob.0.thought": "everyone"}
+    assert not [text for text in read if "hm" in text]
+    models = RecordedModels(endpoints=frozenset({None})) if behind_api else LOCAL
+    found = audit_entries(subject(words="refuse", leak_budget=1), {0: entries}, Seal(KEY), models=models)
+    assert found.conclusion == ("texts-clean" if behind_api else "clean")
+    assert found.words is not None
+    assert found.words.unaccounted == 0
+
+
+def test_a_thought_is_no_act_of_the_code_and_no_answer() -> None:
+    async def script(game: Game) -> None:
+        alice, bob = game.cast(Agent, "alice"), game.cast(Agent, "bob")
+        await alice.choose(["a", "b"])
+        await bob.choose(["a", "b"])
+        assert (await bob.think()).text
+        await alice.say(to="everyone")
+        await bob.release(game.message("bob.0"), to="everyone")
+
+    entries = [*rehearse(script, endpoint=FakeEndpoint(thought="hm")).entries]
+    assert {"alice.0.thought", "bob.0.thought", "alice.1.thought"} < by_id(entries).keys()
+    found = {rule: [f for f in report(entries).findings if f.rule == rule] for rule in ("AC006", "AC022")}
+    assert [(each.owner, each.messages) for each in found["AC022"]] == [("alice", ("alice.0",))]
+    assert [each.messages for each in found["AC006"] if each.owner == "bob"] == [("alice.1",), ("bob.2",)]
+
+
+def test_a_thought_that_others_read_is_an_act_of_the_code(play: Play) -> None:
+    async def script(game: Game) -> None:
+        alice, bob = game.cast(Talker, "alice", shares_thoughts=True), game.cast(Talker, "bob")
+        assert (await bob.think()).text
+        await alice.say()
+
+    entries, _ = game(play, script, thinker(), leakage="enforce")
+    acted = [each for each in report(entries).findings if each.rule == "AC006"]
+    assert [each.messages for each in acted] == [("alice.0.thought", "alice.0")]
 
 
 def test_a_page_marks_a_thought(play: Play) -> None:

@@ -255,7 +255,7 @@ SHARED = (
         "credit for the time one was away",
         "a workflow that comes back would be served alone until it has caught up with those that stayed",
         "agentcho/engine/queue.py",
-        "self._served[turn.workflow] = max(self._served[turn.workflow], level) if here else 0",
+        "self._served[share] = max(self._served[share], min(levels)) if levels else 0",
         "pass",
         (f"{SCHEDULING}::test_a_workflow_that_was_away_has_no_credit",),
     ),

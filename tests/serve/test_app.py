@@ -75,6 +75,8 @@ def test_what_is_said_is_sent_as_it_is_said() -> None:
         (EngineClosed(), 503, "shutting_down", "5"),
         (EngineFailed.of(RuntimeError(CANARY)), 500, "engine_failed", None),
         (CallFailed.of(RuntimeError(CANARY)), 500, "call_failed", None),
+        (CallFailed.sampling(), 400, None, None),
+        (CallFailed.constraint(CANARY), 400, None, None),
         (RuntimeError(CANARY), 500, "internal_error", None),
     ],
 )

@@ -9,7 +9,8 @@ import pytest
 from agentcho.serve.api import responses
 from agentcho.serve.api_errors import ApiError
 from agentcho.serve.request import Caller, QuotedMessage, ToolCall
-from agentcho.serve.web.conversations import EACH, ResponseStore
+from agentcho.serve.web import conversations
+from agentcho.serve.web.conversations import EACH, ResponseStore, _owner
 
 from .bodies import LIMITS, of_responses, refused
 from .door import Scripted, opened, play
@@ -89,6 +90,41 @@ def test_a_reference_stands_for_the_answer_or_the_part_of_it_that_it_names(
     kept.keep(ANN, "r1", (QuotedMessage("user", "hello"), ANSWER))
     given = [QuotedMessage("user", "hello"), *map(reference, items), QuotedMessage("tool", "3", call_id="call_a1_0")]
     assert kept.resolved(ANN, given) == [given[0], answer, given[-1]]
+
+
+def test_references_are_found_without_a_look_at_each_stored_response(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, now, clocked = list[Caller](), 0.0, list[float]()
+
+    def owner(caller: Caller) -> tuple[str, str, str, str]:
+        looks.append(caller)
+        return _owner(caller)
+
+    def clock() -> float:
+        clocked.append(now)
+        return now
+
+    monkeypatch.setattr(conversations, "_owner", owner)
+    kept = ResponseStore(100, 999_999, 60, clock)
+    for number in range(100):
+        kept.keep(ANN, f"r{number}", (*SAID, QuotedMessage("assistant", str(number), id=f"a{number}")))
+    looks.clear()
+    clocked.clear()
+    found = kept.resolved(ANN, [reference(f"msg_a{number}") for number in range(100)])
+    assert [message.text for message in found] == [str(number) for number in range(100)]
+    assert (len(looks), len(clocked)) == (1, 1)
+    now = 60.0
+    with pytest.raises(ApiError, match="there is no item"):
+        kept.resolved(ANN, [reference("msg_a5")])
+
+
+def test_a_reference_counts_as_a_use_of_its_response() -> None:
+    kept = ResponseStore(2, 9999, 60)
+    for number in range(2):
+        kept.keep(ANN, f"r{number}", (QuotedMessage("assistant", str(number), id=f"a{number}"),))
+    kept.resolved(ANN, [reference("msg_a0")])
+    kept.keep(ANN, "r2", SAID)
+    assert kept.get(ANN, "r0")
+    absent(kept, ANN, "r1")
 
 
 @pytest.mark.parametrize("differs", OTHERS)

@@ -16,7 +16,7 @@ from agentcho.errors import CannotWrite
 from agentcho.records.record import RunRecord, runs
 from agentcho.records.transcript import TranscriptEntry
 from agentcho.serve.api_errors import ApiError
-from agentcho.serve.request import ChatRequest
+from agentcho.serve.request import Caller, ChatRequest
 from tests.serve.stage import agent, play, served, user
 
 ANN, BOB, STRANGER = agent("ann"), agent("bob"), agent("eve", "village", "another")
@@ -64,16 +64,37 @@ def test_there_are_no_more_records_at_a_time_than_files_for_them(tmp_path: Path)
             for name in ("one", "two", "three"):
                 await at.ask(user("hello"), who=agent("ann", name), max_tokens=4)
             assert at.model.society_info(agent("ann", "one")) is None
+            await at.ask(user("hello"), who=STRANGER, max_tokens=4)
             with pytest.raises(ApiError, match="no room") as told:
-                await at.ask(user("hello"), who=STRANGER, max_tokens=4)
+                await at.ask(user("hello"), who=agent("sue", "village", "third"), max_tokens=4)
             assert (told.value.status, told.value.retry_after) == (503, 5)
-            assert at.model.society_info(agent("ann", "two")) is not None
+            assert at.model.society_info(agent("ann", "three")) is not None
 
     play(body)
     before = len(os.listdir("/dev/fd"))
     record = RunRecord.create(tmp_path, "it", {}, RunConfig(model="fake"), {})
     assert len(os.listdir("/dev/fd")) - before <= FILES
     record.close("done")
+
+
+def test_where_records_are_few_the_tenant_with_most_societies_gives_its_least_recent_one_up(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with served(tmp_path, records=4) as at:
+
+            def left(*callers: Caller) -> list[bool]:
+                return [at.model.society_info(each) is not None for each in callers]
+
+            many = [agent("ann", name) for name in ("one", "two", "three", "four")]
+            for who in (*many, many[0]):
+                await at.ask(user("hello"), who=who, max_tokens=4)
+            await at.ask(user("hello"), who=STRANGER, max_tokens=4)
+            assert left(*many, STRANGER) == [True, False, True, True, True]
+            await at.ask(user("hello"), who=STRANGER._replace(society="hamlet"), max_tokens=4)
+            assert left(*many, STRANGER) == [True, False, False, True, True]
+            await at.ask(user("hello"), who=STRANGER._replace(society="farm"), max_tokens=4)
+            assert left(*many, STRANGER) == [True, False, False, True, False]
+
+    play(body)
 
 
 def test_after_a_write_that_failed_the_society_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,21 @@ def test_what_is_private_of_others_takes_nobody_s_place() -> None:
     assert texts.find(FramedMessage("user", "yes"), BOB, PromptPosition(["s.other"])) is public
 
 
+def test_of_ever_new_readers_the_latest_are_kept_and_all_find_what_they_may_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(message_index, "MOST_SHELVES", 3)
+    texts = MessageIndex()
+    texts.add(secret := known(0, ANN))
+    for name in ("ann", *map(str, range(9)), "ann"):
+        assert texts.find(FramedMessage("user", "yes"), Reader(name, True), PromptPosition()) is (
+            secret if name == "ann" else None
+        )
+    assert list(texts._own) == ["7", "8", "ann"]
+    texts.add(later := known(1, ANN))
+    assert texts.find(FramedMessage("user", "yes"), Reader("ann", True), PromptPosition(["s.0"])) is later
+
+
 def test_a_long_prompt_of_equal_texts_is_matched_with_a_few_looks_at_each(monkeypatch: pytest.MonkeyPatch) -> None:
     texts, looks, most = MessageIndex(), list[QuotableMessage](), 200
     same = message_index._same_words

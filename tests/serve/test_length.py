@@ -24,6 +24,13 @@ def test_a_text_of_many_letters_is_too_long_wherever_it_stands(where: str) -> No
         anyio.run(check_length, ChatRequest((quoted,)), FakeEngine(context=64))
 
 
+@pytest.mark.parametrize("calls", [0, 2048])
+def test_a_request_of_many_messages_or_calls_is_long_however_short_they_are(calls: int) -> None:
+    quoted = QuotedMessage("assistant", "", calls=(ToolCall("f", "{}"),) * calls)
+    assert ChatRequest((quoted,) * (1 if calls else 4096)).is_long
+    assert not ChatRequest((quoted._replace(calls=quoted.calls[:8]),) * 8).is_long
+
+
 def test_who_goes_away_makes_no_room_for_more_work_than_there_is_at_a_time() -> None:
     """Otherwise a client that sends requests and disconnects could occupy any number of threads."""
     begun, go_on, ended = Event(), Event(), list[int]()

@@ -154,6 +154,8 @@ def test_of_a_call_that_a_stop_string_cut_in_two_nothing_is_left(text: str, left
 
 DOUBLED = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(40)} | {"a40": {}}
 
+DRAFT = "http://json-schema.org/draft-07/schema#"
+
 
 @pytest.mark.parametrize(
     ("city", "fits"),
@@ -168,12 +170,49 @@ DOUBLED = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in rang
         ({"patternProperties": {"^(a+)+$": {}}, "additionalProperties": False}, True),
         ({"pattern": "(?<=x)y"}, True),
         ({"minLength": "5"}, True),
+        ({"$schema": DRAFT, "pattern": "^(a+)+$"}, False),
+        ({"$schema": DRAFT, "allOf": [{"pattern": "^(a+)+$"}]}, False),
+        ({"$schema": DRAFT, "$ref": "#/$defs/a0"}, True),
+        ({"not": {"$schema": DRAFT, "pattern": "^B"}}, False),
     ],
 )
 def test_a_schema_is_evaluated_in_bounds_and_what_cannot_be_excludes_nothing(city: Any, fits: bool) -> None:
     tool = WEATHER._replace(parameters={"type": "object", "properties": {"city": city}, "$defs": DOUBLED})
     said = GOOD.replace("Bern", "a" * 60 + "!") if "(a+)+" in str(city) else GOOD
     assert bool(found(said, tool=tool)[1]) is fits
+
+
+NESTED: dict[str, Any] = {}
+for _ in range(30):
+    NESTED = {"allOf": [NESTED], "unevaluatedProperties": {}}
+NAMED = {"$defs": {"own": {"$anchor": "own"}} | {str(n): {"title": "x"} for n in range(2000)}}
+LISTED = {"$defs": {"listed": {"enum": [*range(8000)]}}}
+SLOW, LONG = {"pattern": "(?:.?){900}b$"}, "a" * 8000
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        (NESTED, {}),
+        ({"unevaluatedItems": False, "contains": False}, [1]),
+        (SLOW, LONG),
+        ({"items": {"anyOf": [SLOW, {"type": "string"}]}, "maxItems": 1}, ["a"] * 8000),
+        ({"uniqueItems": True, "maxItems": 1}, [{"n": n} for n in range(8000)]),
+        ({"allOf": [{"additionalProperties": {}}] * 2000, "maxProperties": 1}, dict.fromkeys(map(str, range(2000)))),
+        (NAMED | {"items": {"$ref": "#own"}, "maxItems": 1}, [1] * 8000),
+        (LISTED | {"items": {"not": {"$ref": "#/properties/n/$defs/listed"}}, "maxItems": 1}, [-1] * 8000),
+    ],
+)
+def test_a_schema_that_takes_too_much_work_excludes_nothing(schema: dict[str, Any], value: Any) -> None:
+    tool = WEATHER._replace(parameters={"$schema": DRAFT, "properties": {"n": schema}})
+    assert fits(tool, json.dumps({"n": value}))
+
+
+def test_the_work_for_an_answer_is_limited_however_many_calls_it_has() -> None:
+    tool = WEATHER._replace(parameters={"properties": {"n": {"items": {"type": "number"}, "maxItems": 1}}})
+    call = json.dumps({"name": "weather", "arguments": {"n": [1] * 1000}})
+    assert found(call, tool=tool) == (call, [])
+    assert len(found(f"[{','.join([call] * 100)}]", tool=tool)[1]) == 100
 
 
 @pytest.mark.parametrize(

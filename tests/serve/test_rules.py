@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
+from agentcho.errors import CallFailed
 from agentcho.protocol.call import StepResult
 from agentcho.serve.api_errors import ApiError
 from agentcho.serve.request import Caller, ChatRequest, ToolDefinition, Tools
@@ -104,6 +105,18 @@ def test_a_society_that_is_asked_something_does_not_end() -> None:
                 assert told.value.status == 409
             at.model.end_idle()
             assert at.model.society_info(agent("ann")) is None
+
+    play(body)
+
+
+@BOTH
+def test_a_schema_that_became_too_expensive_is_told_by_the_field_of_the_client(who: Caller) -> None:
+    async def body() -> None:
+        async with served(engine=FakeEngine(faulty=lambda call: CallFailed.constraint("lexer"))) as at:
+            with pytest.raises(ApiError, match="too expensive to follow") as told:
+                await at.ask(user("hello"), who=who, constrained="response_format")
+            assert (told.value.status, told.value.param) == (400, "response_format")
+            assert "lexer" not in told.value.message
 
     play(body)
 

@@ -342,6 +342,7 @@ def test_of_a_client_with_ever_new_agents_the_first_are_named_and_that_there_are
     assert saved(tmp_path).info.clients == {"k": ("a0", "a1", "and others")}
     report = audit_run(saved(tmp_path))
     assert any("a0, a1, and others" in finding.message for finding in report.findings if finding.rule == "AC011")
+    assert saved(tmp_path).info.cast == {"a0": "named", "a1": "named", "and others": "named"}
 
 
 @pytest.mark.parametrize("who", ["by hash", "unknown"])
@@ -477,6 +478,16 @@ def test_a_long_society_goes_on_in_another_game_and_still_knows_what_was_said(tm
     carried = [e.message for e in entries(tmp_path, 1) if e.message.kind == "prefill" and e.message.author == "ann"]
     assert carried, "what ann said in the first game was quoted in the second"
     assert all(message.audience.members is None for message in carried)
+
+
+def test_a_society_of_long_messages_goes_on_in_another_game(tmp_path: Path) -> None:
+    async def body() -> None:
+        async with served(tmp_path, keeping=RetentionLimits(words=100)) as at:
+            for n in range(6):
+                await at.ask(user(f"{n} " * 30), who=ANN, max_tokens=6)
+
+    play(body)
+    assert [len(entries) for entries in saved(tmp_path).games().values()] == [6, 6]
 
 
 def test_an_answer_that_takes_long_keeps_nobody_waiting_for_the_next_game() -> None:

@@ -7,6 +7,8 @@ import sys
 
 import anyio
 from mcp.server.mcpserver import MCPServer
+from mcp.types import BlobResourceContents, CallToolResult, EmbeddedResource, ResourceLink, TextContent
+from mcp.types import TextResourceContents as Text
 
 server = MCPServer("tests")
 
@@ -47,6 +49,31 @@ async def wait() -> str:
 def die() -> str:
     """Ends the server."""
     os._exit(1)
+
+
+@server.tool()
+async def embed() -> CallToolResult:
+    """Two files, the second of which is no text."""
+    files = (Text(uri="file:///a", text="rain"), BlobResourceContents(uri="file:///b", blob=""))
+    return CallToolResult(content=[EmbeddedResource(type="resource", resource=each) for each in files])
+
+
+@server.tool()
+async def link() -> CallToolResult:
+    """The address of a file."""
+    return CallToolResult(content=[ResourceLink(type="resource_link", name="a", uri="file:///a")])
+
+
+@server.tool()
+async def structured() -> CallToolResult:
+    """A value alone."""
+    return CallToolResult(content=[], structured_content={"city": "Zürich"})
+
+
+@server.tool()
+async def nothing() -> CallToolResult:
+    """An empty text."""
+    return CallToolResult(content=[TextContent(type="text", text="")])
 
 
 if __name__ == "__main__":

@@ -183,6 +183,22 @@ def test_what_a_server_says_is_wrong_is_told_to_the_model(tmp_path: Path) -> Non
     assert "fail" in log.read_text()
 
 
+@pytest.mark.slow  # importing the server takes seconds
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("embed", "rain\n[resource file:///b]"),
+        ("link", "[resource_link file:///a]"),
+        ("structured", '{"city": "Zürich"}'),
+        ("nothing", ""),
+    ],
+)
+def test_a_result_is_told_as_its_texts_or_its_value(name: str, told: str) -> None:
+    from .server import server as there
+
+    assert on_a_clock_of_its_own(Here(there, only=[name])).text == told
+
+
 class Listing:
     """A server with one tool that can never be called and one that can."""
 

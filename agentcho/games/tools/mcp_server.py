@@ -7,6 +7,7 @@ a connection can tell each other anything through it, and no audit sees that. In
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -26,7 +27,7 @@ from agentcho.protocol.value_checks import checked_bool
 if TYPE_CHECKING:
     from mcp import Client
     from mcp.client._transport import Transport
-    from mcp.types import CallToolResult
+    from mcp.types import CallToolResult, ContentBlock
 
 LOG = logging.getLogger(__name__)
 CONNECTING = 30.0
@@ -257,6 +258,17 @@ def _unreached(error: BaseException) -> str:
 
 
 def _text(result: CallToolResult) -> str:
-    """Return the texts of a result, with the kind of each part that is not text."""
-    texts = [getattr(each, "text", None) or f"[{each.type}]" for each in result.content]
-    return "\n".join(texts)
+    """Return the texts of a result, with the kind and address of each part that is not text. A result without parts is
+    its value as JSON."""
+    if not result.content and result.structured_content is not None:
+        return json.dumps(result.structured_content, ensure_ascii=False)
+    return "\n".join(map(_told, result.content))
+
+
+def _told(part: ContentBlock) -> str:
+    """Return the text of a part, which may be that of an embedded resource."""
+    source = getattr(part, "resource", part)
+    text, address = (getattr(source, name, None) for name in ("text", "uri"))
+    if text is not None:
+        return str(text)
+    return f"[{part.type}]" if address is None else f"[{part.type} {address}]"

@@ -355,10 +355,7 @@ class JsonConstraint:
     def _check(self) -> None:
         """Raise `CallFailed` if the matcher has given up, after which it would call any document complete."""
         if self._matcher.is_error():
-            why = self._matcher.get_error()
-            error = CallFailed(f"json_schema became too expensive to follow ({why}); simplify its patterns")
-            error.transient = False
-            raise error
+            raise CallFailed.constraint(self._matcher.get_error())
 
     def _note(self, token: int) -> None:
         said = self._spelling.of(token)

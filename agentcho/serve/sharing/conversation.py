@@ -118,7 +118,7 @@ class FinishedAnswer(NamedTuple):
 class SocietyConversation:
     """Game number `game` of a society. `salt` is part of the names of its encodings, so that nothing is shared outside
     of it. `earlier` is the previous game: a message quoted from there is said again here, by its author, for its
-    audience."""
+    audience. `words` is the number of tokens of all its messages, `tokens` that of the encodings held."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class SocietyConversation:
         self._in_use = Counter[str]()
         self._held: dict[str, int] = {}  # tokens by message, least recently read first
         self._unread: dict[EncodingId, UnreadAnswer] = {}  # encodings made for others
-        self.tokens = self.turns = self._cut_tokens = 0
+        self.tokens = self.words = self.turns = self._cut_tokens = 0
 
     def __len__(self) -> int:
         return len(self._resolver.drafts)
@@ -296,6 +296,7 @@ class SocietyConversation:
             return known
         draft = self._draft(author, framed, to, ReadSet(author, (), None, ()))
         self._journal.enter_known(draft, new.words)
+        self.words += len(new.words.tokens)
         public_id = new_id() if carried is None else carried.public_id
         known = self._known(draft, public_id, framed, before, new.said)
         if part:
@@ -410,6 +411,7 @@ class SocietyConversation:
             self._unread[own[-1].id] = UnreadAnswer(author, own[-1].receipt)
         generated, context = own[0].words, own[0].receipt.context
         words = generated.said or generated
+        self.words += len(generated.tokens)
         lead, calls = calls_in(words.text, request.tools, self._frames)
         framed = FramedMessage("assistant", words.text, draft.name, calls=calls, lead=lead if calls else "")
         before = PromptPosition(read.id for read in draft.reads.reads)

@@ -26,6 +26,8 @@ from agentcho.serve.sharing.request_prompt import FramedMessage, same_calls
 
 MOST = 256
 """Maximum number of readable messages with the same text that are considered: the latest ones."""
+MOST_SHELVES = 1000
+"""Maximum number of agents whose shelves are kept: any request may come under a new name, even one that is refused."""
 ANCHOR = 4
 """Number of consecutive token ids that locate an answer within other text."""
 WORK = 64
@@ -188,6 +190,8 @@ class MessageIndex:
             for known in self._narrow:
                 if known.audience.includes(reader.agent):
                     shelf.add(known)
+            if len(self._own) > MOST_SHELVES:
+                del self._own[next(iter(self._own))]
         return self._everyone, self._own[reader.agent]
 
     # -- whole messages ----------------------------------------------------------------------------------

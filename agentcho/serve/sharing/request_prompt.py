@@ -20,7 +20,7 @@ from agentcho.protocol.tools import AnswerForm
 from agentcho.protocol.variables import Variables
 from agentcho.serve.api_errors import ApiError
 from agentcho.serve.request import ChatRequest, QuotedMessage, ToolCall, Tools
-from agentcho.serve.sharing.argument_validation import fits
+from agentcho.serve.sharing.argument_validation import any_fits
 from agentcho.serve.worker_thread import beside
 
 T = TypeVar("T")
@@ -198,7 +198,7 @@ def calls_in(text: str, tools: Tools | None, frames: FramePort) -> tuple[str, tu
     calls = tuple(call._replace(id="") for call in written)  # clients get ids that the server makes
     offered = {tool.name: tool for tool in tools.tools}
     mine = [call for call in calls if call.name in offered]
-    good = mine if known.auto else [call for call in mine if fits(offered[call.name], call.arguments)]
+    good = bool(mine) if known.auto else any_fits((offered[call.name], call.arguments) for call in mine)
     return (before, calls) if good else (text, ())
 
 

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import Markers, ReusePolicy, RunConfig
-from agentcho.errors import RequestError
+from agentcho.errors import CallFailed, RequestError
 from agentcho.games.runs.recording import RecordingSink
 from agentcho.protocol.call import EnginePort, FramePort, SchedulingPriority
 from agentcho.provenance.message_boundaries import check_markers
 from agentcho.records.record import RunRecord
-from agentcho.serve.api_errors import SHORTLY, ApiError
+from agentcho.serve.api_errors import SHORTLY, TOO_EXPENSIVE, ApiError
 from agentcho.serve.request import Answers, Caller, ChatRequest, Hear, LogprobsRule, ServedMode, Sharing
 from agentcho.serve.sharing.request_prompt import OF_SOCIETY, check_framed, without_effect
 from agentcho.serve.sharing.society import RetentionLimits, Society, SocietyRecording
@@ -117,10 +117,14 @@ class ServedModel:
             if error.field != "sampling" or (request.constrained is None and error.option not in request.options):
                 raise
             raise _refused(error, request) from error
+        except CallFailed as error:
+            if error.option is None:
+                raise
+            raise ApiError(400, TOO_EXPENSIVE, request.constrained) from error
 
     async def _answer(self, caller: Caller, request: ChatRequest, hear: Hear) -> Answers:
         exact = self._exact(request)
-        turn = SchedulingPriority(f"{caller.tenant}/{caller.society or ''}", request.priority)
+        turn = SchedulingPriority(caller.society or "", request.priority, group=caller.tenant)
         self.end_idle()
         place = caller.tenant, caller.society or "", request.cache_salt
         if caller.society is None:
@@ -238,13 +242,17 @@ class ServedModel:
         return SocietyRecording(sink, record.spoke_for, sink.flush, record.close)
 
     def _make_room(self, tenant: str) -> None:
-        """End the tenant's least recently used society if the tenant, or the whole server, has too many: every record
-        being written takes open files, without which the server can accept no connections."""
+        """End the tenant's least recently used society if the tenant has too many. If the whole server has, end that of
+        the tenant that has most: every record being written takes open files, without which the server can accept no
+        connections."""
         own = [place for place in self._societies if place[0] == tenant]
+        most = len(own) >= self._serving.societies
         full = self._serving.records is not None and len(self._societies) >= self._serving.records
-        if len(own) < self._serving.societies and not full:
+        if not most and not full:
             return
-        idle = [place for place in own if not self._asking[place]]
+        held = Counter([tenant, *(place[0] for place in self._societies)])
+        rich = () if most else (place for place in self._societies if held[place[0]] > held[tenant])
+        idle = [place for place in (*own, *rich) if not self._asking[place]]
         if not idle and full:
             raise ApiError(
                 503,
@@ -261,7 +269,7 @@ class ServedModel:
                 ),
                 retry_after=5,
             )
-        self._societies.pop(min(idle, key=lambda place: self._societies[place].used)).end()
+        self._societies.pop(min(idle, key=lambda place: (-held[place[0]], self._societies[place].used))).end()
 
     def _plain(self, place: Place) -> StatelessPrompts:
         if place not in self._prompts:

@@ -36,12 +36,13 @@ UNNAMED = "~"
 
 
 class RetentionLimits(NamedTuple):
-    """How much is kept. `tokens`: encoded tokens of one society. `messages`: messages in one of its games, twice as
-    many if requests are running all the time. `most`: tokens of an answer if the request does not say. `capacity`:
-    tokens that the engine's store has room for."""
+    """How much is kept. `tokens`: encoded tokens of one society. `messages` and `words`: messages in one of its games,
+    and their tokens, encoded or not; twice as many if requests are running all the time. `most`: tokens of an answer if
+    the request does not say. `capacity`: tokens that the engine's store has room for."""
 
     tokens: int = 1 << 18
     messages: int = 4096
+    words: int = 1 << 22
     most: int = 2048
     capacity: int = 1 << 40
 
@@ -234,12 +235,12 @@ class Society:
     async def _turn_page(self) -> None:
         """Begin another game if this one is long and no request is running. If it is twice as long, wait for the
         running requests; until then a slow answer keeps nobody waiting."""
-        while len(self._talk) >= self._keeping.messages:
+        while (full := max(len(self._talk) / self._keeping.messages, self._talk.words / self._keeping.words)) >= 1:
             if not self._requests:
                 self._talk.end()
                 self._talk = self._game(self._talk.game + 1, self._talk)
                 return
-            if len(self._talk) < 2 * self._keeping.messages:
+            if full < 2:
                 return
             if self._quiet.is_set():
                 self._quiet = anyio.Event()

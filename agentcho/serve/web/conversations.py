@@ -57,30 +57,23 @@ class ResponseStore:
     def resolved(self, caller: Caller, messages: Iterable[QuotedMessage]) -> list[QuotedMessage]:
         """The messages, with the answers of stored responses, or parts of them, where they refer to these. `ApiError`
         404: this caller has no such answer."""
-        found = list[QuotedMessage]()
+        found, own = list[QuotedMessage](), None
         for message in messages:
             if not message.refers:
                 found.append(message)
                 continue
-            part, last = self._part(caller, message.id or ""), found[-1] if found else None
+            own = own or self._answers(caller)
+            part, last = _part(own, message.id or ""), found[-1] if found else None
             if last is not None and last.id == part.id:
                 found[-1] = last._replace(text=last.text or part.text, calls=(*last.calls, *part.calls))
             else:
                 found.append(part)
         return found
 
-    def _part(self, caller: Caller, item: str) -> QuotedMessage:
-        """The answer that an item belongs to, with its text or with the one call that the item is."""
-        own, of = self._alive(caller.tenant), ids.answer(item)
-        for id, stored in own.items():
-            said = stored.messages[-1]
-            if stored.owner == _owner(caller) and said.id == of:
-                own[id] = own.pop(id)
-                calls = tuple(call for number, call in enumerate(said.calls) if ids.item(of, number) == item)
-                if calls or item == ids.item(of):
-                    return said._replace(calls=calls, text="" if calls else said.text)
-                break
-        raise ApiError(404, f"input: there is no item {item!r}, or it is no longer kept; send the item itself", "input")
+    def _answers(self, caller: Caller) -> _OwnAnswers:
+        own, owner = self._alive(caller.tenant), _owner(caller)
+        found = {stored.messages[-1].id: id for id, stored in own.items() if stored.owner == owner}
+        return _OwnAnswers(own, found)
 
     def keep(self, caller: Caller, id: str, messages: tuple[QuotedMessage, ...]) -> None:
         """Keep the messages of a response, its answer included."""
@@ -101,6 +94,25 @@ class ResponseStore:
             if not self._kept[each]:
                 del self._kept[each]
         return self._kept.get(tenant, {})
+
+
+class _OwnAnswers(NamedTuple):
+    """The responses kept for a tenant, and the ids of those of one caller by the ids of their answers."""
+
+    responses: dict[str, StoredResponse]
+    ids: dict[str | None, str]
+
+
+def _part(own: _OwnAnswers, item: str) -> QuotedMessage:
+    """The answer that an item belongs to, with its text or with the one call that the item is."""
+    of = ids.answer(item)
+    if (id := own.ids.get(of)) is not None:
+        stored = own.responses[id] = own.responses.pop(id)
+        said = stored.messages[-1]
+        calls = tuple(call for number, call in enumerate(said.calls) if ids.item(of, number) == item)
+        if calls or item == ids.item(of):
+            return said._replace(calls=calls, text="" if calls else said.text)
+    raise ApiError(404, f"input: there is no item {item!r}, or it is no longer kept; send the item itself", "input")
 
 
 def _size(messages: Sequence[QuotedMessage]) -> int:

@@ -20,7 +20,7 @@ SLACK = 64
 
 async def check_length(request: ChatRequest, frames: FramePort) -> None:
     """`ContextOverflow`: the texts alone have more tokens than the model has positions."""
-    if not request.is_long:
+    if request.letters <= SHORT:
         return
     count = 0
     for piece in _pieces(request):
