@@ -10,6 +10,7 @@ from typing import NamedTuple
 from agentcho.audit.report import Blockage, Place, Release, Said, Unfinished
 from agentcho.audit.verdict import GameVerdict
 from agentcho.message import SCENARIO, Message
+from agentcho.provenance.labels import Cone, EncodingRecord, MessageIndex
 
 
 class Seal(NamedTuple):
@@ -86,15 +87,19 @@ def blockages(verdict: GameVerdict) -> Iterator[Blockage]:
 
 def releases(verdict: GameVerdict, seal: Seal) -> Iterator[Release]:
     """Messages of agents to an audience that may not read everything their author had read."""
-    attended = _attended(verdict)
+    attended, behind = _attended(verdict), _behind_own(verdict)
     entries = verdict.cones.entries
     messages = verdict.cones.messages
     for message in messages.values():
         if message.author is None:
             continue
-        act = entries[message.id].act
+        entry = entries[message.id]
+        act = entry.act
         before = (*message.parents, *act.shown, *(each for each in (act.thought, act.released) if each is not None))
         read = attended.get(message.id, set()) | {id for id in before if id in messages}
+        said_in = verdict.cones.said_in(entry) if message.kind == "decode" else None
+        if said_in is not None and said_in.id in behind:
+            read |= behind[said_in.id] & messages.keys()
         sources = [id for id in read if not messages[id].audience.covers(message.audience)]
         if sources:
             yield Release(
@@ -132,9 +137,31 @@ def _attended(verdict: GameVerdict) -> dict[str, set[str]]:
     messages = verdict.cones.messages
     found: dict[str, set[str]] = {}
     for record in records.values():
-        own = messages.get(record.message)
-        if own is not None and own.author is not None and verdict.reader(record) == own.author:
+        if _author(verdict, record) is not None:
             read = (records[piece.id].messages for piece in record.receipt.context if piece.id in records)
             over = {message for messages in read for message in messages}
-            found.setdefault(own.id, set()).update(over & messages.keys())
+            found.setdefault(record.message, set()).update(over & messages.keys())
     return found
+
+
+def _behind_own(verdict: GameVerdict) -> dict[int, Cone]:
+    """By encoding that a message's own author reads: the message, those that the encoding attended to, and those behind
+    encodings among them that are the author's own too. What is behind encodings of others is a leak, not a release."""
+    records = verdict.cones.records
+    index = MessageIndex()
+    found: dict[int, Cone] = {}
+    for id in verdict.cones.cones:  # each after those that it attended to
+        record = records[id]
+        author = _author(verdict, record)
+        if author is not None:
+            read = [records[piece.id] for piece in record.receipt.context if piece.id in records]
+            own = (found[each.id] for each in read if each.id in found and _author(verdict, each) == author)
+            found[id] = index.cone(record.message, own, (message for each in read for message in each.messages))
+    return found
+
+
+def _author(verdict: GameVerdict, record: EncodingRecord) -> str | None:
+    """The author of an encoded message, if the author itself reads the encoding. None for other encodings."""
+    message = verdict.cones.messages.get(record.message)
+    author = None if message is None else message.author
+    return author if author is not None and verdict.reader(record) == author else None

@@ -22,6 +22,7 @@ from agentcho.display.people.seated import seated
 from agentcho.display.playing import play_shown, silence, unread
 from agentcho.display.progress import Progress, progress
 from agentcho.display.safe import inline
+from agentcho.display.totals import error_for_people
 from agentcho.errors import ConfigError, GamesFailed
 from agentcho.games.runs import library
 from agentcho.games.runs.discovery import from_anywhere, path_of
@@ -69,12 +70,17 @@ class RunArguments:
         if self.resume is None:
             if self.scenario is None:
                 raise typer.BadParameter("give a scenario, or --resume", param_hint="SCENARIO")
+            for name, typed in {"redo": self.redo, "skip": self.skip, "changed": self.changed != "refuse"}.items():
+                if typed:
+                    raise typer.BadParameter(
+                        "has no effect without --resume; give --resume too, or leave it out", param_hint=f"--{name}"
+                    )
             config, scenario = run_config(**self.how), library.chosen(self.scenario, self.given)
             return RunRequest(scenario, config, out=self.out, named=from_anywhere(self.scenario), **how)
         saved = find(self.resume, self.out)
         config = run_config(**{**saved.info.config.renamed(), **self.how})
         named = self.scenario or _named(saved)
-        scenario = library.chosen(named, {**saved.info.options, **self.given})
+        scenario = library.chosen(named, self.given, saved.info.options)
         _check_secrets(scenario, self.given)
         how |= {"named": named, "changed": self.changed, "redo": self.redo, "skip": self.skip}
         return RunRequest.resuming(saved, scenario, config, **how)
@@ -96,9 +102,9 @@ def play_scenario(asked: RunArguments) -> int:
     games, kept_back = len(request.config.numbers), request.config.people and (played.interrupted or played.errors)
     if played.record is not None and asked.display != "none":
         _last_line(LATER if kept_back else leak_summary(played.record), played.record)
-    if played.interrupted:
-        if played.record is not None and asked.display != "none":
+        if played.interrupted or kept_back:
             _last_line("\n".join(map(inline, how_to_continue(SavedRun(played.record)))), played.record)
+    if played.interrupted:
         return INTERRUPTED
     if kept_back:
         raise GamesFailed(failures_without_text(played), games, played.record)
@@ -163,7 +169,7 @@ def progress_of(command: str, display: Kind | None) -> Progress:
 
 def failures_without_text(played: RunResult) -> dict[int, str]:
     """Return the errors that ended games, without texts of messages, because people who play may resume them."""
-    return {game.game: str(game.ended).removeprefix("error: ") for game in played.games if game.failed}
+    return {game.game: error_for_people(game) for game in played.games if game.failed}
 
 
 def play_recorded(

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from agentcho.display.safe import inline
 from agentcho.display.text_table import SHORT, TextTable
+from agentcho.errors import PersonLeft
 from agentcho.protocol.text_calls import TokensSpent
 from agentcho.records.record import GameOver
 from agentcho.records.transcript import TranscriptEntry
@@ -77,6 +78,14 @@ def ending(game: GameOver) -> str:
     told = "  ".join(f"{key}={word(value)}" for key, value in game.outcome.items() if value is not None)
     points = "  ".join(f"{key}={value:g}" for key, value in game.score.items())
     return f"{told}  score: {points}" if points else told
+
+
+def error_for_people(game: GameOver) -> str:
+    """Return the error that ended a game as the people who play in it may see it, because they may resume the game: its
+    class, because its text can tell what other agents do. `PersonLeft` has its text, which names the person alone."""
+    error = (game.ended or "").removeprefix("error: ")
+    kind = error.partition(" ")[0].removesuffix(":")
+    return error if kind == PersonLeft.__name__ else kind
 
 
 def _single(game: GameOver) -> TextTable:

@@ -9,10 +9,24 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 ReturnedValue = tuple[str, ...]
 """The words and numbers in one value, as a text would spell them."""
+
+
+class CodeText(NamedTuple):
+    """What the playing code wrote of a message: its `texts`, and what it `offered` an agent to say, which are choices,
+    or the words and numbers of a JSON schema."""
+
+    texts: tuple[str, ...] = ()
+    offered: tuple[str, ...] = ()
+
+    def has_value(self, value: ReturnedValue, before: Iterable[str]) -> bool:
+        """Whether it contains the value. `before` is what was offered when the value was said: to offer some of that
+        again shows nothing, because the code knew it without the value."""
+        new = set(self.offered).difference(before)
+        return any(has_value(text, value) for text in (*self.texts, *new))
 
 
 def of_json(text: str) -> ReturnedValue:

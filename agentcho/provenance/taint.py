@@ -15,7 +15,7 @@ from typing import Any, overload
 
 from agentcho.message import Audience, Message, Metadata, Words
 from agentcho.provenance.code_reads import SILENT, WORDS
-from agentcho.provenance.returned_values import ReturnedValue, has_value
+from agentcho.provenance.returned_values import CodeText, ReturnedValue
 from agentcho.provenance.views import History, MessageLog
 
 Listener = Callable[[str], None] | None
@@ -115,7 +115,7 @@ class TaintTracker:
         self._sources: ContextVar[set[str] | None] = ContextVar("sources", default=None)
         self._first: set[str] = set()
         self._given: set[str] = set()
-        self._values: dict[str, ReturnedValue] = {}
+        self._values: dict[str, tuple[ReturnedValue, tuple[str, ...]]] = {}
         self._used: set[str] = set()
 
     @property
@@ -124,12 +124,12 @@ class TaintTracker:
         own = self._sources.get()
         return self._first if own is None else own
 
-    def track(self, message: Message, value: ReturnedValue | None = None) -> Message:
+    def track(self, message: Message, value: ReturnedValue | None = None, offered: tuple[str, ...] = ()) -> Message:
         """The message in a form that reports when its words are read. `value`: the value that a verb reads from the
-        words and returns; whether the playing code uses it is not visible."""
+        words and returns; whether the playing code uses it is not visible. `offered`: as in `CodeText`."""
         tracked = TrackedMessage(**{field.name: getattr(message, field.name) for field in fields(Message)})
         if value is not None:
-            self._values[message.id] = value
+            self._values[message.id] = value, offered
         object.__setattr__(tracked, "_told", self._look if value is None else lambda id: self.sources.add(id))
         self.give(message.id)
         return tracked
@@ -138,11 +138,12 @@ class TaintTracker:
         self.sources.add(id)
         self._used.add(id)
 
-    def returned(self, ids: Iterable[str], text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def returned(self, ids: Iterable[str], written: CodeText) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The messages among these of which no task of the playing code got more than the value that a verb returned:
-        those whose value is not in `text`, so that nothing shows that the code used it, and those whose value is."""
+        those whose value is not in what the code wrote, so that nothing shows that it used it, and those whose value
+        is."""
         known = [id for id in ids if id in self._values and id not in self._used]
-        contained = tuple(id for id in known if has_value(text, self._values[id]))
+        contained = tuple(id for id in known if written.has_value(*self._values[id]))
         return tuple(id for id in known if id not in contained), contained
 
     def give(self, id: str) -> str:

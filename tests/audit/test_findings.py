@@ -19,6 +19,7 @@ from agentcho.audit.wording import headline, released
 from agentcho.errors import RecordBroken
 from agentcho.provenance.views import Act, After
 from agentcho.records.record import find
+from agentcho.testing import FakeEngine
 
 from .transcripts import Talk, audited, chain
 
@@ -263,6 +264,48 @@ def test_a_release_is_found_by_what_was_attended_even_if_the_parents_hide_it() -
     (release,) = audited(talk).releases
     assert (release.sources, release.canonical) == (("alice.0",), True)
     assert "token ids" not in one(audited(talk), "AC007").message
+
+
+def test_what_an_author_says_over_its_own_encodings_is_said_over_all_that_is_behind_them() -> None:
+    talk = Talk()
+    plan = talk.say("alice.0", ["alice"])
+    known = talk.say("alice.1", "everyone", [plan], kind="prefill")
+    spoken = talk.say("alice.2", "everyone", [known])
+    talk.say("alice.3", "everyone", [spoken])
+    talk.say("bob.0", "everyone", [talk.also("alice.3")])
+    talk.say("alice.4", "everyone", [spoken], kind="prefill")
+    report = audited(talk)
+    assert [(each.message, each.sources) for each in report.releases] == [
+        (message, ("alice.0",)) for message in ("alice.1", "alice.2", "alice.3")
+    ]
+    assert [(each.owner, each.carrier) for each in found(report, "AC007")] == [("alice", "alice")]
+
+
+def test_a_leak_to_a_reader_is_no_release_of_that_reader() -> None:
+    talk = Talk()
+    spoken = talk.say("alice.1", "everyone", [talk.say("alice.0", ["alice"])])
+    talk.say("alice.2", "everyone", [talk.say("bob.0", "everyone", [spoken])])
+    report = audited(talk)
+    assert [finding.reader for finding in found(report, "AC002")] == ["bob"]
+    assert [each.message for each in report.releases] == ["alice.1"]
+
+
+def test_an_author_that_reads_its_own_words_alone_is_listed_though_it_thought(tmp_path: Path) -> None:
+    class Alone(Scenario):
+        name = "alone"
+
+        async def play(self, game: Game) -> Scenario.Outcome:
+            alice = game.cast(Talker, "alice")
+            plan = await alice.think()
+            said = await alice.say(to="everyone", view=View.of([plan.metadata]))
+            await alice.say(to="everyone", view=View.of([said.metadata]))
+            return self.Outcome()
+
+    for engine in (FakeEngine(), FakeEngine(lambda call, prompt: "<think> hm </think> hello", thinks=True)):
+        agentcho.run(Alone(), engine=engine, model="fake", leakage="enforce", out=tmp_path, display="none")
+        report = audit_run(find("last", tmp_path))
+        assert report.conclusion == "clean"
+        assert ["alice.0" in each.sources for each in report.releases] == [True] * 2
 
 
 def test_what_others_encode_it_over_is_no_release_of_the_author() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -75,3 +76,69 @@ def test_a_run_of_people_goes_on_with_the_same_people(agentcho: Command, typed: 
     assert "what differs: people" in one_line(
         agentcho("run", "--resume", "last", "--as", "alice", "--display", "plain")
     )
+
+
+TABLE = """
+import agentcho
+import anyio
+
+class Table(agentcho.Scenario):
+    name = "table"
+
+    async def play(self, game):
+        ann, bob, carol = (game.cast(agentcho.Agent, name) for name in ("ann", "bob", "carol"))
+        called = anyio.Event()
+
+        @agentcho.tool(audience="nobody", timeout=None)
+        async def look() -> str:
+            called.set()
+            await anyio.sleep_forever()
+            return ""
+
+        async def interrupt():
+            await called.wait()
+            raise KeyboardInterrupt
+
+        await bob.say(to="everyone")
+        WHAT
+        return self.Outcome()
+"""
+INTERRUPTED = 'await game.together(ann.say(to=(), tools=[look], tool_choice="required"), interrupt())'
+
+
+def table(here: Path, what: str) -> str:
+    """The file of a scenario in which Bob speaks first, and then something happens that he must not see."""
+    (here / "table.py").write_text(TABLE.replace("WHAT", what))
+    return "table.py"
+
+
+def test_who_continues_an_interrupted_game_is_shown_no_ids_of_calls(
+    agentcho: Command, here: Path, typed: Typed
+) -> None:
+    typed("hello\n")
+    ran = agentcho("run", table(here, INTERRUPTED), "--model", "fake", "--as", "bob", "--display", "plain")
+    assert ran.code == 130, ran.err
+    assert "tool calls that were started and have no result: 1\n" in ran.out
+    assert "add --redo all to repeat all of them, or --skip all to repeat none\n" in ran.out
+    assert ran.out.splitlines()[-1] == f"to continue: agentcho run --resume {find('last', Path('runs')).info.id}"
+    again = agentcho("run", "--resume", "last", "--display", "plain")
+    assert (again.code, "error: ResumeMismatch" in again.err) == (1, True)
+    assert "tool calls that were started and have no result: 1\n" in again.out
+    assert not [text for text in (*ran, *again) if "ann." in str(text)]
+
+
+@pytest.mark.parametrize(
+    ("what", "error"),
+    [
+        ('await ann.say(view=agentcho.View.of([await carol.think("Well?")]))', "LeakageError"),
+        ('raise ValueError(await carol.think("Well?"))', "ValueError"),
+    ],
+)
+def test_who_continues_a_failed_game_is_shown_the_class_of_the_error(
+    agentcho: Command, here: Path, typed: Typed, what: str, error: str
+) -> None:
+    typed("hello\n")
+    ran = agentcho("run", table(here, what), "--model", "fake", "--as", "bob", "--display", "plain")
+    assert ran.code == 1
+    assert f"error: {error}\n" in ran.err
+    assert not re.findall(r"(?:carol\.|table\.py:)\d+", ran.out + ran.err)

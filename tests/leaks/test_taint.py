@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 
-from agentcho import Agent, Game, Message
+import agentcho
+from agentcho import Agent, Game, Message, RunConfig
 from agentcho.message import EVERYONE, Audience
 from agentcho.provenance.code_reads import WORDS
 from agentcho.provenance.taint import TaintTracker
@@ -67,6 +68,83 @@ def test_a_value_is_proved_to_be_used_where_the_code_says_it_or_looks_at_its_mes
     assert {entry.act.tainted_by for entry in entries} == {("alice.0",)}
     assert [len(entry.act.unproved) for entry in entries] == [1, 0, 0, 1, 0]
     assert [entry.act.contained for entry in entries] == [(), ("alice.0",), ("alice.0",), (), ()]
+
+
+Use = Callable[[Game, Talker, str], Awaitable[Any]]
+
+
+def reply(*why: str) -> type[BaseModel]:
+    """A model with one field, which is one of these words."""
+    kind: Any = Literal[why]
+    return create_model("Reply", why=(kind, ...))
+
+
+@agentcho.tool(audience="nobody")
+def look() -> str:
+    """A tool whose code returns the value."""
+    return "bob or carol"
+
+
+USES: dict[str, Use] = {
+    "a choice": lambda game, carol, vote: carol.choose([f"Ann voted {vote}", "I pass"], to="everyone"),
+    "an opening": lambda game, carol, vote: carol.choose(["a", "b"], to="everyone", opening=f"After {vote}: "),
+    "a closing": lambda game, carol, vote: carol.choose(["a", "b"], to="everyone", closing=f", says {vote}."),
+    "a schema": lambda game, carol, vote: carol.answer(reply(f"{vote} it is", "I pass"), to="everyone"),
+    "a result": lambda game, carol, vote: carol.say(to=(), tools=[look], tool_choice="look", max_calls=1),
+}
+NO_USES: dict[str, Use] = {
+    "the same choices": lambda game, carol, vote: carol.choose(["carol", "bob"], to="everyone", closing="!"),
+    "other choices": lambda game, carol, vote: carol.choose(["bobsled", "I pass"], to="everyone"),
+    "another schema": lambda game, carol, vote: carol.answer(reply("I pass"), to="everyone"),
+    "generated words": lambda game, carol, vote: carol.say(to="everyone"),
+}
+
+
+@pytest.mark.parametrize("what", [*USES, *NO_USES])
+@pytest.mark.parametrize("words", [None, "refuse"])
+def test_a_value_is_proved_to_be_used_by_what_the_code_gives_an_agent_to_say(what: str, words: Any) -> None:
+    async def whole(game: Game) -> None:
+        alice, carol = game.cast(Talker, "alice"), game.cast(Talker, "carol")
+        vote = await alice.choose(["bob", "carol"], to=(), closing=".")
+        await (USES | NO_USES)[what](game, carol, vote)
+
+    played = play(
+        whole, lambda call, prompt: "bob or carol", config=RunConfig(model="fake", words=words, max_tokens=64)
+    )
+    acts = [entry.act for entry in played.entries if entry.act.tainted_by]
+    assert {act.tainted_by for act in acts} == {("alice.0",)}
+    assert {each for act in acts for each in act.contained} == ({"alice.0"} if what in USES else set())
+    assert [act.unproved for act in acts] == [() if act.contained else ("alice.0",) for act in acts]
+
+
+@pytest.mark.parametrize("words", [None, "refuse"])
+def test_words_of_a_model_that_are_said_again_prove_nothing(words: Any) -> None:
+    async def whole(game: Game) -> None:
+        alice, carol = game.cast(Talker, "alice", system="Be brief."), game.cast(Talker, "carol")
+        await carol.choose(["bob", "carol"], to=())
+        note = await alice.say(to=())
+        await alice.release(note, to="everyone")
+        await alice.answer(reply("bob", "carol"), to="everyone")
+
+    played = play(
+        whole, lambda call, prompt: "bob or carol", config=RunConfig(model="fake", words=words, max_tokens=64)
+    )
+    said = {entry.message.id: entry for entry in played.entries}
+    assert said["alice.2"].act.released == "alice.1"
+    assert said["alice.2"].message.text == "bob or carol"
+    assert {each.act.contained for each in said.values()} == {()}
+    assert [id for id, each in said.items() if each.act.unproved] == [*said][2:]
+
+
+@pytest.mark.parametrize("words", [None, "refuse"])
+def test_a_schema_of_an_own_value_is_a_use_before_others(words: Any) -> None:
+    async def whole(game: Game) -> None:
+        alice, _ = game.cast(Talker, "alice", system="Be brief."), game.cast(Talker, "carol")
+        vote = await alice.choose(["bob", "carol"], to=())
+        await alice.answer(reply(f"I say {vote}", "I pass"), to="everyone")
+
+    last = play(whole, config=RunConfig(model="fake", words=words, max_tokens=64)).entries[-1]
+    assert (last.message.audience, last.act.contained) == (EVERYONE, ("alice.1",))
 
 
 def test_a_value_that_wins_a_race_has_told_how_long_the_others_take() -> None:

@@ -3,7 +3,7 @@ another vendor."""
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import agentcho
 from agentcho import Agent, Game, RunConfig, View
 from agentcho.audit import AuditReport, audit_run
 from agentcho.audit.audit import audit_entries
@@ -170,6 +171,30 @@ def test_agents_of_one_vendor_may_whisper() -> None:
     one, two = FakeEndpoint(vendor="far"), FakeEndpoint(vendor="far")
     seen(script, {"one": one, "two": two})
     assert two.calls[0].messages[0].name == "ann"
+
+
+@pytest.mark.parametrize(("ann", "allowed", "sent"), [(None, (), 0), (None, ("far",), 1), ("too", (), 1)])
+def test_what_a_tool_returns_goes_only_where_its_callers_words_go(
+    ann: str | None, allowed: tuple[str, ...], sent: int
+) -> None:
+    @agentcho.tool(audience="nobody", results="bob")
+    def note(text: str) -> str:
+        return text
+
+    async def script(game: Game) -> None:
+        caller, bob = game.cast(Whisper, "ann", model=ann, system="It is fig."), game.cast(Whisper, "bob", model="far")
+        await caller.say(tools=[note], tool_choice="note", max_calls=1)
+        await caller.say()
+        told = r"bob may not send message ann\.1\.result to far: it is private, and the model of ann"
+        with nullcontext() if sent else pytest.raises(LeakageError, match=told):
+            await bob.say()
+
+    def reply(call: TextCall) -> str:
+        return '{"name": "note", "arguments": {"text": "fig"}}' if call.sampling.json_schema else "hello"
+
+    far, too = FakeEndpoint(vendor="far"), FakeEndpoint(reply, vendor="far")
+    seen(script, {"far": far, "too": too}, allow_vendor=allowed)
+    assert len(far.calls) == sent
 
 
 # -- property: no private text reaches a vendor that may not see it ---------------------------------------

@@ -29,7 +29,7 @@ from agentcho.games.results.messages import LiveMessages
 from agentcho.games.results.rendering import MOST_ROWS
 from agentcho.games.runs import library, runtime
 from agentcho.games.runs.request import RunRequest
-from agentcho.protocol.call import Decode
+from agentcho.protocol.call import Decode, DefaultPrompt
 from agentcho.testing import FakeEngine
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[2J\u202e&amp;\r\n</td>"
@@ -122,8 +122,27 @@ def test_what_a_reader_may_read_tells_nothing_of_what_it_may_not() -> None:
             if message.author == reader:
                 assert message == whole[message.id]
         columns = played.table("messages", readable_by=reader).columns
-        assert not {"encoded", "reused", "seconds", "first_token"} & set(columns)
+        assert not {"sampled", "encoded", "reused", "seconds", "first_token"} & set(columns)
     assert whole["bob.0"].parents != next(m for m in played.messages(readable_by="cyd") if m.id == "bob.0").parents
+
+
+def test_no_reader_is_told_that_another_has_no_prompt_of_its_own() -> None:
+    class Prompted(agentcho.Scenario):
+        name = "prompted"
+
+        async def play(self, game: agentcho.Game) -> agentcho.Scenario.Outcome:
+            for name in ("ann", "bob"):
+                await game.cast(agentcho.Agent, name).say(to="everyone")
+            return self.Outcome()
+
+    engine = FakeEngine()
+    words = engine.frame("system", None, "Be a fake.")
+    engine.framing.default = DefaultPrompt("Be a fake.", words.tokens, words.content)
+    played = agentcho.run(Prompted(), engine=engine, display="none")
+    whole = {message.id: message for message in played.messages()}
+    assert whole["ann.0"].parents == ("scenario.default",)
+    read = {message.id: message for message in played.messages(readable_by="bob")}
+    assert (read["ann.0"].parents, read["bob.0"].parents) == ((), whole["bob.0"].parents)
 
 
 @pytest.mark.parametrize("name", ["agent", "readable_by"])

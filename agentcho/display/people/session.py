@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import anyio
 
-from agentcho.display.totals import ending
+from agentcho.display.totals import ending, error_for_people
 from agentcho.games.play.people import People, Person, PersonPrompt, person_left
 from agentcho.message import Message
 from agentcho.records.record import GameOver
@@ -99,9 +99,10 @@ class Session(Person):
     def over(self, game: int, agent: str, over: GameOver) -> None:
         if not over.failed:
             self._open.discard(game)
+        how = f"ended early: error: {error_for_people(over)}" if over.failed else ending(over)
         alone = len(self.names) == 1
         if alone or not any(isinstance(each, Notice) and each.game == game for each in self._waiting):
-            self._add(Notice(game, agent if alone else None, f"{self.which(game)} is over. {ending(over)}"))
+            self._add(Notice(game, agent if alone else None, f"{self.which(game)} is over. {how}"))
 
     def absent(self, game: int, agent: str, cast: Sequence[str]) -> None:
         there = ", ".join(cast) or "nobody"

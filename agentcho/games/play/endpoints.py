@@ -46,7 +46,8 @@ class Endpoints:
 
         With `sent` False a person answers, so that nothing is sent. Raises `LeakageError` if one of the messages to
         read must not be sent there: not everyone may read it, it is neither the author's own nor the scenario's nor
-        from a model of that vendor, and the vendor may not be sent everything.
+        from a model of that vendor, and the vendor may not be sent everything. The result of a tool can repeat the
+        arguments of its call, so it counts as what the calling agent said.
         """
         port = self._ports.get(model)
         if port is not None and sent and port.vendor not in self._allowed:
@@ -55,7 +56,8 @@ class Endpoints:
         return port
 
     def _check(self, author: str, vendor: str, draft: Draft) -> None:
-        whose, own = draft.metadata.author, self.vendor(draft.engine)
+        said = self._drafts[draft.act.call] if draft.act.call else draft
+        whose, own = said.metadata.author, self.vendor(said.engine)
         if draft.metadata.audience != EVERYONE and whose is not None and whose != author and own != vendor:
             raise LeakageError.vendor(author, draft.metadata.id, whose, own, vendor)
 

@@ -23,6 +23,7 @@ from agentcho.protocol.text_calls import TextPort
 from agentcho.protocol.value_checks import type_name
 from agentcho.provenance.drafts import Draft, ModelTokenization, PartialEncoding
 from agentcho.provenance.resolver import Resolver
+from agentcho.provenance.returned_values import CodeText
 from agentcho.provenance.views import Act, Charge, ReadSet, ToolUse
 
 Engines = Mapping[str, EnginePort]
@@ -160,6 +161,7 @@ class KnownTextMessage(NamedTuple):
         first: Whether it is a system prompt that comes before everything else.
         said: See `Draft`.
         by_rules: Whether the code declares that the rules of the game tell it, whatever the code had looked at.
+        written: What the code wrote of it. None means all of it, or nothing if it repeats a message or is a result.
     """
 
     author: str
@@ -177,6 +179,14 @@ class KnownTextMessage(NamedTuple):
     first: bool = False
     said: ChatMessage | None = None
     by_rules: bool = False
+    written: CodeText | None = None
+
+    @property
+    def code_text(self) -> CodeText:
+        """What the code wrote of it."""
+        if self.written is not None:
+            return self.written
+        return CodeText() if self.released is not None else CodeText((self.text,))
 
 
 class GameModels:

@@ -29,6 +29,7 @@ from agentcho.protocol.call_validation import checked_role
 from agentcho.provenance.drafts import Draft
 from agentcho.provenance.labels import LeakPaths
 from agentcho.provenance.readable_messages import ReadableMessages
+from agentcho.provenance.returned_values import CodeText
 from agentcho.provenance.tool_sinks import ToolSinks
 from agentcho.provenance.views import Act, After, History, Place, Read, ReadSet, ToolUse, View, granted, places_of
 
@@ -184,17 +185,17 @@ class Messages:
         ids = chain((f"{author}.{word}",), (f"{author}.{word}-{number}" for number in count(2)))
         return next(id for id in ids if id not in self.drafts)
 
-    def provenance(self, to: Audience, reads: ReadSet, text: str) -> Act:
+    def provenance(self, to: Audience, reads: ReadSet, written: CodeText) -> Act:
         """Return how a message came about: the line that requested it, its positions, and what it may depend on.
 
-        `text` is the part of it that the playing code wrote itself.
+        `written` is what the playing code wrote of it.
         """
         audiences = {id: self.drafts[id].metadata.audience for id in self.taint.sources}
         places = places_of(reads)
         asked = places if any(place is not None for place in places) else ()
         tainted, order = self.taint.tainted_by(to, audiences), self.rounds.order()
         act = Act(made_at(), asked, tainted, reuse=reads.reuse, named=reads.named and bool(reads.reads), **order)
-        unproved, contained = self.taint.returned(tainted, text)
+        unproved, contained = self.taint.returned(tainted, written)
         return act._replace(unproved=unproved, contained=contained)
 
     def add(self, draft: Draft) -> None:
@@ -218,7 +219,7 @@ class Messages:
         """
         draft, words = self.known(told)
         call, use, release = told.called
-        act = self.provenance(told.to, told.reads, told.text)
+        act = self.provenance(told.to, told.reads, told.code_text)
         act = act._replace(call=call, use=use, release=release or told.by_rules)
         draft.act = act._replace(released=told.released, charge=told.charge)
         draft.begun = told.begun
@@ -292,11 +293,16 @@ class Thoughts:
     hide: Callable[[Draft], None] | None = None
 
     def begin(self, draft: Draft, shared: bool = False) -> Draft:
-        """Return the message of the thought before that of `draft`, from its first token on."""
+        """Return the message of the thought before that of `draft`, from its first token on.
+
+        A thought is no answer. One that is not shared is read by nobody before whom the code could act.
+        """
         id, author = thought_of(draft.metadata.id), draft.metadata.author
         to = draft.metadata.audience if shared else Audience(frozenset({author} if author else ()))
         metadata = draft.metadata._replace(id=id, audience=to)
-        thought = replace(draft, metadata=metadata, text="", act=draft.act._replace(choices=()))
+        act = draft.act._replace(choices=(), unaddressed=False)
+        act = act if shared else act._replace(tainted_by=(), unproved=(), contained=())
+        thought = replace(draft, metadata=metadata, text="", act=act)
         self.drafts[id] = thought
         if self.hide is not None:
             self.hide(thought)

@@ -7,6 +7,7 @@ records.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -33,7 +34,7 @@ from agentcho.protocol.text_calls import TextPort
 from agentcho.protocol.tools import AnswerForm
 from agentcho.provenance.declassification import DisclosureRule, PlannedDisclosure, canonical_json
 from agentcho.provenance.drafts import Draft
-from agentcho.provenance.returned_values import ReturnedValue, of_json
+from agentcho.provenance.returned_values import CodeText, ReturnedValue, of_json
 from agentcho.provenance.taint import Listener
 from agentcho.provenance.views import Charge, Read, ReadSet
 from agentcho.records.transcript import MessageUsage
@@ -139,13 +140,19 @@ class Turns:
         return speech._replace(reads=reads)
 
     async def say(self, speech: Speech) -> Message:
-        """Generate one message, from its read set to the transcript. The caller wraps it in `Rounds.act`."""
+        """Generate one message, from its read set to the transcript. The caller wraps it in `Rounds.act`.
+
+        The thought before one of several charged choices stays private, because the charge does not cover its words.
+        """
         messages, (author, asked, model, port, spoken_to, reads, options, *_) = self._messages, speech
         charge = None if self._words is None else self._words.charge(self._saying(speech))
+        if charge is not None and charge.by == "choices":
+            speech = speech._replace(shares=False)
         retold = charge is not None and charge.schema is not None
         heard = Audience(frozenset({author})) if retold else spoken_to
         shown = tuple(each for each in self._shown(author) if all(each != read.id for read in reads.reads))
-        act = messages.provenance(heard, reads, asked.header)
+        written = _written(asked, options)
+        act = messages.provenance(heard, reads, written)
         act = act._replace(choices=options.choices or (), shown=shown, unaddressed=asked.unaddressed)
         act = act if charge is None or retold else act._replace(charge=charge)
         metadata = messages.metadata(author, "decode", "assistant", heard, reads)
@@ -166,13 +173,15 @@ class Turns:
         how = partial(self._decode, speech) if port is None else partial(self._ask, port, speech.shares)
         await how(draft, options, messages.taint.listener(metadata.id, asked.on_token), model)
         messages.rounds.precedence.said(metadata.id, act.after)
-        said = self._retold(draft, charge, spoken_to, model) if retold and charge is not None else draft.message
+        said = draft.message
+        if retold and charge is not None:
+            said = self._retold(draft, charge, spoken_to, model, written=written)
         self._meter.check_after(author)
         assert said is not None
         thought = messages.drafts.get(draft.act.thought or "")
         if thought is not None and thought.message is not None:
             said = replace(said, thoughts=messages.taint.track(thought.message))
-        return messages.taint.track(said, value=_value(asked, options, said))
+        return messages.taint.track(said, value=_value(asked, options, said), offered=written.offered)
 
     def permit(self, speech: Speech, prompt: str | None = None) -> None:
         """Ask the rule for words, if there is one, before anything is said, even a private `prompt`.
@@ -218,7 +227,9 @@ class Turns:
             return ()
         return tuple(message.id for message in self._messages.readable(author))
 
-    def _retold(self, draft: Draft, charge: Charge, to: Audience, model: GameModel) -> Message | None:
+    def _retold(
+        self, draft: Draft, charge: Charge, to: Audience, model: GameModel, written: CodeText
+    ) -> Message | None:
         """Publish JSON that was sampled in private, as a message of known text in canonical spelling.
 
         Its original spelling then reveals nothing. Raises `AnswerInvalid` if it is none of the charged values.
@@ -242,6 +253,7 @@ class Turns:
             model=model,
             released=said.id,
             charge=charge,
+            written=written,
         )
         return self._messages.drafts[self._messages.put(told)].message
 
@@ -387,6 +399,16 @@ class Turns:
         if left is None or sampling.choices or sampling.json_schema:
             return sampling
         return sampling.limited(left)
+
+
+def _written(asked: Utterance, options: Sampling) -> CodeText:
+    """Return what the playing code wrote of a message: its header, what it offers, and what stands around a choice."""
+    choices = options.choices or ()
+    around = tuple(choice.replace(label, " ", 1) for choice, label in zip(choices[:1], asked.labels, strict=False))
+    offered = asked.labels or choices
+    if options.json_schema is not None:
+        offered = of_json(json.dumps(options.json_schema))
+    return CodeText((asked.header, *around), offered)
 
 
 def _value(asked: Utterance, options: Sampling, said: Message) -> ReturnedValue | None:

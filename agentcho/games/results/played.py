@@ -246,7 +246,7 @@ class Played:
             what: "games" for one row per game with its scores, outcome and costs; "messages" for one row per message.
             agent: For messages: as in `messages`.
             readable_by: For messages: as in `messages`. The table then has no costs, because they tell what the author
-                read.
+                read or thought.
             unfinished: For messages: as in `messages`.
 
         Returns:

@@ -30,8 +30,8 @@ class Row(Protocol):
     def raced(self) -> bool: ...
 
 
-COSTS = "encoded", "reused", "first_token", "seconds"
-"""The columns of a message that reveal something about what its author read."""
+COSTS = "sampled", "encoded", "reused", "first_token", "seconds"
+"""The columns of a message that reveal something about what its author read or thought."""
 
 
 def games_table(games: Sequence[Row], usage: Mapping[int, GameUsage] | None = None) -> Table:

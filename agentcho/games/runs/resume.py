@@ -192,7 +192,10 @@ def scenario_of(run: SavedRun) -> str:
 
 
 def how_to_continue(run: SavedRun) -> list[str]:
-    """Return lines that tell how to continue a run: what to decide about its tool calls, if any, and the command."""
+    """Return lines that tell how to continue a run: what to decide about its tool calls, if any, and the command.
+
+    People who play in it are told how many calls there are, but not whose.
+    """
     if _by_program(run.info) and _by_agents(run.info):
         return [f"this run {NO_SCENARIO}"]
     lines = []
@@ -200,7 +203,12 @@ def how_to_continue(run: SavedRun) -> list[str]:
         calls = open_calls(run) if any(run.begun_calls().values()) else []
     except (AgentchoError, OSError):  # resuming says what is wrong with the record
         calls = []
-    if calls:
+    if calls and run.info.config.people:
+        lines = [
+            f"tool calls that were started and have no result: {len(calls)}",
+            f"add --redo {ALL} to repeat all of them, or --skip {ALL} to repeat none",
+        ]
+    elif calls:
         listed = ", ".join(calls[:LISTED]) + (f" and {len(calls) - LISTED} more" if len(calls) > LISTED else "")
         lines = [
             f"tool calls that were started and have no result: {listed}",
