@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Set
 from typing import Any, ClassVar, NamedTuple, cast
 
-from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, SecretBytes, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from agentcho.errors import ConfigError, ScenarioError, asking
@@ -196,6 +196,20 @@ def json_options(scenario: Scenario) -> dict[str, Any]:
     return cast(dict[str, Any], _in_order(dict(scenario.options), scenario.options.model_dump(mode="json")))
 
 
+def given_options(options: type[BaseModel], recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Recorded options as they are given: under their aliases, and without computed fields."""
+    own = {name: value for name, value in recorded.items() if name not in options.model_computed_fields}
+    return {_alias(options, name): value for name, value in own.items()}
+
+
+def _alias(options: type[BaseModel], name: str) -> str:
+    """Return the name under which an option is given."""
+    field = options.model_fields.get(name)
+    alias = None if field is None else field.validation_alias
+    names = alias.choices if isinstance(alias, AliasChoices) else [alias]
+    return next((each for each in names if isinstance(each, str)), name)
+
+
 def _in_order(value: Any, shown: Any) -> Any:
     """The JSON form `shown` of a value, with its sets sorted."""
     if isinstance(value, BaseModel):
@@ -214,8 +228,8 @@ def _sortable(value: Any) -> Any:
 
 
 def secret_options(scenario: Scenario) -> list[str]:
-    """The names of the options that are secrets, or contain some."""
-    return [name for name, value in scenario.options if _has_secret(value)]
+    """The names under which options are given that are secrets, or contain some."""
+    return [_alias(scenario.Options, name) for name, value in scenario.options if _has_secret(value)]
 
 
 def _has_secret(value: Any) -> bool:

@@ -105,6 +105,18 @@ def test_the_way_out_is_the_status(tmp_path: Path, error: type[BaseException], s
     assert len(SavedRun(record.path).entries()) == 1
 
 
+def test_a_run_that_was_renamed_is_the_last_only_where_there_is_no_other(tmp_path: Path) -> None:
+    for name, started in (("paper", "2026-11-28T07:01:01+00:00"), ("best", "2026-11-28T07:01:02+00:00")):
+        with begin(tmp_path) as record:
+            pass
+        file = record.path.rename(tmp_path / name) / "run.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"started": started}))
+    assert find("last", tmp_path).path.name == "best"
+    with begin(tmp_path) as record:
+        pass
+    assert find("last", tmp_path).path == record.path
+
+
 def test_ids_are_never_used_twice_and_are_found_by_how_they_begin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,7 @@ from agentcho.extras import require
 from agentcho.games.play.game_faults import words
 from agentcho.games.runs import library
 from agentcho.games.runs.discovery import find as on_shelf
+from agentcho.games.runs.resume import loading_config
 from agentcho.games.runs.runtime import tasks_of
 from agentcho.integrations.textarena.names import is_arena
 from agentcho.protocol.progress import ProgressCallback
@@ -206,7 +207,21 @@ def _of_run(asked: AuditArgs, told: Progress) -> AuditReport:
         and find_adapter(config.adapter).digest != run.info.engine.get("adapter")
     ):
         raise AdapterError(Path(config.adapter), "it has changed since this run was played")
-    return _measured(report, run, _engine(config, told.tell), config, told.tell) if asked.measure else report
+    if not asked.measure:
+        return report
+    engine = _engine(loading_config(run, config), told.tell)
+    _check_engine(run, engine.fingerprint)
+    return _measured(report, run, engine, config, told.tell)
+
+
+def _check_engine(run: SavedRun, fingerprint: Mapping[str, str]) -> None:
+    """Raise `ConfigError` if a run was played on other weights, or with another tokenizer."""
+    then = run.info.engine
+    if changed := [name for name in ("weights", "tokenizer") if then.get(name) not in (None, fingerprint.get(name))]:
+        raise ConfigError(
+            f"the {' and the '.join(changed)} of {run.info.config.model} changed after {run.info.id} was played; "
+            "restore the model, or play again and measure that run"
+        )
 
 
 def _of_trace(asked: AuditArgs, told: Progress) -> AuditReport:

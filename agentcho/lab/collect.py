@@ -14,7 +14,7 @@ from agentcho.errors import ConfigError, ResumeMismatch
 from agentcho.events import Sink
 from agentcho.games.play.turn import Forced
 from agentcho.games.runs import library
-from agentcho.games.runs.request import GameSelection, RunRequest
+from agentcho.games.runs.request import FindAgent, GameSelection, RunRequest
 from agentcho.games.runs.resume import Changed, begun_before, differences, source_differences
 from agentcho.games.runs.runtime import RunResult, play, tasks_of
 from agentcho.protocol.call import EnginePort
@@ -56,7 +56,7 @@ def adapted(engine: EnginePort, adapter: str | None) -> Iterator[EnginePort]:
 class Playing(NamedTuple):
     """How games are played: everything but their numbers. `play_on` plays them. If it does so in another process,
     `here` returns an engine of this process to measure on. `changed`: what to do about games that were played with
-    other code of the scenario."""
+    other code of the scenario. `find_agent`: returns the agent class of a name."""
 
     scenario: Scenario
     config: RunConfig
@@ -65,6 +65,7 @@ class Playing(NamedTuple):
     play_on: Callable[[RunRequest], RunResult] = play
     here: Callable[[], EnginePort] | None = None
     changed: Changed = "refuse"
+    find_agent: FindAgent = library.agent
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -95,6 +96,7 @@ class Playing(NamedTuple):
                 sink=sink,
                 out=out,
                 at_once=self.at_once,
+                find_agent=self.find_agent,
                 selection=selection,
             )
         )
@@ -110,7 +112,7 @@ def check_played(playing: Playing, folder: Path) -> None:
     """Raise `ResumeMismatch` if a record in a folder was played with other options, other tasks, or other code of the
     scenario than games are played with now."""
     scenario, config = playing.scenario, playing.config
-    options, used = json_options(scenario), library.sources(scenario)
+    options, used = json_options(scenario), library.sources(scenario, playing.find_agent)
     tasks = tasks_of(scenario, config)
     for run in runs(folder) if folder.is_dir() else ():
         then = run.info.config  # what an adapter holds is known by its folder of records, and its path may differ

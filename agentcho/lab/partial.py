@@ -81,6 +81,10 @@ class PartialResult(Generic[Data]):
         self._compare({name: known.get(name, settings[name]) for name in settings}, settings)
         known.update(settings)
 
+    def check_engine(self, fingerprint: Mapping[str, object]) -> None:
+        """Add the fingerprint of the loaded engine to the settings; see `check`."""
+        self.check({f"engine {name}": str(value) for name, value in fingerprint.items()})
+
     def save(self) -> None:
         """Write the file atomically. `CannotWrite`."""
         if self._file is not None:

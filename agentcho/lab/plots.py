@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import floor, log10
+from math import floor, isfinite, log10
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple, Protocol
@@ -52,6 +52,11 @@ def reach(middles: Sequence[float], ranges: Sequence[_Range]) -> list[list[float
     return [[max(0.0, m - r.low) for m, r in both], [max(0.0, r.high - m) for m, r in both]]
 
 
+def unplottable(axis: Axes, place: float, what: str) -> None:
+    """Write at the left edge why a row has no mark, such as a mean that is not finite."""
+    axis.annotate(what, (0.02, place), xycoords=("axes fraction", "data"), fontsize=7, va="center")
+
+
 def save(figure: Figure, file: Path) -> None:
     """Write the plot in the format of the file's suffix. The same figure gives the same bytes."""
     figure.savefig(file, dpi=150, metadata={"Software": None} if file.suffix == ".png" else None)
@@ -72,14 +77,18 @@ def plot_comparison(found: Comparison, file: Path) -> None:
 
 
 def _metric(axis: Axes, metric: Metric, names: tuple[str, ...], labelled: bool) -> None:
-    places = list(range(len(names), 0, -1))
-    means = [metric.means[name] for name in names]
+    every = list(range(len(names), 0, -1))
+    bars = {place: metric.means[name] for place, name in zip(every, names, strict=True)}
+    for place in [place for place in every if not isfinite(bars[place].value)]:
+        unplottable(axis, place, str(bars.pop(place).value))
+        axis.set_ylim(0.5, len(every) + 0.5)
+    places, means = list(bars), list(bars.values())
     values, spans = [mean.value for mean in means], [mean.span for mean in means]
-    axis.barh(places, values, color=[GREY, *[BLUE] * (len(names) - 1)], height=0.6)
+    axis.barh(places, values, color=[GREY if place == every[0] else BLUE for place in places], height=0.6)
     axis.errorbar(values, places, xerr=reach(values, spans), fmt="none", ecolor="black", capsize=3)
-    axis.set_yticks(places, names if labelled else [""] * len(names), fontsize=8)
+    axis.set_yticks(every, names if labelled else [""] * len(names), fontsize=8)
     axis.set_title(metric.name, fontsize=9)
-    axis.set_xlim(min(0.0, *(span.low for span in spans)), max(1.0, *(span.high for span in spans)) * 1.02)
+    axis.set_xlim(min([0.0, *(span.low for span in spans)]), max([1.0, *(span.high for span in spans)]) * 1.02)
     axis.axvline(0, color="black", linewidth=0.8)
     axis.tick_params(axis="x", labelsize=8)
 

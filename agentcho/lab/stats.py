@@ -183,11 +183,13 @@ def pooled(sums: Floats, counts: Floats, seed: int) -> tuple[float, Interval]:
 
 def resampled(values: Sequence[float], seed: int) -> Interval:
     """The bootstrap interval of the mean of independent values, such as differences within pairs. With fewer than two
-    values it is the mean itself."""
+    values, or one that is not finite, it is the mean itself."""
     found = np.asarray(values, dtype=np.float64)
-    if len(found) < 2:
-        mean = float(found.mean()) if len(found) else 0.0
-        return Interval(low=mean, high=mean, method="fewer than two: no interval")
+    if len(found) < 2 or not np.isfinite(found).all():
+        with np.errstate(invalid="ignore"):
+            mean = float(found.mean()) if len(found) else 0.0
+        why = "fewer than two" if len(found) < 2 else "not finite"
+        return Interval(low=mean, high=mean, method=f"{why}: no interval")
     return _bootstrap(samples=(found,), statistic=np.mean, seed=seed, resamples=9999, method="paired bootstrap")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from agentcho import Engine
 from agentcho.cli import main
-from agentcho.lab.leaks.measured import digest
+from agentcho.lab.leaks.measured import PartialLeaks, digest
 from agentcho.lab.leaks.result import read_leaks
 from tests.engines import Engines
 
@@ -46,6 +46,23 @@ def test_what_was_found_is_printed_and_written(
     assert all(f"{claim.way}: {claim.verdict}." in printed for claim in found.claims)
     assert len(found.claims) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["leaks.json"]
+
+
+def test_attacks_on_other_weights_are_not_gone_on_with(
+    engines: Engines, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(engine: Engine, asked: object, kept: PartialLeaks, tell: object) -> None:
+        kept.save()
+        raise KeyboardInterrupt
+
+    engine, file = engines(), str(tmp_path / "leaks.json")
+    monkeypatch.setattr(Engine, "load", lambda *given, **named: engine)
+    monkeypatch.setattr("agentcho.lab.leaks.measured.measure", stopped)
+    assert run(monkeypatch, "-n", "24", "--json", file) == 130
+    assert run(monkeypatch, "-n", "24", "--json", file, "--resume") == 130
+    monkeypatch.setattr(Engine, "fingerprint", engine.fingerprint | {"weights": "retrained"})
+    assert run(monkeypatch, "-n", "24", "--json", file, "--resume") == 2
+    assert ", and is retrained" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ from xml.etree import ElementTree
 import pytest
 
 from agentcho.audit.report import AuditReport
+from agentcho.config import RunConfig
 from agentcho.records.record import find
+from agentcho.testing import FakeEngine
 
 from .conftest import Command, one_line
 
@@ -275,6 +277,33 @@ def test_words_stay_secret_unless_they_are_revealed(agentcho: Command, here: Pat
     revealed = agentcho(*words, "--reveal")
     assert SECRET not in revealed.out
     assert [name for name in FILES[1::2] if SECRET in Path(name).read_text()] == ["r.json", "r.html"]
+
+
+def test_effects_are_measured_on_the_weights_that_were_played(
+    agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Weighed(FakeEngine):
+        """Its weights can change, and their dtype is another than a machine would choose."""
+
+        weights = "old"
+
+        @property
+        def fingerprint(self) -> dict[str, str]:
+            return super().fingerprint | {"weights": self.weights, "dtype": "bfloat16"}
+
+    def load(config: RunConfig, tell: object) -> FakeEngine:
+        loaded.append(config.dtype)
+        return Weighed()
+
+    loaded = list[str]()
+    monkeypatch.setattr("agentcho.games.runs.runtime.load_engine", load)
+    assert agentcho("run", "prisoners-dilemma", "--model", "understudy", "--display", "none").code == 0
+    monkeypatch.setattr("agentcho.cli.audit._measured", lambda report, *how: report)
+    assert agentcho("audit", "last", "--measure", "--fail-on", "never").code == 0
+    assert loaded == ["auto", "bfloat16"]
+    monkeypatch.setattr(Weighed, "weights", "new")
+    told = one_line(agentcho("audit", "last", "--measure"))
+    assert "the weights of understudy changed after " in told
 
 
 def test_something_unexpected_is_a_line_and_a_file(

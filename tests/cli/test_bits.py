@@ -44,7 +44,8 @@ def test_a_server_of_the_fake_model_has_no_weights() -> None:
 def test_every_model_of_a_run_is_loaded_in_its_own_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     places = list[Any]()
     monkeypatch.setattr(
-        "agentcho.runner.model.loading.check_model_files", lambda weights, markers: places.append(weights.place)
+        "agentcho.runner.model.loading.check_model_files",
+        lambda weights, markers, context: places.append(weights.place),
     )
     asked = {"b": ModelConfig(model="x", weights="int8"), "c": ModelConfig(model="x")}
     check_loadable(RunConfig(model="y", weights="int8", models=asked), "accept")
@@ -95,7 +96,8 @@ def test_a_server_of_the_fake_model_keeps_nothing_rounded() -> None:
 def test_every_model_of_a_run_keeps_what_it_was_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
     places = list[Any]()
     monkeypatch.setattr(
-        "agentcho.runner.model.loading.check_model_files", lambda weights, markers: places.append(weights.place)
+        "agentcho.runner.model.loading.check_model_files",
+        lambda weights, markers, context: places.append(weights.place),
     )
     asked = {"b": ModelConfig(model="x", kv_dtype="int8"), "c": ModelConfig(model="x")}
     check_loadable(RunConfig(model="y", kv_dtype="int8", models=asked), "accept")

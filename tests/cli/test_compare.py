@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from math import inf, isnan
 from pathlib import Path
 
 import pytest
 
 from agentcho.lab.compare.compare import read_comparison
+from agentcho.lab.sweep.files import read_result
 
 from .conftest import Command, one_line
 
@@ -56,6 +58,50 @@ class Guess(agentcho.Scenario):
         """1 if so."""
         return {"right": float(outcome.right)}
 '''
+
+
+ODD = """
+import agentcho
+from math import inf, nan
+
+class Odd(agentcho.Scenario):
+    class Options(agentcho.Scenario.Options):
+        plus: int = 0
+
+    class Outcome(agentcho.Scenario.Outcome):
+        game: int
+
+    async def play(self, game):
+        await game.cast(agentcho.Agent, "ann", audience="everyone").say()
+        return self.Outcome(game=game.index)
+
+    def score(self, outcome):
+        odd = [1.0, inf, nan][outcome.game]
+        return {"high": odd, "low": -odd, "some": [0.0, inf, 2.0][outcome.game] + self.options.plus}
+"""
+
+
+def test_scores_that_are_not_finite_are_compared_written_and_read(agentcho: Command, here: Path) -> None:
+    (here / "odd.py").write_text(ODD)
+    ran = agentcho("compare", "odd.py", "--model", "fake", "-n", "3", "--out", "c")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines()[-1] == "written: c/compare.csv, c/compare.json, c/compare.png"
+    found = read_comparison(here / "c" / "compare.json")
+    text = found.model_dump_json(indent=1) + "\n"
+    assert (here / "c" / "compare.json").read_text() == text
+    assert isnan({metric.name: metric for metric in found.metrics}["high"].means["baseline"].value)
+    assert {metric.name: metric for metric in found.metrics}["some"].means["baseline"].value == inf
+    assert agentcho("view", "c").code == 0
+
+
+def test_a_sweep_of_scores_that_are_not_finite_is_written_and_read(agentcho: Command, here: Path) -> None:
+    (here / "odd.py").write_text(ODD)
+    ran = agentcho("sweep", "odd.py", "--model", "fake", "-n", "3", "--grid", "plus=0,1", "--out", "s")
+    assert (ran.code, ran.err) == (0, "")
+    found = read_result(here / "s" / "sweep.json")
+    assert [str(game.score["high"]) for game in found.cells[0].games] == ["1.0", "inf", "nan"]
+    assert (here / "s" / "sweep.json").read_text() == found.model_dump_json(indent=1) + "\n"
+    assert agentcho("view", "s").code == 0
 
 
 def test_a_plot_of_what_is_not_measured_is_refused_before_anything_is_played(agentcho: Command, here: Path) -> None:

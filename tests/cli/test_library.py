@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from pathlib import Path
 from shutil import rmtree
@@ -9,8 +10,15 @@ from shutil import rmtree
 import pytest
 
 from agentcho import Agent, Scenario
+from agentcho.config import RunConfig
 from agentcho.errors import ScenarioError, ScenarioNotFound
 from agentcho.games.runs import discovery, library
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
+from agentcho.lab.compare.compare import read_comparison
+from agentcho.lab.sweep.files import read_result
+from agentcho.records.record import SavedRun
+from agentcho.testing import FakeEngine
 
 from .conftest import Command
 
@@ -172,6 +180,60 @@ def test_an_edited_file_is_imported_again(here: Path) -> None:
     first = library.scenario(f"{path}:Coin")
     path.write_text(path.read_text().replace("before", "after!"))
     assert (first.name, library.scenario(f"{path}:Coin").name) == ("before", "after!")
+
+
+MINE = """
+import agentcho
+
+class Mine(agentcho.Agent):
+    word = "{name}"
+"""
+CASTING = """
+from pathlib import Path
+import agentcho
+
+class Talk(agentcho.Scenario):
+    class Outcome(agentcho.Scenario.Outcome):
+        word: str
+
+    async def play(self, game):
+        mine = game.cast("mine")
+        file = Path("agents/mine.py")
+        file.write_text(file.read_text().replace("before", "after!"))
+        return self.Outcome(word=mine.word)
+
+    def score(self, outcome):
+        return {"before": float(outcome.word == "before")}
+"""
+
+
+def test_a_run_plays_and_records_the_code_that_it_imported(here: Path) -> None:
+    def digests() -> dict[str, str]:
+        return {name: hashlib.sha256((here / name).read_bytes()).hexdigest() for name in ("talk.py", "agents/mine.py")}
+
+    def words() -> list[str]:
+        config = RunConfig(model="fake", games=2)
+        over = play(RunRequest(scenario, config, engine=FakeEngine(), out=here / "runs", at_once=1)).games
+        return [game.outcome["word"] for game in over if game.outcome]
+
+    path = write(here / "talk.py", CASTING)
+    write(here / "agents/mine.py", MINE, name="before")
+    scenario, before = library.chosen("talk.py", {}), digests()
+    path.write_text("an editor was here")
+    assert words() == ["before", "before"], "the first game edits the file"
+    assert dict(SavedRun(next((here / "runs").iterdir())).info.sources) == before
+    assert words() == ["after!", "after!"], "another run imports it again"
+
+
+def test_all_columns_and_all_cells_play_the_same_code(agentcho: Command, here: Path) -> None:
+    write(here / "talk.py", CASTING)
+    write(here / "agents/mine.py", MINE, name="before")
+    words = ("talk.py", "--model", "fake", "-n", "1")
+    assert agentcho("compare", *words, "--json", "c.json").code == 0
+    assert {mean.value for mean in read_comparison(here / "c.json").metrics[0].means.values()} == {1}
+    write(here / "agents/mine.py", MINE, name="before")
+    assert agentcho("sweep", *words, "--grid", "temperature=0,0.5", "--json", "s.json").code == 0
+    assert [cell.games[0].score["before"] for cell in read_result(here / "s.json").cells] == [1, 1]
 
 
 def test_one_is_told_with_its_options_from_its_source(agentcho: Command, here: Path) -> None:

@@ -332,6 +332,40 @@ def test_a_secret_inside_an_option_is_asked_for_again_too(agentcho: Command, her
     assert agentcho("run", "--resume", "last", *given).code == 0
 
 
+def test_options_with_an_alias_and_computed_fields_are_taken_again(agentcho: Command, here: Path) -> None:
+    path = here / talk(here, "await ann.think(f'{self.options.of} {self.options.word.get_secret_value()}')")
+    options = """    class Options(agentcho.Scenario.Options):
+        of: int = Field(1, alias="from")
+        word: SecretStr = Field(validation_alias=AliasChoices("secret", "word"))
+
+        @computed_field
+        def double(self) -> int:
+            return 2 * self.of
+
+    async def play("""
+    imported = "from pydantic import AliasChoices, Field, SecretStr, computed_field\n"
+    path.write_text(imported + path.read_text().replace("    async def play(", options))
+    (here / "bad").write_text("raise OSError('x')")
+    assert agentcho("run", "talk.py", *WORDS, "--set", "from=4711", "--set", "secret=plum").code == 1
+    (here / "bad").unlink()
+    refused = agentcho("run", "--resume", "last")
+    assert (refused.code, "secret is or has a secret, which records do not contain" in refused.err) == (2, True)
+    assert agentcho("run", "--resume", "last", "--set", "secret=plum", "--set", "from=1").code == 2
+    assert agentcho("run", "--resume", "last", "--set", "secret=plum").code == 0
+    assert {m[1] for m in texts(last(), 5) if "4711 plum" in m[1]}
+    assert agentcho("prove", "last", "-n", "1", "--free-schedule").code == 0
+
+
+@pytest.mark.parametrize("words", [("--redo", "0:ann.2"), ("--skip", "all"), ("--changed", "accept")])
+def test_what_only_resuming_needs_is_a_usage_error_without_it(
+    agentcho: Command, here: Path, words: tuple[str, str]
+) -> None:
+    refused = agentcho("run", talk(here), *WORDS, *words)
+    assert refused.code == 2
+    assert f"{words[0]}: has no effect without --resume; give --resume too, or leave it out" in refused.err
+    assert not (here / "runs").exists()
+
+
 def test_the_dtype_that_was_taken_is_taken_again(
     agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

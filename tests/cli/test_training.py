@@ -50,6 +50,26 @@ def test_a_torn_line_is_played_again(agentcho: Command, here: Path) -> None:
     assert (here / "t.jsonl").read_bytes() == whole
 
 
+@pytest.mark.parametrize("text", ['{"a": 1}', "notes", '{"format": "agentcho-trace/1"}\nnotes', '{"a": 1'])
+def test_a_file_that_is_no_trace_is_left_as_it_is(agentcho: Command, here: Path, text: str) -> None:
+    (here / "t.jsonl").write_text(text)
+    ran = agentcho(*TRACE, "-n", "1", "--out", "t.jsonl")
+    assert re.match(r"error: t\.jsonl:[12]\b.*; the format is agentcho-trace/1$", one_line(ran))
+    assert (here / "t.jsonl").read_text() == text
+
+
+def test_a_last_game_without_its_newline_is_kept(
+    agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agentcho(*TRACE, "-n", "2", "--out", "t.jsonl")
+    whole = (here / "t.jsonl").read_bytes()
+    (here / "t.jsonl").write_bytes(whole[:-1])
+    with monkeypatch.context() as patch:
+        patch.setattr("agentcho.lab.collect.play", None)
+        assert agentcho(*TRACE, "-n", "2", "--out", "t.jsonl").code == 0
+    assert (here / "t.jsonl").read_bytes() == whole
+
+
 def test_ctrl_c_keeps_what_was_over(agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     say, count = Agent.say, list[int]()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import Field, SecretStr
+from pydantic import BaseModel, Field, SecretStr, computed_field
 
 from agentcho import Game, RunConfig
 from agentcho.errors import ModelNotFound, ResumeMismatch, WorkersLost
@@ -388,6 +388,39 @@ class Secret(Scenario):
 
     async def play(self, game: Game) -> Scenario.Outcome:
         raise NotImplementedError
+
+
+class Aliased(Scenario):
+    """Has options of other names and computed fields."""
+
+    name = "aliased"
+
+    class Inner(BaseModel):
+        """An option of options."""
+
+        word: str = Field("plum", alias="as")
+
+        @computed_field
+        def size(self) -> int:
+            return len(self.word)
+
+    class Options(Scenario.Options):
+        """An option with an alias, and one that is computed."""
+
+        of: int = Field(1, alias="from")
+        inner: Aliased.Inner
+
+        @computed_field
+        def double(self) -> int:
+            return 2 * self.of
+
+    async def play(self, game: Game) -> Scenario.Outcome:
+        raise NotImplementedError
+
+
+def test_options_with_aliases_and_computed_fields_can_be_given_to_a_worker() -> None:
+    given = {"from": 2, "inner": {"as": "pear"}}
+    assert plain_options(Aliased(**given)) == given
 
 
 def test_a_secret_option_travels_as_it_is() -> None:

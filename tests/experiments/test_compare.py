@@ -206,7 +206,7 @@ def test_games_of_other_code_or_other_options_are_not_reused(tmp_path: Path, mon
     run(tmp_path, games=1)
     known = library.sources
     with monkeypatch.context() as patched:
-        patched.setattr(library, "sources", lambda scenario: dict.fromkeys(known(scenario), "edited"))
+        patched.setattr(library, "sources", lambda *given: dict.fromkeys(known(*given), "edited"))
         with pytest.raises(ResumeMismatch, match=r"what differs: the source \(.* has changed\).* Give another --out"):
             run(tmp_path, games=2)
     config = RunConfig(model="fake", games=1, max_tokens=8, deterministic=True)

@@ -72,6 +72,14 @@ def test_a_setting_that_is_known_later_is_compared_from_then_on(result: Path) ->
         PartialNumbers.begin(result, True, SETTINGS).check({"engine": "b"})
 
 
+def test_an_engine_of_other_weights_is_another_measurement(result: Path) -> None:
+    kept = PartialNumbers.begin(result, True, SETTINGS)
+    kept.check_engine({"model": "m", "weights": "a"})
+    kept.save()
+    with pytest.raises(ConfigError, match="engine weights was a, and is b"):
+        PartialNumbers.begin(result, True, SETTINGS).check_engine({"model": "m", "weights": "b"})
+
+
 @pytest.mark.parametrize("text", ["", '{"settings": {}, "format": "numbers/2"}', '{"settings": {}, "more": 1}'])
 def test_a_file_that_is_none_is_told_of(result: Path, text: str) -> None:
     (result.parent / "r.json.part").write_text(text)

@@ -12,6 +12,7 @@ import pytest
 
 import agentcho
 from agentcho.config import ModelConfig, RunConfig
+from agentcho.engine.lora_adapter import Adapter
 from agentcho.errors import CannotWrite, ConfigError, ModelError, RecordBroken, ResumeMismatch
 from agentcho.games.play.game_models import LoadedEngines
 from agentcho.games.runs import runtime
@@ -190,7 +191,7 @@ def test_a_source_that_has_changed_is_told_before_anything_is_played(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep(tmp_path, {"plus": [0]}, games=1)
-    monkeypatch.setattr("agentcho.games.runs.library.sources", lambda scenario: {"known.py": "0" * 64})
+    monkeypatch.setattr("agentcho.games.runs.library.sources", lambda *given: {"known.py": "0" * 64})
     with pytest.raises(ResumeMismatch, match=r"the source \(known.py has changed\)"):
         sweep(tmp_path, {"plus": [0]}, games=2, engine=Counts(0))
 
@@ -265,6 +266,47 @@ def test_a_model_that_does_not_load_ends_its_own_cells_alone(tmp_path: Path, mod
     shown = text(found)
     assert "0 of 2" in shown
     assert "plus=1 model=broken: not played: broken cannot be read" in shown
+
+
+class Weighed(Counts):
+    """An engine whose fingerprint has the digests of its weights and of its adapter."""
+
+    def __init__(self, weights: str, adapter: str | None = None) -> None:
+        super().__init__()
+        self._more = {"weights": weights} | ({} if adapter is None else {"adapter": adapter})
+
+    @property
+    def fingerprint(self) -> dict[str, str]:
+        return super().fingerprint | self._more
+
+
+def test_a_new_cell_is_not_played_on_other_weights_than_the_finished_ones(tmp_path: Path) -> None:
+    sweep(tmp_path, {"plus": [0]}, games=1, engine=Weighed("old"))
+    changed = Weighed("new")
+    found = sweep(tmp_path, {"plus": [0, 1]}, games=1, engine=changed)
+    assert ([cell.over for cell in found.cells], changed.decodes) == ([1, 0], 0)
+    assert found.cells[1].error is not None
+    assert "what differs: the model's weights (old, not new)" in found.cells[1].error
+    found = sweep(tmp_path, {"plus": [0, 1]}, games=1, engine=Weighed("old"))
+    assert [cell.over for cell in found.cells] == [1, 1]
+
+
+def test_finished_cells_of_an_adapter_that_was_trained_again_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(folder: str) -> Adapter:
+        return Adapter(Path(folder), Path(folder, "weights").read_text(), None)
+
+    monkeypatch.setattr("agentcho.lab.sweep.plan.find_adapter", found)
+    tuned, out = tmp_path / "tuned", tmp_path / "out"
+    tuned.mkdir()
+    (tuned / "weights").write_text("first")
+    how: dict[str, Any] = {"games": 1, "run": {"adapter": str(tuned), "model": "understudy"}}
+    sweep(out, {"plus": [0]}, **how, engine=Weighed("base", "first"))
+    sweep(out, {"plus": [0, 1]}, **how, engine=Weighed("base", "first"))
+    (tuned / "weights").write_text("second")
+    with pytest.raises(ResumeMismatch, match=rf"what differs: the weights of adapter {tuned}. Give another --out"):
+        sweep(out, {"plus": [0, 1]}, **how, engine=Weighed("base", "second"))
 
 
 def test_a_disk_that_is_full_ends_the_whole_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

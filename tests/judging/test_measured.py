@@ -164,6 +164,29 @@ def test_the_command_prints_and_writes(
     assert [path.name for path in tmp_path.iterdir()] == ["judge.json"]
 
 
+@pytest.mark.usefixtures("one_command_line")
+def test_choices_on_other_weights_are_not_gone_on_with(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(engine: Engine, asked: object, kept: PartialJudge, tell: object) -> None:
+        kept.save()
+        raise KeyboardInterrupt
+
+    def run(*more: str) -> int | str | None:
+        words = ["bench", "judge", "-n", "4", "--json", str(tmp_path / "judge.json")]
+        monkeypatch.setattr(sys, "argv", ["agentcho", *words, *more])
+        with pytest.raises(SystemExit) as end:
+            main()
+        return end.value.code
+
+    monkeypatch.setattr(Engine, "load", lambda *given, **named: engine)
+    monkeypatch.setattr("agentcho.lab.judging.measured.measure", stopped)
+    assert [run(), run("--resume")] == [130, 130]
+    monkeypatch.setattr(Engine, "fingerprint", engine.fingerprint | {"weights": "retrained"})
+    assert run("--resume") == 2
+    assert ", and is retrained" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_more_choices_than_were_asked_for_before_are_all_played(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -25,6 +25,7 @@ from agentcho.lab.measure.play import Pair
 from agentcho.lab.reading.decisions import (
     TOLD,
     PartialDecisions,
+    _chosen,
     _telling,
     donor,
     effects,
@@ -314,6 +315,24 @@ def test_effects_and_moves_by_hand() -> None:
     assert (move.odds.value, move.size.value) == (-1.5, 1.5)
 
 
+@pytest.mark.parametrize(("likeliest", "turned"), [((1, 2), 1), ((2, 2), 0), ((0, 1), 1), ((None, 2), 0)], ids=str)
+def test_of_three_choices_another_one_becomes_the_likeliest(likeliest: tuple[int | None, int], turned: int) -> None:
+    how: dict[str, Any] = {"subject": "s", "id": "a", "question": "decision", "told": "x", "own": True, "mass": 1.0}
+    found = [
+        Answer(**how, way=way, odds=-0.5, likeliest=choice)
+        for way, choice in zip(("baseline", AUDIT), likeliest, strict=True)
+    ]
+    assert [each.turned for each in effects(found, 0)] == [0, turned]
+
+
+def test_the_likeliest_choice_is_kept_with_the_odds_of_the_first(engine: Engine) -> None:
+    stage: Any = SimpleNamespace(log_probability={"a": np.log(0.3), "b": np.log(0.1), "c": np.log(0.4)}.get)
+    chosen = _chosen(stage, ("a", "b", "c"))
+    assert [*chosen] == pytest.approx([np.log(0.6), 0.8, 2])
+    for each in read(engine, conversations("always_defect", None)):
+        assert each.likeliest == (0 if each.odds > 0 else 1)
+
+
 @pytest.mark.parametrize(
     ("texts", "told"),
     [
@@ -460,6 +479,32 @@ def test_decisions_that_were_asked_for_otherwise_are_not_gone_on_with(
         assert command(monkeypatch, *words) == 130
     assert command(monkeypatch, *words, *more, "--resume") == 2
     assert "was measured with other settings" in capsys.readouterr().err
+    assert command(monkeypatch, *words, "--resume") == 0
+
+
+@pytest.mark.usefixtures("one_command_line")
+@pytest.mark.parametrize(("what", "step"), [("fidelity", "steps"), ("decisions", "effects")])
+def test_readings_of_other_weights_are_not_gone_on_with(
+    engine: Engine,
+    traces: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    what: str,
+    step: str,
+) -> None:
+    monkeypatch.setattr(Engine, "load", lambda *given, **named: engine)
+    words = (what, "--traces", traces, "--modes", f"baseline,{AUDIT}", "--json", traces.with_name("r.json"))
+
+    def stopped(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"agentcho.lab.reading.{what}.{step}", stopped)
+        assert command(monkeypatch, *words) == 130
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "fingerprint", engine.fingerprint | {"weights": "retrained"})
+        assert command(monkeypatch, *words, "--resume") == 2
+    assert f"engine weights was {engine.fingerprint['weights']}, and is retrained" in capsys.readouterr().err
     assert command(monkeypatch, *words, "--resume") == 0
 
 

@@ -86,6 +86,14 @@ def test_games_that_are_timed_on_forced_words_call_nothing(tmp_path: Path) -> No
     assert compared(FakeEngine(), tmp_path, Effort(fidelity=0, timed=2, repeats=3)) == 2 * CONFIG.games
 
 
+def test_a_comparison_counts_the_calls_of_its_own_games_alone(tmp_path: Path) -> None:
+    effort, ways = Effort(fidelity=0, timed=0), columns("baseline,choreographed:enforce")
+    compared(FakeEngine(), tmp_path, effort)
+    playing = Playing(Looking(), CONFIG.model_copy(update={"games": 1}), FakeEngine())
+    found = Comparing(playing, ways, tmp_path, no_progress, effort).run("agentcho compare")
+    assert found.calls == {column.name: 1 for column in ways}
+
+
 @pytest.mark.slow
 def test_words_that_are_held_against_the_baselines_call_nothing(engine: Engine, tmp_path: Path) -> None:
     assert compared(engine, tmp_path, Effort(fidelity=2, timed=0)) == 2 * CONFIG.games

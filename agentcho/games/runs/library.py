@@ -14,10 +14,11 @@ import json
 import sys
 import textwrap
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, MappingProxyType, ModuleType
 from typing import Any
 
 from pydantic import ValidationError
@@ -28,7 +29,7 @@ from agentcho.games.play.game_faults import FILE, words
 from agentcho.games.runs.discovery import Found, broken, find, parsed
 from agentcho.integrations.textarena.names import is_arena
 from agentcho.protocol.call_site import shown_path
-from agentcho.scenario import Scenario
+from agentcho.scenario import Scenario, given_options
 
 
 def scenario(name: str) -> type[Scenario]:
@@ -53,9 +54,13 @@ def agent(name: str) -> type[Agent]:
     return cls
 
 
-def chosen(name: str, given: Mapping[str, Any]) -> Scenario:
-    """Return the scenario of that name with its options, once all agents that it casts by name are found."""
-    found = configured(scenario(name), given)
+def chosen(name: str, given: Mapping[str, Any], recorded: Mapping[str, Any] = MappingProxyType({})) -> Scenario:
+    """Return the scenario of that name with its options, once all agents that it casts by name are found.
+
+    Options that are not given are the `recorded` ones.
+    """
+    cls = scenario(name)
+    found = configured(cls, {**given_options(cls.Options, recorded), **given})
     for each in casts(found):
         agent(each)
     return found
@@ -105,6 +110,17 @@ def _remedy(error: BaseException, path: Path) -> str:
     return f"; to import it from the folder of this file, set PYTHONPATH={folder}" if there else ""
 
 
+class _Loader(SourceFileLoader):
+    """Compiles the source that it has read, without a cached bytecode file, and keeps it."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        super().__init__(name, str(path))
+        self.source = path.read_bytes()
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.source, self.path)
+
+
 def _import(path: Path) -> ModuleType:
     """Import one file, once as long as it does not change."""
     path = path.resolve()
@@ -112,12 +128,12 @@ def _import(path: Path) -> ModuleType:
     name = f"{FILE}{hashlib.sha256(stamp.encode()).hexdigest()[:16]}"
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
+    loader = _Loader(name, path)
+    spec = importlib.util.spec_from_loader(name, loader)
     assert spec is not None
-    assert spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
@@ -130,23 +146,29 @@ def _line(error: BaseException, path: Path) -> int | None:
     return lines[-1] if lines else None
 
 
-def sources(scenario: Scenario) -> dict[str, str]:
-    """Return digests of a scenario's own file and of those of the agents that it casts by name, by file.
+def sources(scenario: Scenario, find_agent: Callable[[str], type[Agent]] = agent) -> dict[str, str]:
+    """Return digests of the sources that a scenario and the agents that it casts by name were imported from, by file.
 
     Empty if there is no file, as in a notebook.
     """
     found: dict[str, str] = {}
     with suppress(OSError, TypeError, SyntaxError):
-        for cls in (type(scenario), *_agents(scenario)):
+        for cls in (type(scenario), *_agents(scenario, find_agent)):
             file = Path(inspect.getsourcefile(cls) or "")
-            found[shown_path(file)] = hashlib.sha256(file.read_bytes()).hexdigest()
+            found[shown_path(file)] = hashlib.sha256(_source(cls, file)).hexdigest()
     return found
 
 
-def _agents(scenario: Scenario) -> Iterator[type[Agent]]:
+def _source(cls: type, file: Path) -> bytes:
+    """Return the source that a class was imported from. If it was not imported here, that is its file as it is now."""
+    loader = getattr(sys.modules.get(cls.__module__), "__loader__", None)
+    return loader.source if isinstance(loader, _Loader) else file.read_bytes()
+
+
+def _agents(scenario: Scenario, find_agent: Callable[[str], type[Agent]]) -> Iterator[type[Agent]]:
     for name in casts(scenario):
         with suppress(AgentchoError):
-            yield agent(name)
+            yield find_agent(name)
 
 
 def casts(scenario: Scenario) -> list[str]:
@@ -155,7 +177,7 @@ def casts(scenario: Scenario) -> list[str]:
     Importing them first makes a broken one fail early.
     """
     file = inspect.getsourcefile(type(scenario))
-    tree = parsed(Path(file).read_bytes()) if file else ast.Module([], [])
+    tree = parsed(_source(type(scenario), Path(file))) if file else ast.Module([], [])
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
     named = [call.args[0] for call in calls if getattr(call.func, "attr", None) == "cast"]
     literal = (arg.value for arg in named if isinstance(arg, ast.Constant) and isinstance(arg.value, str))

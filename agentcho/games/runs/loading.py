@@ -30,6 +30,8 @@ NOTES = logging.getLogger("agentcho.notes")
 """Notes that a user of a command sees on standard error, whether or not there is a log."""
 
 
+ENOUGH = 1024
+"""The least number of tokens that are usually enough for a thought and an answer."""
 CostsByModel = dict[str, ForwardCosts]
 """The costs of forward passes of a run's models, by name."""
 
@@ -139,6 +141,17 @@ def tell_unfinished(adapter: str | None) -> None:
         NOTES.warning("%s", told)
 
 
+def tell_thinking(model: str, engine: object, most: int) -> None:
+    """Print one line about a model that thinks before it answers, which `most` tokens may not be enough for."""
+    if getattr(getattr(engine, "framing", None), "thinking", None) is not None and most < ENOUGH:
+        NOTES.warning(
+            "%s may think before it answers, and max_tokens (%d) counts both: a message is empty if its thought uses "
+            "them up. Raise --max-tokens, or turn thoughts off with --chat-template-kwargs",
+            model,
+            most,
+        )
+
+
 def tell_unread(model: str, engine: EnginePort, variables: TemplateKwargs) -> None:
     """Print one line about variables of a run that its chat template does not read, if there are any."""
     given = of_option(variables)
@@ -209,6 +222,7 @@ def load_together(
         engine = loaded[source]
         ENGINE.info("loaded %s (%s)%s%s", name, source.model.model, _kept(engine), threads_of(engine))
         tell_differences(source.model.model, engine, config.mode)
+        tell_thinking(source.model.model, engine, config.max_tokens)
         tell_unread(source.model.model, engine, source.model.chat_template_kwargs)
     for source, base in on.items():
         with of_model(names[source]):
@@ -268,7 +282,7 @@ def _check(source: EngineSource, markers: Markers) -> None:
     if source.here:
         from agentcho.runner.model.loading import check_model_files
 
-        check_model_files(_weights(source), markers)
+        check_model_files(_weights(source), markers, source.model.context)
 
 
 def check_loadable(config: RunConfig, markers: Markers) -> None:
@@ -318,7 +332,7 @@ def in_vllm(source: EngineSource, config: RunConfig, markers: Markers, share: fl
         from agentcho.integrations.vllm.engine import VllmEngine
         from agentcho.runner.model.loading import EngineSizes
 
-    sizes = EngineSizes(share=share, disk=DiskQuota(int(config.disk_tokens * share)))
+    sizes = EngineSizes(source.model.context, share=share, disk=DiskQuota(int(config.disk_tokens * share)))
     return VllmEngine.load(
         source.model.model,
         source.model.dtype,
@@ -339,4 +353,4 @@ def _weights(source: EngineSource) -> Any:
     adapter = None if model.adapter is None else find_adapter(model.adapter)
     place = placement(model, source.device_map)
     variables = of_option(model.chat_template_kwargs)
-    return WeightsSource(model.model, place, adapter, source.merge, variables=variables)
+    return WeightsSource(model.model, place, adapter, source.merge, variables=variables, context=model.context)

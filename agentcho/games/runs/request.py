@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -139,7 +140,7 @@ class RunRequest:
         return cls(scenario, config or saved.info.config, resume=resumption, **others)
 
     def checked(self) -> RunRequest:
-        """Return the request once each agent that a person plays has a person.
+        """Return the request once each agent that a person plays has a person. Its agents are found once for all games.
 
         Raises as `with_people` does, `ScenarioError` if an option of the scenario cannot be recorded, and `ToolFailed`
         in the process of an isolated tool whose file plays games when it is imported.
@@ -151,4 +152,4 @@ class RunRequest:
             )
         as_json(self.scenario.options, "options", self.scenario)
         cast = library.cast_names(self.scenario) if self.people and self.resume is None else None
-        return replace(self, config=with_people(self.config, self.people, cast))
+        return replace(self, config=with_people(self.config, self.people, cast), find_agent=cache(self.find_agent))

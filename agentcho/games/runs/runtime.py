@@ -40,6 +40,7 @@ from agentcho.games.runs.loading import (
     speculate,
     teach_words,
     tell_differences,
+    tell_thinking,
     tell_unfinished,
     tell_unread,
     threads_of,
@@ -163,7 +164,7 @@ def open_run(
         None if tasks is None else tasks.digest,
         request.at_once,
         request.named,
-        library.sources(scenario),
+        library.sources(scenario, request.find_agent),
         others,
         speculate(config, loaded),
     ) as record:
@@ -175,7 +176,7 @@ def _go_on(request: RunRequest, resumption: Resumption) -> RunResult:
     saved = resumption.saved
     scenario = request.scenario
     config = request.config
-    used, tasks = library.sources(scenario), tasks_of(scenario, config)
+    used, tasks = library.sources(scenario, request.find_agent), tasks_of(scenario, config)
     options, digest = json_options(scenario), None if tasks is None else tasks.digest
     check_asked(saved, scenario.name, options, config, digest, used, resumption.changed)
     before = recorded_entries(saved)
@@ -391,6 +392,7 @@ def load_engine(config: RunConfig, tell: ProgressCallback = no_progress, share: 
         raise
     ENGINE.info("loaded %s, %.1f s%s", config.model, perf_counter() - began, threads_of(engine))
     tell_differences(config.model, engine, config.mode)
+    tell_thinking(config.model, engine, config.max_tokens)
     tell_unfinished(config.adapter)
     tell_unread(config.model, engine, config.chat_template_kwargs)
     return engine
@@ -431,6 +433,7 @@ def _load(config: RunConfig, tell: ProgressCallback, share: float) -> EnginePort
         config.dtype,
         config.adapter,
         merge=config.merge,
+        context=config.context,
         device_map=config.device_map,
         **config.quantization,
         disk_tokens=int(config.disk_tokens * share),

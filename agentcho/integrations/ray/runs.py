@@ -254,8 +254,9 @@ def _forced(words: Forced) -> dict[str, tuple[int, ...]]:
 
 def plain_options(scenario: Scenario) -> dict[str, Any]:
     """The options of a scenario as JSON values, with secrets in plain text, because workers may not know the class of a
-    value."""
-    return cast(dict[str, Any], _plain(scenario.options, scenario.options.model_dump(mode="json", by_alias=True)))
+    value. Without computed fields, which cannot be given."""
+    options = scenario.options
+    return cast(dict[str, Any], _plain(options, options.model_dump(mode="json", by_alias=True, round_trip=True)))
 
 
 def _plain(value: Any, shown: Any) -> Any:
@@ -264,7 +265,7 @@ def _plain(value: Any, shown: Any) -> Any:
         return value.get_secret_value()
     if isinstance(value, BaseModel):
         value = dict(value)
-    if isinstance(value, Mapping) and isinstance(shown, dict) and len(value) <= len(shown):  # computed fields come last
+    if isinstance(value, Mapping) and isinstance(shown, dict) and len(value) == len(shown):
         return shown | {name: _plain(each, shown[name]) for each, name in zip(value.values(), shown, strict=False)}
     if isinstance(value, list | tuple) and isinstance(shown, list) and len(value) == len(shown):
         return [_plain(each, one) for each, one in zip(value, shown, strict=True)]

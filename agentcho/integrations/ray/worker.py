@@ -9,7 +9,7 @@ import os
 import socket
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from functools import partial
+from functools import cache, partial
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
@@ -17,7 +17,6 @@ from typing import Any
 import anyio
 from anyio.from_thread import start_blocking_portal
 
-from agentcho.agent import Agent
 from agentcho.config import RunConfig
 from agentcho.errors import AgentchoError, RecordError
 from agentcho.events import Called, Calling
@@ -78,13 +77,12 @@ class Worker:
         `beside`: the number of workers that share this machine."""
         self.end()
         try:
-            scenario, agents = _found(work)
+            scenario, find = _found(work)
             self._load(work.config, 1 / beside)
         except Exception as error:
             code = error.code if isinstance(error, AgentchoError) else 1
             return WorkerRefused(type(error).__name__, words(error), code)
         at_once = None if work.at_once is None else max(1, work.at_once // beside)
-        find: FindAgent = lambda name: agents.get(name) or library.agent(name)  # noqa: E731
         assert self._loaded is not None
         self._table = GameTable(work, scenario, find, self._loaded, at_once)
         return WorkerReady(*fingerprints(self._loaded))
@@ -125,18 +123,20 @@ class Worker:
             table.close()
 
 
-def _found(work: WorkSpec) -> tuple[Scenario, dict[str, type[Agent]]]:
-    """Find the scenario and the agents that it casts by name, in the same source files as the driver's. `RecordError`:
-    the files here differ."""
+def _found(work: WorkSpec) -> tuple[Scenario, FindAgent]:
+    """Find the scenario and a finder of its agents, which imports each once: at once those that are cast by name, from
+    the same source files as the driver's. `RecordError`: the files here differ."""
     found = library.scenario(work.scenario)(**work.options)
-    agents = {name: library.agent(name) for name in library.casts(found)}
-    here = sorted(library.sources(found).values())
+    find: FindAgent = cache(library.agent)
+    for name in library.casts(found):
+        find(name)
+    here = sorted(library.sources(found, find).values())
     if work.sources and here != sorted(work.sources):
         raise RecordError(
             f"the source of {work.scenario} on this worker differs from the source where the run was "
             "started; install the same source on all machines"
         )
-    return found, agents
+    return found, find
 
 
 class GameTable:

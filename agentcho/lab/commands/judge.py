@@ -69,6 +69,7 @@ def _measured(
     )
     with progress("bench judge", sys.stderr) as told:
         engine = Engine.load(model, dtype=dtype, **checked, tell=told.tell)
+        kept.check_engine(engine.fingerprint)
         measure(engine, asked, kept, told.tell)
     compared = rows(asked, kept)
     found = JudgeResult(

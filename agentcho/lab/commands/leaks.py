@@ -91,6 +91,7 @@ def _measured(
     kept = PartialLeaks.begin(file, resume, settings)
     with progress("bench leaks", sys.stderr) as told:
         engine = Engine.load(model, dtype=dtype, **checked, tell=told.tell)
+        kept.check_engine(engine.fingerprint)
         secrets = stoppable(lambda check: measure(engine, asked, kept, heard(told.tell, check)))
         timed = costs(engine, asked, told.tell)
     where: dict[str, Any] = {key: engine.fingerprint[key] for key in ("model", "dtype", "device")}

@@ -26,7 +26,7 @@ from agentcho.games.runs import library, runtime
 from agentcho.lab.display.prove import show
 from agentcho.records.record import SavedRun, find
 from agentcho.records.trace import Workflow, read_traces
-from agentcho.scenario import Scenario
+from agentcho.scenario import Scenario, given_options
 
 if TYPE_CHECKING:
     from agentcho.lab.prove import Proof
@@ -103,7 +103,8 @@ def _code(asked: ProveOptions, run: SavedRun) -> Scenario:
     if nature_of(asked.target, asked.out) == "scenario":
         return library.chosen(asked.target, asked.given)
     try:
-        return library.scenario(run.info.asked or run.info.scenario)(**run.info.options)
+        kind = library.scenario(run.info.asked or run.info.scenario)
+        return kind(**given_options(kind.Options, run.info.options))
     except AgentchoError as error:
         raise typer.BadParameter(
             f"the code of {run.info.id} was not found, so its games cannot be played: {error}",

@@ -73,6 +73,7 @@ def fidelity(
     def read(engine: Any, tell: ProgressCallback) -> FidelityResult:
         from agentcho.lab.compare.fidelity import Arm
 
+        kept.check_engine(engine.fingerprint)
         arms = {name: Arm(policy, own) for name, (policy, own) in asked.arms(engine).items()}
         told = counted(tell, "conversations", len(asked.conversations))
         reads = measure(conversations=asked.conversations, arms=arms, kept=kept, tell=told)
@@ -128,6 +129,7 @@ def decisions(
     kept = PartialDecisions.begin(file, resume, settings)
 
     def read(engine: Any, tell: ProgressCallback) -> DecisionsResult:
+        kept.check_engine(engine.fingerprint)
         found = games(asked.conversations, engine, pair, words)
         told = counted(tell, "conversations", len(found))
         answers = measure(found=found, read=ways(asked.arms(engine), behind), pair=pair, kept=kept, tell=told)

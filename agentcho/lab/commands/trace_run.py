@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -59,7 +60,7 @@ def trace(asked: TraceOptions) -> int:
         from agentcho.lab.tune.sampling import sample
 
         with _playing(asked, scenario, config, told.tell) as playing:
-            playing = playing._replace(changed=asked.changed)
+            playing = playing._replace(changed=asked.changed, find_agent=cache(library.agent))
             found = sample(playing=playing, numbers=numbers, file=asked.out, tell=told.tell, finals=finals)
     left_out = f"; {found.without} ended without an outcome and are left out" if found.without else ""
     print(inline(f"{asked.out} has {many(found.games, 'game')} of {scenario.name}{left_out}"))

@@ -328,7 +328,7 @@ def _played(
     kept = PartialWorkflows.begin(asked.files.json, resume, settings)
 
     def measure(engine: Any, tell: ProgressCallback) -> list[Figures]:
-        kept.check({f"engine {name}": str(value) for name, value in engine.fingerprint.items()})
+        kept.check_engine(engine.fingerprint)
         return play(
             engine=engine,
             subjects=subjects,

@@ -108,7 +108,7 @@ class Comparing:
             costs=spent,
             judge={} if judge is None else judge.fingerprint,
             preferences={} if judge is None else self._preferences(played, judge),
-            calls={name: count for name, games in played.items() if (count := _calls(games))},
+            calls={name: count for name, games in played.items() if (count := _calls(games, config.games))},
         )
 
     @contextmanager
@@ -175,9 +175,9 @@ def judged_texts(scenario: Scenario, games: Games, count: int) -> dict[int, Judg
     return {n: text for n, text in judged.items() if text is not None}
 
 
-def _calls(games: Games) -> int:
-    """The number of tool calls in the games of a column."""
-    return sum(entry.act.call is not None for said in games.said.values() for entry in said)
+def _calls(games: Games, count: int) -> int:
+    """The number of tool calls in the first `count` games of a column."""
+    return sum(entry.act.call is not None for number in range(count) for entry in games.said[number])
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,7 +74,7 @@ def compared(asked: CompareOptions, tell: ProgressCallback) -> tuple[Comparison,
         raise ConfigError(PLOTTED)
     with _folder(asked.out) as folder:
         with _playing(asked, scenario, _loading(asked.config, found), tell) as playing:
-            playing = playing._replace(changed=asked.changed)
+            playing = playing._replace(changed=asked.changed, find_agent=cache(library.agent))
             work = Comparing(playing=playing, columns=found, folder=folder, tell=tell, effort=_effort(asked, playing))
             work.claim()
             result = work.run(_command(asked, scenario), _judge(asked, tell))

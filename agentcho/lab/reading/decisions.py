@@ -244,7 +244,7 @@ def _answers(
             try:
                 with Stage(way.engine, _as_read(play, way, pair), way.policy) as stage:
                     for asked, ids in game.asked.items():
-                        odds, mass = _chosen(stage, ids)
+                        chosen = _chosen(stage, ids)
                         yield Answer(
                             subject=game.conversation.subject,
                             id=game.conversation.id,
@@ -252,17 +252,28 @@ def _answers(
                             way=name,
                             told=told,
                             own=told == game.told,
-                            odds=odds,
-                            mass=mass,
+                            odds=chosen.odds,
+                            mass=chosen.mass,
+                            likeliest=chosen.likeliest,
                         )
             except UNENCODABLE as error:
                 left_out[f"{name}: {why_not(error)}"] += 1
 
 
-def _chosen(stage: Stage, ids: Sequence[str]) -> tuple[float, float]:
-    """The log-odds of the first choice against all others, in nats, and the probability of saying any of them."""
+class _Chosen(NamedTuple):
+    """The log-odds of the first choice against all others, in nats, the probability of saying any of them, and the
+    place of the likeliest one."""
+
+    odds: float
+    mass: float
+    likeliest: int
+
+
+def _chosen(stage: Stage, ids: Sequence[str]) -> _Chosen:
+    """Score each choice as a whole text."""
     logs = np.array([stage.log_probability(id) for id in ids])
-    return float(logs[0] - np.logaddexp.reduce(logs[1:])), float(np.exp(np.logaddexp.reduce(logs)))
+    odds, mass = logs[0] - np.logaddexp.reduce(logs[1:]), np.exp(np.logaddexp.reduce(logs))
+    return _Chosen(float(odds), float(mass), int(np.argmax(logs)))
 
 
 def _as_read(play: Play, way: Way, pair: Pair) -> Play:
@@ -316,10 +327,17 @@ def effects(answers: Sequence[Answer], seed: int) -> tuple[Effect, ...]:
                 mean=_mean([after.p for _, after in pairs], seed),
                 change=_mean([after.p - first.p for first, after in pairs], seed),
                 odds=_mean([after.odds - first.odds for first, after in pairs], seed),
-                turned=sum((after.odds > 0) != (first.odds > 0) for first, after in pairs),
+                turned=sum(_turned(first, after) for first, after in pairs),
             )
         )
     return tuple(found)
+
+
+def _turned(before: Answer, after: Answer) -> bool:
+    """Whether another choice is the likeliest one. Without it, of two choices: another one is the likelier one."""
+    if before.likeliest is None or after.likeliest is None:
+        return (after.odds > 0) != (before.odds > 0)
+    return after.likeliest != before.likeliest
 
 
 def moved(answers: Sequence[Answer], seed: int) -> tuple[Exchange, ...]:

@@ -116,6 +116,7 @@ class Answer(Frozen):
         own: Whether these private messages are the conversation's own, or those of another one.
         odds: Log-odds of the first choice against all others, in nats; each choice is scored as a whole text.
         mass: Probability that the model gives any of the choices.
+        likeliest: Place of the likeliest choice among all choices. None in results of earlier versions.
     """
 
     subject: str
@@ -126,6 +127,7 @@ class Answer(Frozen):
     own: bool
     odds: float
     mass: float
+    likeliest: int | None = None
 
     @property
     def p(self) -> float:

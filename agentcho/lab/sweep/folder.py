@@ -14,7 +14,6 @@ from typing import Any, Literal, NamedTuple
 from agentcho.config import RunConfig
 from agentcho.errors import RecordBroken, ResumeMismatch
 from agentcho.games.play.journal import BegunCalls
-from agentcho.games.runs import library
 from agentcho.games.runs.request import GameSelection
 from agentcho.games.runs.resume import Changed, check_asked, settled_calls
 from agentcho.lab.sweep.axes import Axis
@@ -149,10 +148,10 @@ class Folder:
                 calls[number] = BegunCalls(found.begun | calls.get(number, BegunCalls()).begun)
         return GameSelection(tuple(left), before=said, calls=calls)
 
-    def check(self, cell: Cell, tasks: str | None, changed: Changed = "refuse") -> None:
+    def check(self, cell: Cell, tasks: str | None, sources: Mapping[str, str], changed: Changed = "refuse") -> None:
         """`ResumeMismatch`: the records of a cell were played differently: its source has changed, or its tasks, of
-        which `tasks` is the current digest."""
-        scenario, used = cell.scenario, library.sources(cell.scenario)
+        which `tasks` is the current digest. `sources`: the current ones."""
+        scenario = cell.scenario
         options = json_options(scenario)
         for run in self.records(cell):
             config = cell.config.model_copy(update={"games": run.info.config.games})
@@ -162,7 +161,7 @@ class Folder:
                 options=options,
                 config=config,
                 tasks=tasks,
-                sources=used,
+                sources=sources,
                 changed=changed,
             )
 

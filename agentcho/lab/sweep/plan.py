@@ -6,11 +6,16 @@ Cells on one network are played one after another, so that each model is loaded 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
-from agentcho.config import KEYS, NETWORK, RunConfig
-from agentcho.errors import ConfigError
+from agentcho.config import DEFAULT_MODEL, KEYS, NETWORK, RunConfig
+from agentcho.engine.lora_adapter import find_adapter
+from agentcho.errors import ConfigError, ResumeMismatch
+from agentcho.games.runs import library
+from agentcho.games.runs.request import FindAgent
 from agentcho.games.runs.resume import Changed
 from agentcho.games.runs.runtime import tasks_of
 from agentcho.lab.sweep.axes import Axis
@@ -29,7 +34,8 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class Sweep:
-    """A requested sweep. `filtered`: the grid has more cells than these."""
+    """A requested sweep. `filtered`: the grid has more cells than these. `find_agent`: finds the agents of all
+    cells."""
 
     name: str
     axes: tuple[Axis, ...]
@@ -37,6 +43,7 @@ class Sweep:
     games: int
     tasks: Mapping[str, Task]
     filtered: bool = False
+    find_agent: FindAgent = field(default_factory=lambda: cache(library.agent))
 
     def cells_by_network(self) -> list[list[Cell]]:
         """The cells in order of play, grouped by network, and within a group by adapter."""
@@ -69,7 +76,9 @@ def planned(sweep: Sweep, folder: Folder | None, changed: Changed = "refuse") ->
         return Plan({cell.key: There({}, {}) for cell in sweep.cells}, Change((), ()))
     change = folder.change(sweep.name, sweep.cells, sweep.filtered)
     for cell in sweep.cells:
-        folder.check(cell, sweep.tasks[cell.key].digest, changed)
+        sources = library.sources(cell.scenario, sweep.find_agent)
+        folder.check(cell, sweep.tasks[cell.key].digest, sources, changed)
+    _check_adapters(sweep, folder)
     return Plan({cell.key: folder.there(cell) for cell in sweep.cells}, change)
 
 
@@ -101,6 +110,23 @@ def _check_kept(sweep: Sweep) -> None:
     if shared := next((each for each in folders if each is not None and folders.count(each) > 1), None):
         what = f"keep_cache {shared} holds one model loaded in one way, but the cells need several"
         raise ConfigError(f"{what}; leave it out, or sweep them separately")
+
+
+def _check_adapters(sweep: Sweep, folder: Folder) -> None:
+    """Raise `ResumeMismatch` if the weights of an adapter have changed since games were played with it."""
+    digest = cache(lambda adapter: find_adapter(adapter).digest)
+    for cell in sweep.cells:
+        config, saved = cell.config, folder.records(cell)
+        adapters = {name: model.adapter for name, model in config.models.items()}
+        for run in saved:
+            engines = {DEFAULT_MODEL: run.info.engine, **run.info.engines}
+            for name, adapter in {DEFAULT_MODEL: config.adapter, **adapters}.items():
+                then = engines.get(name, {}).get("adapter")
+                if adapter is None or then is None or not Path(adapter).is_dir():
+                    continue
+                if digest(adapter) != then:
+                    differs = [f"the weights of adapter {adapter}"]
+                    raise ResumeMismatch.holds(folder.path, "games that were played in another way", differs)
 
 
 def _by_adapter(cells: Sequence[Cell]) -> list[Cell]:

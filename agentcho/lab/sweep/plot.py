@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from agentcho.audit.wording import many
 from agentcho.lab.compare.comparison import Metric
-from agentcho.lab.plots import BLUE, COLOURS, GREY, reach, save
+from agentcho.lab.plots import BLUE, COLOURS, GREY, reach, save, unplottable
 from agentcho.lab.sweep.data import Row, SweepData
 
 DODGE = 0.012
@@ -76,12 +76,12 @@ def _points(axis: Axes, found: SweepData, metric: Metric, labelled: bool) -> Non
     scale = 100 if metric.binary else 1
     for place, row in enumerate(reversed(found.rows)):
         mean = metric.means[row.name]
-        if mean.games:
+        if mean.games and isfinite(mean.value):
             colour = GREY if row.reference is None else BLUE
             error = reach([scale * mean.value], [_Scaled(mean.span.low, mean.span.high, scale)])
             axis.errorbar([scale * mean.value], [place], xerr=error, fmt="o", color=colour, capsize=3, markersize=5)
         else:
-            axis.annotate("no game", (0.02, place), xycoords=("axes fraction", "data"), fontsize=7, va="center")
+            unplottable(axis, place, str(mean.value) if mean.games else "no game")
     named = labelled and len(found.rows) <= MOST_ROWS
     names = [_label(found, row) for row in reversed(found.rows)] if named else [""] * len(found.rows)
     axis.set_yticks(range(len(found.rows)), names, fontsize=8)

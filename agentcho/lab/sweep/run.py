@@ -104,7 +104,8 @@ def swept(
     if asked.engine is None:
         check_models([cell.config for cell in sweep.cells if plan.left(cell)], elsewhere=asked.on is not None)
     with _folder(asked.out) as path:
-        folder, how = Folder(path), How(asked.named, asked.at_once, OnFailure(retries=asked.retries))
+        folder, failing = Folder(path), OnFailure(retries=asked.retries)
+        how = How(asked.named, asked.at_once, failing, sweep.find_agent)
         folder.claim(sweep.name, sweep.axes, sweep.cells)
         with _stage(asked, sweep, plan, tell) as stage:
             work = Sweeping(sweep=sweep, plan=plan, folder=folder, stage=stage, how=how, tell=tell)

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, Protocol
 from agentcho.config import RunConfig
 from agentcho.events import Sink
 from agentcho.games.play.game_models import LoadedEngines
-from agentcho.games.runs import runtime
+from agentcho.games.runs import library, runtime
 from agentcho.games.runs.loading import check_loadable, fingerprints, give_up, speculate, tell_unfinished
-from agentcho.games.runs.request import GameSelection, OnFailure, RunRequest
+from agentcho.games.runs.request import FindAgent, GameSelection, OnFailure, RunRequest
 from agentcho.games.runs.resume import check_engine, loading_config
 from agentcho.games.runs.runtime import RunResult
 from agentcho.integrations.endpoints.text_engine import TextEngine
@@ -28,22 +28,24 @@ from agentcho.records.record import SavedRun
 
 class Turn(NamedTuple):
     """The games of one cell to be played: their selection, the folder of their record, and the sink of their events.
-    `saved` are the records of its other games."""
+    `saved` are the records of its other games, `beside` those of other cells on the same models."""
 
     cell: Cell
     selection: GameSelection
     out: Path
     sink: Sink
     saved: Sequence[SavedRun] = ()
+    beside: Sequence[SavedRun] = ()
 
 
 class How(NamedTuple):
     """What the games of all cells share: the name that the scenario was asked for by, the number of games side by side,
-    and the treatment of failures."""
+    the treatment of failures, and what finds agents by name."""
 
     asked: str | None = None
     at_once: int | None = None
     on_failure: OnFailure = OnFailure()
+    find_agent: FindAgent = library.agent
 
 
 class Stage(Protocol):
@@ -70,15 +72,16 @@ class LocalStage:
 
     def play(self, turn: Turn, how: How) -> RunResult:
         """See `Stage`."""
-        cell, selection, out, sink, saved = turn
-        loaded = self._ready(loading_config(saved[0], cell.config) if saved else cell.config)
-        for run in saved:
+        cell, selection, out, sink, saved, beside = turn
+        same = (*saved, *beside)
+        loaded = self._ready(loading_config(same[0], cell.config) if same else cell.config)
+        for run in same:
             check_engine(run, *fingerprints(loaded))
         for model in (loaded.engine, *loaded.others.values()):
             runtime.teach_recorded_words(model, chain.from_iterable(selection.before.values()))
         speculate(cell.config, loaded, saved[0].info.costs if saved else {})
         more: dict[str, Any] = {"sink": sink, "out": out, "at_once": how.at_once, "on_failure": how.on_failure}
-        more |= {"engine": loaded.engine, "selection": selection, "named": how.asked}
+        more |= {"engine": loaded.engine, "selection": selection, "named": how.asked, "find_agent": how.find_agent}
         if isinstance(loaded.engine, TextEngine):  # its connections end with a run, so each run loads its own
             del more["engine"]
         more["others"] = {name: each for name, each in loaded.others.items() if not isinstance(each, TextEngine)}
@@ -113,14 +116,14 @@ class RemoteStage:
 
     def play(self, turn: Turn, how: How) -> RunResult:
         """See `Stage`."""
-        cell, selection, out, sink, saved = turn
+        cell, selection, out, sink, saved, beside = turn
         if is_served(cell.config):
             return self._here.play(turn, how)
         more: dict[str, Any] = {"sink": sink, "out": out, "at_once": how.at_once, "on_failure": how.on_failure}
         more |= {"selection": selection, "named": how.asked}
-        if saved:
+        if same := (*saved, *beside):
             begun = self._players.driver.ready(runs.work_of(self._players, RunRequest(cell.scenario, cell.config)))
-            for run in saved:
+            for run in same:
                 check_engine(run, *runs.named(begun, cell.config))
         return runs.play(self._players, RunRequest(cell.scenario, cell.config, **more))
 

@@ -5,6 +5,7 @@ played, or a game that fails, does not affect the others. Independent of the com
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from agentcho.errors import CannotWrite, WorkersLost
@@ -20,6 +21,7 @@ from agentcho.lab.sweep.result import SweepResult
 from agentcho.lab.sweep.stage import How, Stage, Turn
 from agentcho.protocol.progress import ProgressCallback
 from agentcho.records.environment import machine_info, source_digests, versions
+from agentcho.records.record import SavedRun
 
 LOG = logging.getLogger("agentcho.sweep")
 FATAL = (CannotWrite, WorkersLost, BrokenPipeError)
@@ -44,12 +46,15 @@ class Sweeping:
         counting = Counting(self.tell, sum(len(cell.config.numbers) for cell in cells), self.plan.over(cells))
         try:
             for group in self.sweep.cells_by_network():
+                saved = {cell.key: self.folder.records(cell) for cell in group}
                 for cell in group:
-                    self._play(cell, counting)
+                    others = (each for each in group if each.key != cell.key)
+                    same = [each for each in others if each.config.adapter == cell.config.adapter]
+                    self._play(cell, counting, [run for each in same for run in saved[each.key]])
         finally:
             self.stage.close()
 
-    def _play(self, cell: Cell, counting: Counting) -> None:
+    def _play(self, cell: Cell, counting: Counting, beside: Sequence[SavedRun]) -> None:
         left = self.plan.left(cell)
         if not left:
             return
@@ -60,6 +65,7 @@ class Sweeping:
             out=self.folder.of(cell),
             sink=counting,
             saved=self.folder.records(cell),
+            beside=beside,
         )
         try:
             played = self.stage.play(turn, self.how)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agentcho.errors import RecordBroken, TuneError
+from agentcho.errors import TRACE, RecordBroken, TuneError
 from agentcho.events import Counting, Encoded, Ended, Event, GameOver, Sink
 from agentcho.games.play.turn import Forced
 from agentcho.games.runs import library
@@ -23,7 +23,8 @@ from agentcho.records.trace import Workflow, exported, read_traces, workflow, wr
 from agentcho.records.transcript import TranscriptEntry, carry
 
 ASKED = "asked.json"
-
+BEGINNING = b'{"format": "agentcho-trace/1"'
+"""The beginning of every line that is written."""
 
 LATER = {"default_prompt", "thoughts", "words", "leak_budget", "deterministic", "sources"}
 """What files of earlier versions do not say of their games."""
@@ -47,16 +48,17 @@ def sample(
 
     Raises `ResumeMismatch` if the file was sampled with other settings, and `GamesFailed` if games failed.
     """
+    question = _asked(playing)
+    there = _there(file, question, playing.changed)
     with LineFile(file) as lines:
-        writing = _Writing(playing, lines)
-        there = _there(file, writing.asked, playing.changed)
+        writing = _Writing(question, playing.engine, lines)
         left = [number for number in numbers if number not in there]
-        forced = {} if finals is None else _final_words(finals, playing.engine, writing.asked)
+        forced = {} if finals is None else _final_words(finals, playing.engine, question)
         if missing := [number for number in left if finals is not None and number not in forced]:
             raise TuneError("--final-of", f"has no workflow of game {missing[0]}")
         counting = Counting(tell, len(numbers), len(numbers) - len(left))
         check_played(playing, beside(file))
-        asked = {name: value for name, value in writing.asked.items() if name != "sources"}
+        asked = {name: value for name, value in question.items() if name != "sources"}
         played = playing.play(left, forced, _both(writing, counting), _records(file, asked)) if left else None
     if played is not None:
         if isinstance(played.error, TuneError):
@@ -88,18 +90,43 @@ def _records(file: Path, asked: Mapping[str, Any]) -> Path:
     return folder
 
 
+def _asked(playing: Playing) -> dict[str, Any]:
+    """Everything that determines the traces."""
+    config = playing.config.model_dump(mode="json", include=LATER)
+    sources = library.sources(playing.scenario, playing.find_agent)
+    return playing.asked | config | {"sources": sorted(sources.values())}
+
+
 def _there(file: Path, asked: Mapping[str, Any], changed: Changed) -> set[int]:
-    """The games that a file has. `ResumeMismatch`: they are from another sampling. `changed`: whether they may be of
-    other code."""
+    """The games that a file has. `ResumeMismatch`: they are from another sampling. `RecordBroken`: it is not a trace
+    file. `changed`: whether they may be of other code. A last line without its newline gets it, unless it is torn."""
     found, sources = set[int](), {"sources": asked["sources"]}
-    for number, line in read_lines(file):
+    if not file.exists():
+        return found
+    data = file.read_bytes()
+    last = data[data.rfind(b"\n") + 1 :]
+    torn = bool(last.strip()) and not _is_json(last)
+    if torn and not BEGINNING.startswith(last[: len(BEGINNING)]):
+        raise RecordBroken(f"{file}:{len(data.splitlines())}", "not a JSON line", TRACE)
+    for number, line in read_lines(file, None if torn else TRACE):
         meta = workflow(line, f"{file}:{number}").meta
         if not isinstance(meta.get("game"), int):
             raise RecordBroken(f"{file}:{number}", "is a trace that was not written by `agentcho trace`")
         earlier = {name: meta.get(name, asked[name] if name in LATER else None) for name in asked}
         check_same(file, "other traces", earlier if changed == "refuse" else earlier | sources, asked)
         found.add(meta["game"])
+    if last and not torn:
+        with write_errors(file), file.open("ab") as end:
+            end.write(b"\n")
     return found
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _both(one: Sink, other: Sink) -> Sink:
@@ -115,10 +142,9 @@ def _both(one: Sink, other: Sink) -> Sink:
 class _Writing:
     """Writes each game when it is over. `without` counts those without an outcome."""
 
-    def __init__(self, playing: Playing, lines: LineFile) -> None:
-        config, sources = playing.config.model_dump(mode="json", include=LATER), library.sources(playing.scenario)
-        self.asked = playing.asked | config | {"sources": sorted(sources.values())}
-        self._tokenizer = playing.engine.fingerprint.get("tokenizer")
+    def __init__(self, asked: Mapping[str, Any], engine: EnginePort, lines: LineFile) -> None:
+        self._asked = dict(asked)
+        self._tokenizer = engine.fingerprint.get("tokenizer")
         self._lines = lines
         self._said: dict[int, list[TranscriptEntry]] = {}
         self.without = 0
@@ -135,9 +161,9 @@ class _Writing:
         if over.outcome is None:
             self.without += 1
             return
-        meta = self.asked | {"game": over.game, "outcome": over.outcome, "score": over.score}
-        scenario = self.asked["scenario"]
-        id = f"{scenario}-{self.asked['seed']}-{over.game}"
+        meta = self._asked | {"game": over.game, "outcome": over.outcome, "score": over.score}
+        scenario = self._asked["scenario"]
+        id = f"{scenario}-{self._asked['seed']}-{over.game}"
         self._lines.append(
             exported(scenario=scenario, id=id, meta=meta, cast=(), entries=said, tokenizer=self._tokenizer).to_json()
         )
