@@ -127,8 +127,8 @@ def recalled() -> str:
     means = read("real-task-recall-serial-long.json")["metrics"][0]["means"]
     tuned, reference = (means[f"{way}@recall-long-enforce"]["value"] for way in ("choreographed:enforce", "baseline"))
     return (
-        f"in recall the baseline answers {baseline:.3f}, `audit` {audit:.3f}, `enforce` {enforce:.3f} (guessing: "
-        f"half); with an adapter, `enforce` {tuned:.3f}, but the baseline with it {reference:.3f}"
+        f"the baseline answers {baseline:.3f} of the questions correctly, `audit` {audit:.3f} and `enforce` "
+        f"{enforce:.3f}; with an adapter, `enforce` {tuned:.3f} and the baseline {reference:.3f}"
     )
 
 

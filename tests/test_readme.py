@@ -118,6 +118,7 @@ def test_a_real_model_is_loaded_by_name(monkeypatch: pytest.MonkeyPatch) -> None
     load_engine(RunConfig(model="some/model", dtype="bfloat16"))
     options: dict[str, Any] = {
         "merge": False,
+        "context": None,
         "device_map": None,
         "weights": None,
         "kv_dtype": None,

@@ -100,7 +100,7 @@ Trained = Annotated[
 Placing = Annotated[GivenOptions, OptionsFrom(RunConfig, only=LOADING)]
 AUDITED = OptionsFrom(
     RunConfig,
-    without=(*LOADING, "merge", *UPKEEP, "temperature", "top_p", "limits", "part"),
+    without=("merge", *UPKEEP, "temperature", "top_p", "limits", "part"),
     helps={
         "games": "Number of games to play.",
         "leakage": "How choreographed mode handles leaks.  [traces: audit]",

@@ -45,6 +45,10 @@ FEW_BITS = (
     "Keep the weights of the linear layers in this many bits, and the output head in 8.  [default: as --dtype says]"
 )
 EIGHT_BITS = "Keep keys and values in 8 bits, with a scale for each token and head.  [default: as --dtype says]"
+POSITIONS = (
+    "Number of positions to use: the most tokens that a call can read and say together.  "
+    "[default: all that the model has]"
+)
 THREADS = (
     "Number of CPU threads for computing.  [default: OMP_NUM_THREADS, else one for a small "
     "model, else the faster of one and all]"
@@ -98,12 +102,17 @@ class EngineOptions(FrozenOptions):
 
 
 class DeviceOptions(FrozenOptions):
-    """Arguments of a model's chat template, and the device that the model runs on."""
+    """Arguments of a model's chat template, its positions, and the device that it runs on."""
 
     chat_template_kwargs: TemplateKwargs = Field(
         default=None,
         description=TEMPLATED,
         json_schema_extra={"metavar": "JSON", "group": "loading", "panel": "More on the model"},
+    )
+    context: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description=POSITIONS,
+        json_schema_extra={"metavar": "N", "group": "loading", "panel": "More on the model"},
     )
     device: str = Field(
         default="auto", description="auto, cpu, cuda.", json_schema_extra={"group": "loading", "panel": "Model"}

@@ -123,7 +123,8 @@ class ModelConfig(QuantizationOptions, DtypeOptions, DeviceOptions, EngineOption
     """One model of a run, beside its own model or in its place. Frozen. It never holds a key.
 
     `device`, `dtype`, `weights`, `kv_dtype`, `adapter` and `engine` are for models that are loaded here. `base_url` and
-    the fields after it are for models behind an API.
+    the fields after it are for models behind an API. `context` is the number of positions of the model, in tokens; None
+    means all that a model that is loaded here has, and that it is not known of one behind an API.
 
     Args:
         model: As in `RunConfig`, or "openai:NAME" for the model NAME of the server at `base_url`.
@@ -135,7 +136,6 @@ class ModelConfig(QuantizationOptions, DtypeOptions, DeviceOptions, EngineOption
             for others.
         key_file: File that holds the API key. Instead of `key_env`.
         vendor: Who sees what is sent. None means the address of the server.
-        context: Number of positions of the model, in tokens. None if it is not known.
         concurrency: Maximum number of requests at a time, over all games.
         requests_per_minute: Maximum number of requests per minute, over all games. None for no limit.
         tokens_per_minute: Maximum number of tokens per minute, over all games. None for no limit.
@@ -156,7 +156,6 @@ class ModelConfig(QuantizationOptions, DtypeOptions, DeviceOptions, EngineOption
     key_env: str | None = None
     key_file: str | None = None
     vendor: str | None = None
-    context: Annotated[int, Field(ge=1)] | None = None
     concurrency: int = Field(default=8, ge=1, le=1024)
     requests_per_minute: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     tokens_per_minute: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
@@ -619,12 +618,14 @@ def _group(field: FieldInfo) -> object:
 
 NETWORK = ("model", *option_names("loading", "inference"), "disk_tokens", "keep_cache")
 """Options of a run that a network is loaded with. Another adapter is put onto the same network."""
-LOADED = (*(name for name in NETWORK if name not in ("model", "chat_template_kwargs")), "adapter", "merge")
+EITHER = ("model", "chat_template_kwargs", "context")
+"""Options of a model wherever it is."""
+LOADED = (*(name for name in NETWORK if name not in EITHER), "adapter", "merge")
 """Options of a model that is loaded here."""
-SERVED = ModelConfig.model_fields.keys() - {"model", "chat_template_kwargs", *LOADED}
+SERVED = ModelConfig.model_fields.keys() - {*EITHER, *LOADED}
 """Options of a model behind an API."""
-WEIGHED = ("adapter", *QuantizationOptions.model_fields, "chat_template_kwargs")
-"""Options that concern weights, or the chat template that comes with them."""
+WEIGHED = ("adapter", *QuantizationOptions.model_fields, "chat_template_kwargs", "context")
+"""Options that concern weights, or the positions and the chat template that come with them."""
 OWN = tuple(name for name in ModelConfig.model_fields if name in RunConfig.model_fields)
 """Options of a run that describe its own model."""
 

@@ -172,9 +172,9 @@ class TemplateFidelity(NamedTuple):
         if not differ:
             return None
         return (
-            f"{model}: agents' messages, framed one by one, differ from stock transformers in {differ} of "
-            f"{self.apart.of} test conversations ({stock + self.apart.more} tokens instead of {stock}); "
-            f"`agentcho doctor {model}` shows where"
+            f"{model}: messages are framed one by one, so that they can be reused; so agents' prompts differ from the "
+            f"chat template in {differ} of {self.apart.of} test conversations ({stock + self.apart.more} tokens "
+            f"instead of {stock}). This is expected; `agentcho doctor {model}` shows where"
         )
 
 

@@ -34,7 +34,7 @@ class Ape(Weighing):
     form = "ape[:TEMPERATURE,SCALE]"
     limits = "TEMPERATURE and SCALE are above 0"
     examples = ("ape", "ape:0.9,0.9")
-    about = "in place, and what was encoded side by side weighed so"
+    about = "in place, and attention to what was encoded separately scaled"
     source = Source("APE", "2502.05431")
 
     @classmethod

@@ -14,7 +14,7 @@ class InPlace(Reading):
 
     name = form = usual = "in-place"
     examples = ("in-place",)
-    about = "no key turned"
+    about = "keys at the positions where they were encoded"
     source = Source("Prompt Choreography, footnote 5", "2512.23049")
     turns = False
 

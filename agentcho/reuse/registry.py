@@ -84,12 +84,12 @@ def compared_repairs() -> list[str]:
 def ways_help() -> str:
     """The help of an option that takes a reading."""
     ways = _listed([f"{each.form} ({each.about})" for each in READINGS], "or")
-    return f"How what is reused is read: {ways}."
+    return f"How reused messages are read: {ways}."
 
 
 def repairs_help() -> str:
     """The help of an option that takes a selection."""
-    return f"Encode some tokens of what is reused anew: {_listed([each.form for each in SELECTIONS], 'or')}."
+    return f"Tokens of each reused message to encode again: {_listed([each.form for each in SELECTIONS], 'or')}."
 
 
 def _parsed(text: str, kinds: Sequence[type[Found]]) -> Found:

@@ -14,7 +14,7 @@ class Rotate(Reading):
 
     name = form = usual = "rotate"
     examples = ("rotate",)
-    about = "keys turned to where it stands now"
+    about = "keys rotated to the positions where they are read"
     source = Source("Prompt Choreography", "2512.23049")
 
     @classmethod

@@ -122,7 +122,7 @@ def _config_causes(config: Any, context: int | None) -> Iterator[tuple[str, str]
     if kind in WINDOW_IN_MASK and window and (context is None or context > window):
         yield (
             f"its window of {window} tokens is only in a mask, which a packed forward does not use",
-            f"Load it with context={window} or less.",
+            f"Give --context {window} (in Python, context={window}) or less.",
         )
     yield from _scaling_causes(config, context)
 
@@ -141,7 +141,7 @@ def _scaling_causes(config: Any, context: int | None) -> Iterator[tuple[str, str
         if context is None or context > threshold:
             yield (
                 f"{kind} scaling changes the frequencies of all positions once a batch passes position {threshold}",
-                f"Load it with context={threshold} or less, so that they stay fixed.",
+                f"Give --context {threshold} (in Python, context={threshold}) or less, so that they stay fixed.",
             )
 
 
@@ -172,6 +172,12 @@ class ReuseCheck:
             return self._prove()
         except ModelError:
             raise
+        except torch.OutOfMemoryError as error:
+            name, device = self._model.source.name, self._model.device
+            raise ModelError(
+                f"{device} has no memory left to run {name} beside its weights; give a smaller model, a dtype of fewer "
+                "bytes, or another device"
+            ) from error
         except Exception as error:  # third-party code: after any error, the model cannot be used
             what = f"its forward cannot run over packed tokens ({type(error).__name__}: {error})"
             raise self._refusal(what) from error

@@ -19,11 +19,13 @@ from transformers import (  # type: ignore[attr-defined]
     Qwen3Config,
 )
 
-from agentcho import Engine, Prefill, RunConfig
+from agentcho import Engine, ModelConfig, Prefill, RunConfig
 from agentcho.engine.template import derive
 from agentcho.engine.template_fidelity import TemplateFidelity, fidelity
 from agentcho.errors import ContextOverflow, ModelError, ModelNotFound, UnsupportedModel
+from agentcho.games.runs.loading import load_together
 from agentcho.games.runs.runtime import load_engine
+from agentcho.protocol.progress import no_progress
 from agentcho.runner.doctor import doctor
 from agentcho.runner.model.model import context_of
 from agentcho.runner.model.shapes import SHAPES, ModelShape
@@ -67,6 +69,19 @@ def test_scaling_that_depends_on_length_is_never_used_past_its_threshold(tmp_pat
     with pytest.raises(ContextOverflow, match="64"):
         engine.prefill("x", new_offset=60)
     assert engine.score("so", parents=[engine.prefill("x")], offsets=[20]).isfinite().all()
+
+
+def test_a_run_and_each_of_its_models_may_use_fewer_positions(tmp_path: Path) -> None:
+    refused()["longrope"].save(tmp_path)
+    few: dict[str, Any] = {"model": str(tmp_path), "device": DEVICE, "dtype": "float32", "context": 64}
+    with pytest.raises(UnsupportedModel, match=r"longrope.*Give --context 64 \(in Python, context=64\) or less"):
+        load_engine(RunConfig(**few | {"context": None}))
+    loaded = load_together(RunConfig(device=DEVICE, models={"long": ModelConfig(**few)}), None, {}, no_progress)
+    alone = load_engine(RunConfig(**few))
+    assert [engine.context for engine in (alone, loaded.others["long"])] == [64, 64]
+    assert loaded.engine.context > 64
+    with pytest.raises(ValueError, match="context needs a model with weights, and the fake model has none"):
+        RunConfig(model="fake", context=64)
 
 
 def test_more_positions_than_the_model_has_are_refused_before_its_weights_are_read(tmp_path: Path) -> None:
@@ -241,12 +256,14 @@ def test_what_agents_messages_differ_in_is_said_once_at_load_and_never_of_the_em
         load_engine(RunConfig(device=DEVICE, dtype="float32"))
         load_engine(RunConfig(model="fake"))
         load_engine(RunConfig(model=str(tmp_path), device=DEVICE, dtype="float32", mode="baseline"))
-    (line,) = (record.getMessage() for record in caplog.records if record.name == "agentcho.notes")
+    line, *others = (record.getMessage() for record in caplog.records if record.name == "agentcho.notes")
+    assert all("may think before it answers, and max_tokens (256)" in each for each in others)
     apart, doctor = engine.fidelity.apart, f"`agentcho doctor {tmp_path}` shows where"
     assert (apart.at, apart.stock[:13], apart.ours[:15]) == (3, "blanks around", "  blanks around")
     assert line == (
-        f"{tmp_path}: agents' messages, framed one by one, differ from stock transformers in 1 of 7 test conversations "
-        f"({apart.tokens + apart.more} tokens instead of {apart.tokens}); {doctor}"
+        f"{tmp_path}: messages are framed one by one, so that they can be reused; so agents' prompts differ from the "
+        f"chat template in 1 of 7 test conversations ({apart.tokens + apart.more} tokens instead of {apart.tokens}). "
+        f"This is expected; {doctor}"
     )
 
 

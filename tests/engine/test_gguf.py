@@ -24,7 +24,7 @@ from agentcho.engine.template import derive
 from agentcho.errors import ExtraMissing, ModelBroken, ModelError, ModelNotFound, UnsupportedModel
 from agentcho.runner.doctor import doctor
 from agentcho.runner.model import loading
-from agentcho.runner.model.gguf_file import GgufFile, _left_out, apply_query_scale, fast_reading
+from agentcho.runner.model.gguf_file import GgufFile, _left_out, apply_linear_scaling, apply_query_scale, fast_reading
 
 from ..device import DEVICE
 from .families import Family
@@ -231,6 +231,21 @@ def test_the_query_scale_of_the_largest_gemmas_stands_in_no_file(config: Any, la
     made = config(hidden_size=4608, num_attention_heads=32, num_hidden_layers=layers)
     apply_query_scale(GgufFile(Path("x.gguf"), "gemma2", {"gemma2.block_count": layers}, (), ""), made)
     assert made.query_pre_attn_scalar == scale
+
+
+def test_gemma_3_scales_its_layers_with_full_attention_as_its_file_says() -> None:
+    config: Any = Gemma3TextConfig()
+    keys = {"gemma3.rope.scaling.type": "linear", "gemma3.rope.scaling.factor": 8.0}
+    file = GgufFile(Path("x.gguf"), "gemma3", keys, (), "")
+    before = dict(config.rope_parameters["sliding_attention"])
+    apply_linear_scaling(file, config)
+    scaled = config.rope_parameters["full_attention"]
+    assert (scaled["rope_type"], scaled["factor"], scaled["rope_theta"]) == ("linear", 8.0, 1e6)
+    assert config.rope_parameters["sliding_attention"] == before
+    assert list(_left_out(file, config)) == []
+    assert list(_left_out(file, Gemma3TextConfig())) == [
+        "it scales positions (linear), which transformers does not take over"
+    ]
 
 
 def test_a_file_cut_short_anywhere_or_no_gguf_is_refused_with_its_name(tmp_path: Path) -> None:

@@ -237,7 +237,7 @@ def test_what_is_stored_is_under_another_key_in_other_bits(folder: Path) -> None
         ("bfloat16", "int8", "28 layers in .*, a scale for each row; 28 by torch's product of 8 bits;"),
         ("float32", "int4", "28 layers in .*, a scale for each 32 numbers; 28 by FBGEMM, over a copy in 16 bits;"),
         pytest.param("bfloat16", "int4", ".*; 28 by torch's product of 4 bits, over a second copy;", marks=SLOW),
-        pytest.param("float16", "int4", ".*; 28 multiplied out each time;", marks=SLOW),
+        pytest.param("float16", "int4", ".*; 28 dequantized each time;", marks=SLOW),
     ],
 )
 def test_the_doctor_says_how_many_layers_are_in_few_bits_and_how_they_multiply(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
+from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, Gemma3Config, Gemma3ForConditionalGeneration
 
@@ -210,9 +212,8 @@ def test_added_tokens_that_nothing_can_bring_in_may_lie_outside(folder: Path) ->
         assert engine.message(said).header == "<picture>"
 
 
-@pytest.mark.parametrize("older", [False, True], ids=["names of today", "names of the hub"])
-@pytest.mark.slow
-def test_of_a_multimodal_gemma_the_text_part_is_taken(tmp_path: Path, older: bool) -> None:
+def multimodal(folder: Path) -> Any:
+    """A multimodal Gemma, saved as the library saves it, and its text part alone in the folder `alone` in it."""
     gemma = next(family for family in families() if family.name == "gemma3_text")
     text = gemma.build()
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
@@ -224,13 +225,69 @@ def test_of_a_multimodal_gemma_the_text_part_is_taken(tmp_path: Path, older: boo
     whole = whole.float()
     whole.model.language_model.load_state_dict(text.model.state_dict())
     whole.lm_head.load_state_dict(text.lm_head.state_dict())
-    whole.save_pretrained(tmp_path)
-    tokenizer(gemma.style).save_pretrained(tmp_path)
+    whole.save_pretrained(folder)
+    tokenizer(gemma.style).save_pretrained(folder)
+    gemma.save(folder / "alone")
+    return whole
+
+
+def test_weights_that_do_not_fit_into_memory_are_refused_before_they_are_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentcho.runner.model.model._read", lambda *args: pytest.fail("the weights were read"))
+    monkeypatch.setattr("agentcho.runner.model.device.free_memory", lambda device: 10**9)
+    with pytest.raises(ModelError, match=rf"{folder} has 0\.0 GB of weights.* has room for 1\.0 GB.*a smaller model"):
+        Engine.load(folder, DEVICE)
+
+
+@pytest.mark.parametrize("where", ["reuse_check.ReuseCheck._prove", "model.model.Model._lighten"])
+def test_a_full_memory_is_not_taken_for_a_model_that_cannot_be_used(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    def full(*args: object) -> None:
+        raise torch.OutOfMemoryError("tried to allocate 1 GiB")
+
+    monkeypatch.setattr(f"agentcho.runner.{where}", full)
+    with pytest.raises(ModelError, match=r"(no memory left to run|does not fit into).*give a smaller model") as told:
+        Engine.load(folder, DEVICE, weights="int8")
+    assert not isinstance(told.value, UnsupportedModel)
+
+
+@pytest.mark.parametrize("older", [False, True], ids=["names of today", "names of the hub"])
+@pytest.mark.slow
+def test_of_a_multimodal_gemma_the_text_part_is_taken(
+    tmp_path: Path, older: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    multimodal(tmp_path)
     rename(tmp_path / WEIGHTS, older)
-    gemma.save(alone := tmp_path / "alone")
-    with Engine.load(tmp_path, device=DEVICE, dtype="float32") as engine, Engine.load(alone, device=DEVICE) as other:
+    monitored = logging.getLogger("transformers.modeling_utils")
+    monitored.addHandler(caplog.handler)
+    with (
+        Engine.load(tmp_path, device=DEVICE, dtype="float32") as engine,
+        Engine.load(tmp_path / "alone", device=DEVICE) as other,
+    ):
         assert engine.fingerprint["model_type"] == "gemma3_text"
         assert torch.allclose(engine.score("the same words"), other.score("the same words"), atol=1e-4)
+    monitored.removeHandler(caplog.handler)
+    assert "vision_tower" not in caplog.text, "weights of the other parts are not listed"
+
+
+@pytest.mark.parametrize("part", ["all of it", "the text part"])
+@pytest.mark.slow
+def test_an_adapter_of_a_multimodal_gemma_runs_on_its_text_part(tmp_path: Path, part: str) -> None:
+    """peft trains it on the whole model, and names its weights by that."""
+    targets: Any = "all-linear" if part == "all of it" else r".*language_model.*(q_proj|v_proj|down_proj)"
+    torch.manual_seed(2)
+    tuned: Any = get_peft_model(multimodal(tmp_path), LoraConfig(target_modules=targets, init_lora_weights=False))
+    tuned.save_pretrained(tmp_path / "tuned")
+    with Engine.load(tmp_path, DEVICE, "float32", adapter=tmp_path / "tuned") as engine:
+        (said,) = engine.decode([Decode("the same words", sampling=Sampling(max_tokens=4), logits=True)])
+        words = engine.message(said)
+        assert words.sampled is not None
+        opening = engine.framing.begin
+        stock = tuned.eval()(input_ids=torch.tensor([[*opening, *words.tokens]])).logits[0, len(opening) :]
+        begin, end = words.sampled
+        assert torch.allclose(engine.logits(said).cpu(), stock[begin - 1 : end], atol=1e-4)
 
 
 def rename(file: Path, older: bool) -> None:

@@ -105,6 +105,18 @@ def test_whoever_asks_for_bfloat16_where_it_is_emulated_is_told_so(
         Model.load(find(tmp_path), DevicePlacement("cpu", "bfloat16"))
 
 
+@pytest.mark.parametrize(("capability", "told"), [((7, 5), True), ((8, 0), False)])
+def test_a_gpu_without_bfloat16_is_told_so(
+    monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder, capability: tuple[int, int], told: bool
+) -> None:
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: capability)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda device: "Tesla T4")
+    for dtype in (torch.float16, torch.bfloat16):
+        device.warn_emulated(dtype, torch.device("cuda"))
+    found = ["Tesla T4 has no bfloat16 arithmetic, and emulates it; give dtype float16"]
+    assert [str(each.message) for each in recwarn] == found * told
+
+
 def test_a_shape_is_never_drawn_in_emulated_numbers_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for there, kind in ((True, "bfloat16"), (False, "float32")):
@@ -144,7 +156,7 @@ def test_weights_are_read_and_drawn_where_they_stay(tmp_path: Path) -> None:
         assert {(weight.device, weight.dtype) for weight in model.network.parameters()} == {(META, torch.bfloat16)}
 
 
-@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.usefixtures("two_gpus", "room")
 def test_the_device_that_was_asked_for_is_what_the_library_is_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -56,6 +56,11 @@ def by_blocks(weight: Tensor) -> tuple[dict[str, Tensor], Tensor]:
     return {"weight": numbers.reshape(weight.shape).contiguous(), "weight_scale_inv": scale}, whole
 
 
+def by_blocks_and_inputs(weight: Tensor) -> tuple[dict[str, Tensor], Tensor]:
+    parts, whole = by_blocks(weight)
+    return parts | {"activation_scale": torch.tensor(0.5)}, whole
+
+
 def pair(folder: Path, how: dict[str, Any], rounded: Any) -> tuple[Path, Path]:
     """A folder with low-bit weights, and one with the same weights dequantized by hand."""
     few, whole = folder / "few", folder / "whole"
@@ -87,8 +92,13 @@ def logits(engine: Engine) -> Tensor:
             compressed(), by_rows, "compressed-tensors, dequantised to float32 (was int-quantized)", marks=COMPRESSED
         ),
         (FP8, by_blocks, "fp8, dequantised to float32 (was 8 bits)"),
+        (
+            FP8 | {"activation_scheme": "static"},
+            by_blocks_and_inputs,
+            "fp8, dequantised to float32 (was 8 bits)",
+        ),
     ],
-    ids=["compressed-tensors", "fp8"],
+    ids=["compressed-tensors", "fp8", "fp8 with scales of inputs"],
 )
 @pytest.mark.slow
 def test_it_is_what_its_bits_say_multiplied_out_by_hand(
@@ -109,7 +119,6 @@ TOGETHER: list[tuple[dict[str, Any], str]] = [
     (compressed(input_activations=TOKEN | {"strategy": "tensor"}), "one scale of a tensor .input_activations, dynamic"),
     (compressed(input_activations=TOKEN | {"dynamic": False}), "one scale of a token .input_activations, static"),
     (compressed(output_activations=TOKEN | {"strategy": "tensor"}), "scale of a tensor .output_activations, dynamic"),
-    (FP8 | {"activation_scheme": "static"}, "by one scale of a tensor .activation_scheme static"),
     ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "leaves out columns in which any row is large"),
     ({"quant_method": "torchao", "quant_type": "float8_dynamic_activation_float8_weight"}, "not known to be token by"),
 ]
@@ -119,7 +128,7 @@ TOGETHER: list[tuple[dict[str, Any], str]] = [
 def test_scales_over_several_rows_are_refused_from_the_config_alone(
     tmp_path: Path, how: dict[str, Any], cause: str
 ) -> None:
-    with pytest.raises(UnsupportedModel, match=f"{cause}.*would influence each other. Give the same model in whole"):
+    with pytest.raises(UnsupportedModel, match=f"{cause}.*would influence each other. Use the 16-bit version"):
         Engine.load(says(tmp_path, how))
 
 
@@ -156,7 +165,7 @@ def test_compressed_tensors_names_its_extra(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_method_that_nobody_has_looked_at_is_refused(tmp_path: Path) -> None:
     for how in ({"quant_method": "aqlm"}, {"bits": 3}):
-        with pytest.raises(AgentchoError, match="nobody has looked whether rows keep apart with weights in"):
+        with pytest.raises(AgentchoError, match="it is not known whether rows of a batch stay independent with"):
             Engine.load(says(tmp_path, how))
 
 

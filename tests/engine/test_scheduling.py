@@ -240,6 +240,23 @@ def test_a_workflow_that_was_away_has_no_credit() -> None:
     assert [w.call for w in queue.line()] == [calls[0], calls[2]]
 
 
+def test_groups_get_equal_shares_however_many_workflows_they_have() -> None:
+    queue = CallQueue()
+    for number, (group, workflow) in enumerate([("x", "1"), ("x", "2"), ("x", "3"), ("y", "1")]):
+        queue.add([waiting(number)] * 2, SchedulingPriority(workflow, group=group))
+    served = list[str]()
+    while len(served) < 4:
+        first = queue.line()[0]
+        queue.serve(first, 10)
+        served.append(first.turn.group + first.turn.workflow)
+    assert served == ["x1", "y1", "x2", "y1"]
+    queue.add([waiting(9)], SchedulingPriority("1", group="z"))
+    queue.add([waiting(8)], SchedulingPriority("4", group="x"))
+    assert queue.line()[0].turn.group == "x", "who was away has no credit"
+    queue.keep(lambda call: call.id in (3, 8))
+    assert [(each.turn.group, each.turn.workflow) for each in queue.line()] == [("x", "4"), ("y", "1"), ("y", "1")]
+
+
 def test_what_cannot_be_divided_goes_whatever_its_size_where_nothing_else_does() -> None:
     room = TokenBudget(10, 4).room(0, speaking=False)
     assert room.take(30, divisible=False) == 30

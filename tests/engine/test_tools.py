@@ -249,6 +249,12 @@ def test_a_call_between_marks_is_read_as_far_as_it_is_whole(text: str) -> None:
     assert form.read(said) == (("Now:", (ToolCall("f", "{}", "abc"),)) if whole else (said, ()))
 
 
+@pytest.mark.parametrize("end", ["x", "```x", "``"])
+def test_line_breaks_after_the_beginning_of_a_fence_are_text(end: str) -> None:
+    text = "```" + "\n" * 4000 + end
+    assert tools("chatml").read(text) == (text, ())
+
+
 def test_a_call_is_read_after_a_broken_one_and_after_text() -> None:
     good = '<tool_call>\n{"arguments": {}, "name": "f"}\n</tool_call>'
     broken = '<tool_call>{"name": }</tool_call>'
@@ -477,6 +483,20 @@ def test_a_call_in_a_whole_conversation_is_a_piece_that_ends_where_its_message_d
     assert [piece.messages for piece in found.pieces] == [*listed, (1,), (2,), (3,)]
     closing = framing(style).closing("assistant")
     assert found.pieces[-2].tokens[-len(closing) :] == closing
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_long_conversation_of_calls_is_cut_at_each(closed: bool) -> None:
+    known = tokenizer("hermes")
+    if not closed:
+        known.chat_template = UNCLOSED
+    called = ChatMessage("assistant", "", calls=(ToolCall("weather", "{}", ID),))
+    told = ChatMessage("tool", "x", "weather", call_id=ID)
+    found = derive(known, "long").prompt([OFFER, *[called, told] * 2000])
+    assert found is not None
+    of = [piece.messages for piece in found.pieces]
+    assert of[-2:] == ([(3999,), (4000,)] if closed else [(3998, 3997), (4000, 3999)])
+    assert sorted(place for places in of for place in places) == [*range(4001)]
 
 
 UNCLOSED = (

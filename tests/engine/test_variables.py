@@ -12,7 +12,7 @@ from agentcho.engine.template import derive
 from agentcho.engine.template_fidelity import TALKS, fidelity
 from agentcho.engine.variables import read_by, unread
 from agentcho.errors import ModelError
-from agentcho.games.runs.loading import tell_unread
+from agentcho.games.runs.loading import tell_thinking, tell_unread
 from agentcho.protocol.call import ChatMessage
 from agentcho.protocol.variables import MOST, checked, of_effort, option
 
@@ -188,6 +188,15 @@ def test_what_a_template_does_not_read_is_named(engines: Engines, caplog: pytest
     tell_unread("m", engine, option(HARD))
     tell_unread("m", engine, None)
     assert len(caplog.messages) == 1
+
+
+def test_a_model_that_thinks_is_told_of_if_few_tokens_are_left_for_it(
+    engines: Engines, caplog: pytest.LogCaptureFixture
+) -> None:
+    for style, most, told in (("thinking", 1024, False), ("llama3", 30, False), ("thinking", 30, True)):
+        tell_thinking("m", engines(Family("llama", "Llama", style=style)), most)
+        assert bool(caplog.messages) is told
+    assert "m may think before it answers, and max_tokens (30) counts both" in caplog.messages[0]
 
 
 def test_an_effort_is_told_in_the_words_of_every_template() -> None:

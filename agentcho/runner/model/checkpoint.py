@@ -86,7 +86,7 @@ def refusal(model: str, path: str, error: BaseException) -> ModelError:
     for cause in _chain(error):
         if isinstance(cause, GatedRepoError):
             page = f"ask for access at https://huggingface.co/{path}, then log in with `hf auth login`"
-            return ModelNotFound(model, f"its authors let in only whom they know: {page}")
+            return ModelNotFound(model, f"it is a gated model; {page}")
         if isinstance(cause, RepositoryNotFoundError):
             return ModelNotFound(model, "the hub has no such model, or it is private and you are not logged in")
         if isinstance(cause, LocalEntryNotFoundError | OfflineModeIsEnabled | ConnectionError):

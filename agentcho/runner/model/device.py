@@ -147,8 +147,13 @@ def dtype_of(name: str, device: torch.device, random: bool = False, weights: int
 
 
 def warn_emulated(dtype: torch.dtype, device: torch.device) -> None:
-    """Warn of a dtype that a CPU has no instructions for: torch computes with it anyway, but slowly."""
-    if dtype == torch.bfloat16 and device.type == "cpu" and not has_bfloat16():
+    """Warn of a dtype that a CPU or a GPU has no instructions for: torch computes with it anyway, but slowly."""
+    if dtype != torch.bfloat16:
+        return
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0):
+        name = torch.cuda.get_device_name(device)
+        warnings.warn(f"{name} has no bfloat16 arithmetic, and emulates it; give dtype float16", stacklevel=2)
+    if device.type == "cpu" and not has_bfloat16():
         warnings.warn(
             "bfloat16 is emulated on this processor, which has no instructions for it, and every step is slow; "
             "leave out dtype, or give float32",
@@ -162,7 +167,10 @@ def check_room(name: str, weights: int, device: torch.device) -> None:
     if weights + SPARE > room:
         needed = f"{name} has {weights / 1e9:.1f} GB of weights, and needs {SPARE / 1e9:.1f} GB beside them"
         there = f"{device} has room for {room / 1e9:.1f} GB{_used(device)}"
-        raise ModelError(f"{needed}; {there}; give a smaller shape, or another device")
+        raise ModelError(
+            f"{needed}; {there}; give a smaller model, a dtype of fewer bytes, or another device "
+            '(device_map="auto" uses all GPUs)'
+        )
 
 
 def _used(device: torch.device) -> str:

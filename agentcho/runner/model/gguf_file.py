@@ -237,6 +237,14 @@ def _factors(turns: list[float], most: float) -> Iterator[float]:
         yield 1 / ((1 - share) / most + share)
 
 
+def apply_linear_scaling(file: GgufFile, config: Any) -> None:
+    """Set the scaling of positions in Gemma 3's layers with full attention, as a file says: the library ignores it."""
+    said = {key: file.keys.get(f"{file.architecture}.rope.scaling.{key}") for key in ("type", "factor")}
+    if config.model_type == "gemma3_text" and said["type"] == "linear" and said["factor"]:
+        rope = {**config.rope_parameters["full_attention"], "rope_type": "linear", "factor": said["factor"]}
+        config.rope_parameters = {**config.rope_parameters, "full_attention": rope}
+
+
 def check_taken(name: str, file: GgufFile, config: Any, elements: int) -> None:
     """Refuse a file from which the library would ignore something and compute something else. `elements`: the number of
     elements in the network that it makes of this `config`. Raises `UnsupportedModel`."""
@@ -254,11 +262,15 @@ def apply_query_scale(file: GgufFile, config: Any) -> None:
         config.query_pre_attn_scalar = config.hidden_size // config.num_attention_heads
 
 
-def _theta(config: Any) -> float | None:
-    """The base of the rotary frequencies: those of layers with full attention, if there are several."""
+def _rope(config: Any) -> Mapping[str, Any]:
+    """The parameters of the rotary embedding: those of layers with full attention, if there are several."""
     rope = getattr(config, "rope_parameters", None) or {}
     rope = rope.get("full_attention", rope)
-    found = rope.get("rope_theta") if isinstance(rope, Mapping) else None
+    return rope if isinstance(rope, Mapping) else {}
+
+
+def _theta(config: Any) -> float | None:
+    found = _rope(config).get("rope_theta")
     return found if isinstance(found, float | int) else None
 
 
@@ -272,11 +284,9 @@ def _left_out(file: GgufFile, config: Any) -> Iterator[str]:
             yield f"it says {key} = {said:g}, and transformers takes {taken}"
     factors = next((each.name for each in file.tensors if each.name.startswith(FACTORS)), None)
     scaling = file.keys.get(f"{file.architecture}.rope.scaling.type", "none")
-    if factors or scaling != "none":
-        kind = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
-        if kind == "default":
-            said = f"has factors of positions ({factors})" if factors else f"scales positions ({scaling})"
-            yield f"it {said}, which transformers does not take over"
+    if (factors or scaling != "none") and _rope(config).get("rope_type", "default") == "default":
+        said = f"has factors of positions ({factors})" if factors else f"scales positions ({scaling})"
+        yield f"it {said}, which transformers does not take over"
 
 
 class _Bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -12,8 +13,8 @@ from transformers.utils import logging as hf_logging
 
 from agentcho.protocol.progress import ProgressCallback, counted, no_progress
 
-WEIGHTS = "Loading weights"
-"""The library's name for its bar over weights."""
+WEIGHTS, REPORT = "Loading weights", "LOAD REPORT"
+"""The library's names for its bar over weights, and for its list of weights that it could not use."""
 GGUF = "transformers.modeling_gguf_pytorch_utils"
 """The module that draws its own bar, over the tensors of a GGUF file."""
 T = TypeVar("T")
@@ -29,6 +30,24 @@ def silenced_progress() -> Iterator[None]:
     finally:
         if shown:
             hf_logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def silenced_report() -> Iterator[None]:
+    """Hide the library's list of weights that the network does not have: the other parts of a multimodal model."""
+
+    logger, unlisted = logging.getLogger("transformers.modeling_utils"), _Unlisted()
+    logger.addFilter(unlisted)
+    try:
+        yield
+    finally:
+        logger.removeFilter(unlisted)
+
+
+class _Unlisted(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is not that list."""
+        return REPORT not in record.getMessage()
 
 
 @contextmanager
@@ -59,7 +78,7 @@ def reported_dequantization(tell: ProgressCallback) -> Iterator[None]:
 
     def bar(tensors: Collection[T], *args: Any, **options: Any) -> Any:
         mine = threading.get_ident() == here
-        return _told(tensors, tell, "tensors multiplied out") if mine else before(tensors, *args, **options)
+        return _told(tensors, tell, "tensors dequantized") if mine else before(tensors, *args, **options)
 
     reader.tqdm = bar
     try:

@@ -87,7 +87,7 @@ class EngineSizes(NamedTuple):
 class WeightsSource(NamedTuple):
     """Which weights are loaded, and to which device: a model's name or folder, and an adapter that every forward uses;
     `merge`: it is merged into the weights instead. `threads`: the number of CPU threads. `variables`: extra arguments
-    of the chat template."""
+    of the chat template. `context`: the number of positions to use, if several models are loaded together."""
 
     model: str | Path
     place: DevicePlacement
@@ -95,6 +95,7 @@ class WeightsSource(NamedTuple):
     merge: bool = False
     threads: Wish = "auto"
     variables: Variables = NO_VARIABLES
+    context: int | None = None
 
 
 def load(
@@ -170,10 +171,11 @@ def load_all(
     found = dict[str, CheckedModel]()
     for name, weights in wanted.items():
         with of_model(name):
-            found[name] = check_model_files(weights, markers, sizes.context, differs)
+            found[name] = check_model_files(weights, markers, weights.context, differs)
     for name, weights in wanted.items():
         with of_model(name):
-            parts.append(load(weights, sizes._replace(kept=folders[name]), markers, tell, differs, found[name]))
+            own = sizes._replace(context=weights.context, kept=folders[name])
+            parts.append(load(weights, own, markers, tell, differs, found[name]))
     kinds = [_kind(each.model, each.proofs) for each in parts]
     rooms = zip(parts, shared_tokens(kinds, share), shared_host_tokens(kinds, share), strict=True)
     return [each._replace(store_tokens=room, host_tokens=outside) for each, room, outside in rooms]

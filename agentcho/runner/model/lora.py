@@ -3,6 +3,7 @@ peft."""
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +19,10 @@ from agentcho.extras import require
 from agentcho.runner.model.mixed_lora import PLAIN_STARTS, MixedLora, check_plain, is_not_tokenwise, unsupported_lora
 
 TRAINING = "in_training"
+PREFIX = "base_model.model."
+LAYERS = f"{PREFIX}model.layers."
+"""The beginning of the names of an adapter's weights in the layers of a text model. Those of a larger model's other
+parts, which read images or sounds, have other names."""
 
 
 def _peft() -> Any:
@@ -39,10 +44,12 @@ def _quiet() -> Iterator[None]:
 class Adapters:
     """The adapters on a network. `used`: the name of the one that its next forward goes through, or None. `mixed`:
     those that one forward may combine. `loaded`: layers of the network are wrapped by peft, whether an adapter is in
-    use or not."""
+    use or not. `renamed`: for the text part of a larger model, patterns of its weights' names in the whole model, and
+    what replaces them; None for other models."""
 
-    def __init__(self, network: nn.Module) -> None:
-        self._network, self.mixed = network, MixedLora(network)
+    def __init__(self, network: nn.Module, renamed: Mapping[str, str] | None = None) -> None:
+        self._network, self.mixed, self._renamed = network, MixedLora(network), renamed
+        self._layers = frozenset(name for name, module in network.named_modules() if not list(module.children()))
         self._wrapped: Any = None
         self.used: str | None = None
         self.loaded = False
@@ -56,17 +63,38 @@ class Adapters:
         try:
             config = peft.PeftConfig.from_pretrained(str(adapter.path))
             self._check(config, adapter.path)
+            if self._renamed is not None:
+                config.target_modules = self._targets(adapter)
             with _quiet():
                 if self._wrapped is None:
                     self._wrap(peft.PeftModel(self._network, config, adapter.digest))
-                loaded = self._wrapped.load_adapter(str(adapter.path), adapter.digest, is_trainable=False)
+                else:
+                    self._wrapped.add_adapter(adapter.digest, config)
+                loaded = self._wrapped.load_adapter(
+                    str(adapter.path), adapter.digest, is_trainable=False, key_mapping=self._renamed
+                )
         except (ValueError, RuntimeError, OSError, KeyError, TypeError) as error:
             raise AdapterError(adapter.path, f"it does not fit this model ({_line(error)})") from error
-        if lacking := [*loaded.unexpected_keys, *(k for k in loaded.missing_keys if adapter.digest in k)]:
+        added = [key for key in loaded.unexpected_keys if self._renamed is None or key.startswith(LAYERS)]
+        if lacking := [*added, *(key for key in loaded.missing_keys if adapter.digest in key)]:
             raise AdapterError(adapter.path, f"it does not fit this model (its weights lack or add {lacking[0]})")
         self._network.train(False)
         self.used = adapter.digest
         self.use(None)
+
+    def _targets(self, adapter: Adapter) -> list[str]:
+        """The modules of the network that an adapter of the larger model has weights for. Its configuration may name
+        them by a pattern that only the larger model's names match."""
+        found = dict[str, None]()
+        with safe_open(str(adapter.path / WEIGHTS), "pt") as weights:
+            for key in weights.keys():  # noqa: SIM118
+                name = key.removeprefix(PREFIX)
+                for pattern, replacement in (self._renamed or {}).items():
+                    name = re.sub(pattern, replacement, name)
+                while name and name not in self._layers:
+                    name = name.rpartition(".")[0]
+                found |= {name: None} if name else {}
+        return list(found)
 
     @staticmethod
     def _check(config: Any, path: Path) -> None:

@@ -42,6 +42,7 @@ from agentcho.runner.model.fused import FusedPart, fuse, use_fused
 from agentcho.runner.model.gguf_file import (
     WHOLE,
     GgufFile,
+    apply_linear_scaling,
     apply_query_scale,
     apply_rope_factors,
     check_taken,
@@ -50,7 +51,7 @@ from agentcho.runner.model.gguf_file import (
     read,
     single_file_options,
 )
-from agentcho.runner.model.hf_progress import reported_dequantization, silenced_progress
+from agentcho.runner.model.hf_progress import reported_dequantization, silenced_progress, silenced_report
 from agentcho.runner.model.hf_progress import reported_weights as weights_heard
 from agentcho.runner.model.known_models import KNOWN, place_of
 from agentcho.runner.model.lean_transformers import (
@@ -74,6 +75,7 @@ from agentcho.runner.quant.quantized_linear import quantize_linears
 
 ATTENTION = "agentcho_packed"
 UNDERSTUDY = "understudy"
+FLOAT32 = torch.float32.itemsize
 LONGEST, SHORT = 255, 60
 """The most characters in a model's name, and how many of a longer one are shown."""
 TEXT_PART = {
@@ -169,6 +171,7 @@ def _of_gguf(name: str, file: GgufFile) -> ModelSource:
         raise ModelBroken(name, file.path, _first_line(error), WHOLE) from error
     apply_rope_factors(file, config)
     apply_query_scale(file, config)
+    apply_linear_scaling(file, config)
     return ModelSource(name, str(file.path.parent), config, gguf=file)
 
 
@@ -240,7 +243,8 @@ class Model:
 
     def __init__(self, source: ModelSource, network: nn.Module, tokenizer: Any) -> None:
         self.source, self.network, self.tokenizer = source, network, tokenizer
-        self.adapters, self.owner, self.threads = Adapters(network), Owner(), ComputeThreads()
+        self.adapters = Adapters(network, TEXT_PART if source.renamed else None)
+        self.owner, self.threads = Owner(), ComputeThreads()
         self.adapter: str | None = None
         self.merged = self.prepacked = False
         self.fused: tuple[FusedPart, ...] = ()
@@ -272,16 +276,19 @@ class Model:
         where = place.where()
         if source.random and place.map is not None:
             raise ModelError(f"{source.name} is created on a single device; give a device instead of a device map")
-        sized = place.dtype == "auto" and where.type == "cpu"
         AttentionInterface.register(ATTENTION, _answer)
         try:
-            kind = dtype_of(place.dtype, where, source.random, _size(source) if sized else 0)
+            elements = _count(source)
+            kind = dtype_of(place.dtype, where, source.random, FLOAT32 * elements)
             tokenizer = read_tokenizer(source) if tokenizer is None else tokenizer
             if source.gguf is not None:
-                check_taken(source.name, source.gguf, source.config, _count(source))
+                check_taken(source.name, source.gguf, source.config, elements)
                 kind = torch.bfloat16 if kind == "auto" else kind
             elif not source.random and (folder := Path(source.path)).is_dir():
                 check_files(source.name, folder)
+            if place.map is None and not quantized_checkpoint.stays_quantised(source.config):
+                stored = source.config.dtype if kind == "auto" else kind
+                check_room(source.name, elements * (stored or torch.float32).itemsize, where)
             if source.random:
                 network = _drawn(source, kind, where)
             elif source.embedded and place.map is None and where.type == "cpu":
@@ -295,10 +302,13 @@ class Model:
         model = cls(source, network.eval(), tokenizer)
         warn_emulated(model.dtype, model.device)
         model._weights = None if source.gguf is None else source.gguf.digest()
-        if place.bits is not None:
-            model._lighten(place.bits, tell)
-        if model._cuda:
-            model.fused = fuse(network)
+        try:
+            if place.bits is not None:
+                model._lighten(place.bits, tell)
+            if model._cuda:
+                model.fused = fuse(network)
+        except torch.OutOfMemoryError as error:
+            raise _refusal(source, error) from error
         return model
 
     def _lighten(self, bits: str, tell: ProgressCallback) -> None:
@@ -461,7 +471,8 @@ def _read(
     of_gguf = nullcontext() if source.gguf is None else reported_dequantization(tell)
     MODEL_FOR_CAUSAL_LM_MAPPING.get(type(source.config), None)  # imports its class and all that the class needs
     lean = lean_imports() if quantized_checkpoint.quantisation(source.config) is None else nullcontext()
-    with silenced_progress(), weights_heard(tell), of_gguf, source.place() as place, lean:
+    listed = silenced_report() if source.renamed else nullcontext()
+    with silenced_progress(), listed, weights_heard(tell), of_gguf, source.place() as place, lean:
         network, report = _loader().from_pretrained(
             **place,
             dtype=dtype,
@@ -511,25 +522,18 @@ def _part(source: ModelSource) -> dict[str, Any]:
 
 
 def _drawn(source: ModelSource, dtype: torch.dtype, where: torch.device) -> nn.Module:
-    """Random weights made on the device, the same every time on devices of one kind. Raises `ModelError` if they do not
-    fit."""
-    check_room(source.name, _size(source, dtype), where)
+    """Random weights made on the device, the same every time on devices of one kind."""
     with torch.random.fork_rng(devices=[where] if where.type == "cuda" else []):
         torch.manual_seed(0)
         return _made(source, dtype, where)
 
 
-def _size(source: ModelSource, dtype: torch.dtype = torch.float32) -> int:
-    """The size of all weights in bytes, shared ones counted once. Nothing is loaded."""
+def _count(source: ModelSource) -> int:
+    """The number of elements in all weights, shared ones counted once. Nothing is loaded."""
     if source.embedded:
         with safe_open(_embedded_file(source), "pt") as file:
             shapes: list[list[int]] = [file.get_slice(name).get_shape() for name in list(file.keys())]
-        return dtype.itemsize * sum(map(math.prod, shapes))
-    return sum(weight.nbytes for weight in _outlined(source, dtype).parameters())
-
-
-def _count(source: ModelSource) -> int:
-    """The number of elements in all weights, shared ones counted once. Nothing is loaded."""
+        return sum(map(math.prod, shapes))
     return sum(weight.numel() for weight in _outlined(source, torch.float32).parameters())
 
 
@@ -552,7 +556,7 @@ def _check_whole(source: ModelSource, report: Any) -> None:
     lacking = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
     if lacking:
         what = f"its files lack {len(lacking)} weights that its config asks for ({lacking[0]} …)"
-        raise ModelNotFound(source.name, what)
+        raise ModelBroken(source.name, Path(source.path), what)
 
 
 def _answer(

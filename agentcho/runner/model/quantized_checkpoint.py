@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from agentcho.errors import ModelError, UnsupportedModel
 from agentcho.extras import require
 
-WHOLE = "Give the same model in whole numbers, with weights=int8 or int4 to keep it small."
+WHOLE = "Use the 16-bit version of this model, with weights=int8 or int4 to keep it small."
 COMPRESSED = "compressed-tensors"
 APART = re.compile(r"weight_?only|int8_?dynamic_?activation", re.IGNORECASE)
 """torchao's names for weight-only quantization, and for scales per token."""
@@ -31,7 +31,7 @@ class QuantizationMethod(NamedTuple):
 
 METHODS = {
     COMPRESSED: QuantizationMethod({}, True),
-    "fp8": QuantizationMethod({}, True),
+    "fp8": QuantizationMethod({}, True),  # scales of inputs are read and not used
     "mxfp4": QuantizationMethod({}, True),
     "gptq": QuantizationMethod({"optimum": "optimum", "gptqmodel": "gptqmodel"}),
     "awq": QuantizationMethod({"gptqmodel": "gptqmodel"}),
@@ -76,6 +76,12 @@ def dequantised(config: Any) -> dict[str, Any]:
     return {"config": config}
 
 
+def stays_quantised(config: Any) -> bool:
+    """Whether the loaded network has quantized weights."""
+    said = quantisation(config)
+    return said is not None and not METHODS[_method(said)].dequantised
+
+
 def stored(config: Any, dtype: str) -> str | None:
     """The stored format of the weights and its conversion, in words, or None if they are not quantized."""
     said = quantisation(config)
@@ -96,7 +102,8 @@ def _method(said: Mapping[str, Any]) -> str:
 def _causes(said: Mapping[str, Any], method: str, part: bool) -> Iterator[str]:
     if method not in METHODS:
         known = ", ".join(sorted(METHODS))
-        yield f"nobody has looked whether rows keep apart with weights in {method or 'few bits'} (known: {known})"
+        stored = method or "an unnamed format"
+        yield f"it is not known whether rows of a batch stay independent with weights in {stored} (known: {known})"
         return
     if part:
         yield "it is the text part of a larger model, whose config says for the whole which weights are in few bits"
@@ -109,8 +116,6 @@ def _rounded(said: Mapping[str, Any], method: str) -> str | None:
     """How a checkpoint rounds a layer's input, unless it does so token by token or not at all (None)."""
     if method == COMPRESSED:
         return next(filter(None, map(_group, (said.get("config_groups") or {}).values())), None)
-    if method == "fp8" and said.get("activation_scheme", "dynamic") != "dynamic":
-        return f"by one scale of a tensor (activation_scheme {said['activation_scheme']})"
     if method == "bitsandbytes" and said.get("load_in_8bit") and said.get("llm_int8_threshold", 6.0) > 0:
         return "and leaves out columns in which any row is large (llm_int8_threshold above 0)"
     if method == "torchao" and not APART.search(str(said.get("quant_type"))):

@@ -41,7 +41,7 @@ SAID: dict[Making | None, str] = {
     int8_matmul: "by torch's product of 8 bits",
     int4_matmul: "by torch's product of 4 bits, over a second copy",
     fp16_matmul: "by FBGEMM, over a copy in 16 bits",
-    None: "multiplied out each time",
+    None: "dequantized each time",
 }
 """The description of how layers multiply, by the function that built their product."""
 
