@@ -54,7 +54,7 @@ class CallQueue:
     def add(self, calls: Iterable[Sequence], turn: SchedulingPriority) -> None:
         """Add calls at the end of the queue. A group that had no waiting call starts level with the least served one
         that has, and gets no credit for the time when it did not wait. So does a workflow among those of its group."""
-        here = self._here
+        here = set[Share]() if turn.ahead else self._here
         for share in [each for each in _shares(turn) if not turn.ahead and each not in here]:
             levels = [self._served[other] for other in here if other[:-1] == share[:-1]]
             self._served[share] = max(self._served[share], min(levels)) if levels else 0

@@ -3,6 +3,7 @@ other than the CPU."""
 
 from __future__ import annotations
 
+import json
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -174,6 +175,29 @@ def test_the_device_that_was_asked_for_is_what_the_library_is_told(
         with pytest.raises(ModelError, match="does not fit into the memory of its device"):
             Model.load(find(tmp_path), DevicePlacement(name))
     assert told == [({"": CUDA}, "auto"), ({"": torch.device("cuda", 1)}, "auto"), (None, torch.float32)]
+
+
+@pytest.mark.usefixtures("two_gpus", "room")
+@pytest.mark.parametrize(("said", "bytes_each"), [("bfloat16", 2), ("float32", 4), (None, 2)])
+def test_the_room_for_a_checkpoint_is_that_of_its_own_dtype(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: str | None, bytes_each: int
+) -> None:
+    """Which is not changed by counting its weights: the library writes the dtype of what it makes into the config."""
+    sizes = list[int]()
+
+    def check(name: str, weights: int, device: torch.device) -> None:
+        sizes.append(weights)
+        raise ModelError("there is no room")
+
+    llama_family().save(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text()) | {"dtype": said}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    monkeypatch.setattr(models, "check_room", check)
+    source = find(tmp_path)
+    with pytest.raises(ModelError, match="there is no room"):
+        Model.load(source, DevicePlacement("cuda"))
+    assert source.config.dtype == (None if said is None else getattr(torch, said))
+    assert sizes == [bytes_each * sum(weight.numel() for weight in llama_family().build().parameters())]
 
 
 @pytest.mark.usefixtures("two_gpus", "room")

@@ -82,10 +82,15 @@ def _keyless(value: Any) -> Any:
     return value.model_copy(update=dict.fromkeys(KEYS)) if isinstance(value, ModelConfig) else value
 
 
-def check_engine(run: SavedRun, fingerprint: Mapping[str, str], others: Mapping[str, Mapping[str, str]]) -> None:
-    """Raise `ResumeMismatch` if a run was played on other models, or on one that was loaded differently."""
+def check_engine(
+    run: SavedRun, fingerprint: Mapping[str, str], others: Mapping[str, Mapping[str, str]], bits: bool = True
+) -> None:
+    """Raise `ResumeMismatch` if a run was played on other models, or on one that was loaded differently.
+
+    `bits` tells whether games are added to the run, so that in the deterministic profile their bits must not differ.
+    """
     found = engine_differences(run.info.engine, fingerprint) + others_differences(run.info.engines, others)
-    if run.info.config.deterministic:
+    if bits and run.info.config.deterministic:
         found += _threads_differences(run.info.engine, fingerprint)
         found += [
             told

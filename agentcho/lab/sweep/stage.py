@@ -76,7 +76,7 @@ class LocalStage:
         same = (*saved, *beside)
         loaded = self._ready(loading_config(same[0], cell.config) if same else cell.config)
         for run in same:
-            check_engine(run, *fingerprints(loaded))
+            check_engine(run, *fingerprints(loaded), bits=run in saved)
         for model in (loaded.engine, *loaded.others.values()):
             runtime.teach_recorded_words(model, chain.from_iterable(selection.before.values()))
         speculate(cell.config, loaded, saved[0].info.costs if saved else {})

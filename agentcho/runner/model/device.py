@@ -162,14 +162,15 @@ def warn_emulated(dtype: torch.dtype, device: torch.device) -> None:
 
 
 def check_room(name: str, weights: int, device: torch.device) -> None:
-    """Raise `ModelError` if there is no memory for `weights` bytes of weights."""
-    room = free_memory(device)
-    if weights + SPARE > room:
-        needed = f"{name} has {weights / 1e9:.1f} GB of weights, and needs {SPARE / 1e9:.1f} GB beside them"
+    """Raise `ModelError` if there is no memory for `weights` bytes of weights and, on a GPU, for forwards."""
+    room, gpu = free_memory(device), device.type == "cuda"
+    if weights + (SPARE if gpu else 0) > room:
+        needed = f"{name} has {weights / 1e9:.1f} GB of weights"
+        beside = f", and needs {SPARE / 1e9:.1f} GB beside them" if gpu else ""
         there = f"{device} has room for {room / 1e9:.1f} GB{_used(device)}"
+        several = ", or device map auto, which uses all GPUs" if gpu and torch.cuda.device_count() > 1 else ""
         raise ModelError(
-            f"{needed}; {there}; give a smaller model, a dtype of fewer bytes, or another device "
-            '(device_map="auto" uses all GPUs)'
+            f"{needed}{beside}; {there}; give a smaller model, a dtype of fewer bytes, or another device{several}"
         )
 
 

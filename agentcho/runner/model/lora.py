@@ -63,8 +63,7 @@ class Adapters:
         try:
             config = peft.PeftConfig.from_pretrained(str(adapter.path))
             self._check(config, adapter.path)
-            if self._renamed is not None:
-                config.target_modules = self._targets(adapter)
+            self._rename(config, adapter)
             with _quiet():
                 if self._wrapped is None:
                     self._wrap(peft.PeftModel(self._network, config, adapter.digest))
@@ -73,7 +72,7 @@ class Adapters:
                 loaded = self._wrapped.load_adapter(
                     str(adapter.path), adapter.digest, is_trainable=False, key_mapping=self._renamed
                 )
-        except (ValueError, RuntimeError, OSError, KeyError, TypeError) as error:
+        except (ValueError, RuntimeError, OSError, KeyError, TypeError, SafetensorError) as error:
             raise AdapterError(adapter.path, f"it does not fit this model ({_line(error)})") from error
         added = [key for key in loaded.unexpected_keys if self._renamed is None or key.startswith(LAYERS)]
         if lacking := [*added, *(key for key in loaded.missing_keys if adapter.digest in key)]:
@@ -82,19 +81,33 @@ class Adapters:
         self.used = adapter.digest
         self.use(None)
 
-    def _targets(self, adapter: Adapter) -> list[str]:
-        """The modules of the network that an adapter of the larger model has weights for. Its configuration may name
-        them by a pattern that only the larger model's names match."""
-        found = dict[str, None]()
+    def _rename(self, config: Any, adapter: Adapter) -> None:
+        """Let the configuration of an adapter that was trained on the larger model name the modules of this part: those
+        that it has weights for, because its own names may be patterns that only the larger model's names match."""
         with safe_open(str(adapter.path / WEIGHTS), "pt") as weights:
-            for key in weights.keys():  # noqa: SIM118
-                name = key.removeprefix(PREFIX)
-                for pattern, replacement in (self._renamed or {}).items():
-                    name = re.sub(pattern, replacement, name)
-                while name and name not in self._layers:
-                    name = name.rpartition(".")[0]
-                found |= {name: None} if name else {}
-        return list(found)
+            names = [name.removeprefix(PREFIX) for name in weights.keys()]  # noqa: SIM118
+        here = [self._own_name(name) for name in names]
+        if here == names:
+            return
+        config.target_modules = [*dict.fromkeys(filter(None, map(self._adapted_module, here)))]
+        for patterns in ("rank_pattern", "alpha_pattern"):
+            own = {self._own_name(name): value for name, value in (getattr(config, patterns, None) or {}).items()}
+            if unknown := [name for name in own if "language_model" in name]:
+                raise ValueError(f"{patterns} names {unknown[0]}, a module of the larger model that it was trained on")
+            setattr(config, patterns, own)
+
+    def _own_name(self, name: str) -> str:
+        """The name of a weight or module in this network, given its name in the larger model."""
+        for pattern, replacement in (self._renamed or {}).items():
+            name = re.sub(pattern, replacement, name)
+        return name
+
+    def _adapted_module(self, name: str) -> str | None:
+        """The module that a weight of an adapter changes. None if it is a whole weight, or another part's."""
+        module = name
+        while module and module not in self._layers:
+            module = module.rpartition(".")[0]
+        return None if not module or name[len(module) + 1 :] in ("weight", "bias") else module
 
     @staticmethod
     def _check(config: Any, path: Path) -> None:

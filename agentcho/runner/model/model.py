@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -287,8 +287,8 @@ class Model:
             elif not source.random and (folder := Path(source.path)).is_dir():
                 check_files(source.name, folder)
             if place.map is None and not quantized_checkpoint.stays_quantised(source.config):
-                stored = source.config.dtype if kind == "auto" else kind
-                check_room(source.name, elements * (stored or torch.float32).itemsize, where)
+                each = _stored(source.config) if kind == "auto" else kind
+                check_room(source.name, elements * each.itemsize, where)
             if source.random:
                 network = _drawn(source, kind, where)
             elif source.embedded and place.map is None and where.type == "cpu":
@@ -540,8 +540,14 @@ def _count(source: ModelSource) -> int:
 def _outlined(source: ModelSource, dtype: torch.dtype) -> nn.Module:
     """The network without data."""
     MODEL_FOR_CAUSAL_LM_MAPPING.get(type(source.config), None)  # imports its class and all that the class needs
-    with lean_imports():
-        return _made(source, dtype, torch.device("meta"))
+    with lean_imports():  # the library writes the dtype into the config
+        return _made(replace(source, config=copy.deepcopy(source.config)), dtype, torch.device("meta"))
+
+
+def _stored(config: Any) -> torch.dtype:
+    """The dtype of a checkpoint as its config says, or one of two bytes if it does not."""
+    said = getattr(config, "dtype", None)
+    return said if isinstance(said, torch.dtype) else torch.bfloat16
 
 
 def _made(source: ModelSource, dtype: torch.dtype, where: torch.device) -> nn.Module:

@@ -192,6 +192,8 @@ class MessageIndex:
                     shelf.add(known)
             if len(self._own) > MOST_SHELVES:
                 del self._own[next(iter(self._own))]
+        else:
+            self._own[reader.agent] = self._own.pop(reader.agent)  # the latest used one is dropped last
         return self._everyone, self._own[reader.agent]
 
     # -- whole messages ----------------------------------------------------------------------------------
