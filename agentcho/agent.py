@@ -28,6 +28,7 @@ from agentcho.errors import (
     RequestError,
     ScenarioError,
     nearest,
+    shown,
 )
 from agentcho.message import EVERYBODY, Audience, Message, Metadata
 from agentcho.protocol.call import Sampling, SamplingOptions, Unconstrained
@@ -295,10 +296,11 @@ class Agent:
     tools: Sequence[Tool | Toolset] = ()
     model: str | Callable[[int], str | None] | None = None
     shares_thoughts: bool | None = None
+    _name: str = ""
+    _game: GamePort | None = None
 
     def __init__(self, name: str, **attributes: Any) -> None:
         self._name = name
-        self._game: GamePort | None = None
         for attribute, value in attributes.items():
             self._check_declared(attribute)
             setattr(self, attribute, value)
@@ -440,6 +442,10 @@ class Agent:
         """
         told, may = checked_bool(release, "release"), self.tools if tools is None else tools
         wish = ToolWish(tuple(checked_list(may, "tools")), tool_choice, max_calls) if may else None
+        if wish is None and tool_choice != "auto":
+            raise RequestError(
+                f"tool_choice is {shown(tool_choice)}, and {self.name} has no tools; give tools=[...], or leave it out"
+            )
         asked = Utterance(
             to=self._audience(to), prompt=prompt, header=header, view=view, sampling=options, release=told, tools=wish
         )

@@ -72,7 +72,8 @@ def run(
     """Play agents together, each by its own `run`, or play one scenario. Blocks until all games are over.
 
     Args:
-        *agents: Agents, or one scenario: an instance, its name, or a path to its file.
+        *agents: Agents, or one scenario: an instance, its name, or a path to its file. Each game plays shallow copies
+            of the agents: lists and other objects that they hold are shared by all games.
         engine: An engine to play on instead of loading the run's model, or the name of what computes it: "agentcho" or
             "vllm".
         others: Engines or endpoints beside it, by the names that agents give as their `model`.

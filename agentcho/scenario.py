@@ -82,9 +82,9 @@ class Scenario:
         model_config = ConfigDict(frozen=True, extra="forbid")
 
     def __init_subclass__(cls, **more: Any) -> None:
-        """Name a scenario without a name after its class, as `agentcho ls` lists it."""
+        """Name a scenario after its own class, as `agentcho ls` lists it, unless it has a name of its own."""
         super().__init_subclass__(**more)
-        if not hasattr(cls, "name"):
+        if "name" not in vars(cls):
             cls.name = called(cls.__name__)
 
     def __init__(self, **options: Any) -> None:

@@ -224,7 +224,8 @@ class Limits(BaseModel):
 
     The verb that reaches a limit raises `LimitReached`, and everything that the game runs is cancelled, so that code
     that retries after an error does not go on. Code that catches cancellation too (`except BaseException`) keeps its
-    own game from ending, and no other.
+    own game from ending, and no other. A message counts when it ends, so verbs that run side by side may each use all
+    that was left when they began.
 
     Args:
         agent_tokens: Sampled tokens of each agent.

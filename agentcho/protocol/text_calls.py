@@ -69,6 +69,7 @@ class TextCall:
             `provenance.prefix_cache_salts`). None for no salt.
         on_text: Called on the event loop with each piece of the text as it comes, if no check must pass before it may
             be seen; otherwise with the whole text, once it has passed. None for nothing.
+        on_spent: Called with the cost of the requests that were sent if no answer comes of them. None for nothing.
     """
 
     messages: tuple[PromptMessage, ...]
@@ -76,6 +77,7 @@ class TextCall:
     sampling: Sampling = field(default_factory=Sampling)
     salt: str | None = None
     on_text: Callable[[str], None] | None = None
+    on_spent: Callable[[TokensSpent], None] | None = None
 
 
 class TextReply(NamedTuple):

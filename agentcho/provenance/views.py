@@ -178,7 +178,7 @@ class View(NamedTuple):
         Example::
 
             def view(self, readable):
-                return View.of([self.brief, *readable[-4:]])
+                return View.of(message for message in readable if message.role != "user")
         """
         return cls(tuple(Read(m if isinstance(m, str) else m.id) for m in messages if m is not None), new_at, reuse)
 

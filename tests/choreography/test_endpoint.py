@@ -352,6 +352,28 @@ def test_a_choice_that_is_none_is_an_error_and_nobody_reads_it(reply: Callable[[
     assert rehearse(script, endpoint=FakeEndpoint(reply)).over.outcome == {"value": []}
 
 
+class Costly(FakeEndpoint):
+    """Gives no answer, and says what its requests cost."""
+
+    async def ask(self, call: TextCall) -> Any:
+        assert call.on_spent is not None
+        call.on_spent(TokensSpent(7, None, 3, 2, 0.5))
+        raise AnswerInvalid("none of the choices")
+
+
+def test_what_an_answer_cost_that_did_not_come_is_on_record_and_counts(tmp_path: Path) -> None:
+    async def script(game: Game) -> None:
+        ann = game.cast(Talker, "ann")
+        for _ in range(3):
+            with suppress(AnswerInvalid):
+                await ann.choose(["yes", "no"])
+
+    run = saved(recorded(tmp_path, script, Costly(), limits=Limits(agent_tokens=5)))
+    spent = [entry.usage.spent for entry in run.entries()]
+    assert spent == [TokensSpent(7, None, 3, 2, 0.5)] * 2
+    assert run.finished()[0].ended == "limit: ann 5 tokens"
+
+
 class Changes(FakeEndpoint):
     """Its final text differs from what it streamed."""
 

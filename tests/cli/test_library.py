@@ -95,6 +95,7 @@ def test_a_path_names_a_class_where_there_are_several(here: Path) -> None:
     with pytest.raises(ScenarioError, match=r"several classes; choose one, such as .*coin\.py:Coin"):
         library.scenario(str(path))
     assert library.scenario(f"{path}:FairCoin").__name__ == "FairCoin"
+    assert library.scenario(f"{path}:FairCoin").name == "fair-coin", "in records as in `agentcho ls`"
     assert discovery.find("scenarios", "coin.py:Coin").summary == "Calls a coin."
     assert discovery.find("scenarios", "coin.py:FairCoin").name == "fair-coin"
     with pytest.raises(ScenarioError, match="defines no class Con"):

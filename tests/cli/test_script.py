@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ import pytest
 
 import agentcho
 from agentcho.config import RunConfig
-from agentcho.errors import ArgumentError, AudienceError, ConfigError
+from agentcho.errors import ArgumentError, AudienceError, ConfigError, ScenarioError
 from agentcho.games.runs import library
 from agentcho.lab.bench.games import compare
 from agentcho.lab.display.bench import games
 from agentcho.protocol.call import Decode
 from agentcho.records.record import find
 from agentcho.testing import FakeEngine
+from agentcho.testing import play as rehearse
 
 
 class Speaker(agentcho.Agent):
@@ -79,6 +81,41 @@ def test_every_game_has_agents_of_its_own() -> None:
     assert [game.ended for game in played.games] == [None, None, None]
     with pytest.raises(agentcho.AgentchoError, match="is not in a game"):
         ann._current_game  # noqa: B018
+
+
+@dataclass
+class Bidder(agentcho.Agent):
+    """An agent without an `__init__` of its own."""
+
+    budget: int = 10
+
+    async def run(self) -> None:
+        await self.say(prompt=f"You have {self.budget}.")
+
+
+def test_an_agent_without_a_name_is_told_and_can_be_cast_under_one() -> None:
+    with pytest.raises(ScenarioError, match=r"Bidder has no name: call super\(\).__init__\(name\)"):
+        agentcho.run(Bidder(budget=5), engine=FakeEngine(), display="none")
+
+    async def script(game: agentcho.Game) -> None:
+        await game.cast(Bidder(budget=5), "ann").run()
+
+    played = rehearse(script)
+    assert played.said("ann")
+    assert any(entry.message.text == "You have 5." for entry in played.entries)
+
+
+def test_a_scenario_is_named_after_its_own_class_unless_it_has_a_name_of_its_own() -> None:
+    class Duel(agentcho.Scenario): ...
+
+    class LongDuel(Duel): ...
+
+    class Named(agentcho.Scenario):
+        name = "given"
+
+    class Heir(Named): ...
+
+    assert [each.name for each in (Duel, LongDuel, Named, Heir)] == ["duel", "long-duel", "given", "heir"]
 
 
 def test_errors_come_out_as_they_are() -> None:

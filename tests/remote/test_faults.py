@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import anyio
+import httpx2
+import openai
 import pytest
 
 from agentcho import Sampling
-from agentcho.errors import AgentchoError, EndpointFailed
-from agentcho.protocol.text_calls import PromptMessage, TextCall, TextReply
+from agentcho.errors import AgentchoError, AnswerInvalid, EndpointFailed
+from agentcho.integrations.endpoints.wire import _failed
+from agentcho.protocol.text_calls import PromptMessage, TextCall, TextReply, TokensSpent
 
 from .faulty import USAGE, Answer, event, faulty, head, holds, piece, refuses, repeats, says, sends, told
 
@@ -152,6 +157,77 @@ def test_a_stream_that_is_not_closed_after_its_end_ends(monkeypatch: pytest.Monk
     monkeypatch.setattr("agentcho.integrations.endpoints.wire.LINGERING", 0.02)
     reply, requests = run(lambda: asked(holds(head(), piece("go"), piece(finish="stop"))))
     assert (reply.text, reply.stopped, reply.spent.completion, requests) == ("go", "stop", None, 1)
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        event({"choices": None, "usage": USAGE}),
+        event({"error": {"message": "overloaded"}}),
+        b"data: {nonsense\n\n",
+    ],
+)
+def test_nothing_that_comes_after_its_end_undoes_an_answer(after: bytes) -> None:
+    reply, requests = run(lambda: asked(sends(head(), piece("go"), piece(finish="stop"), after)))
+    assert (reply.text, reply.stopped, requests) == ("go", "stop", 1)
+
+
+@pytest.mark.parametrize(
+    ("cause", "told", "again"),
+    [
+        (ssl.SSLCertVerificationError("self-signed"), "certificate that is not trusted; set SSL_CERT_FILE", False),
+        (socket.gaierror("no such name"), "its name has no address; check base_url", True),
+        (httpx2.ProxyError("407"), "through the proxy; check HTTPS_PROXY", True),
+        (OSError("refused"), "does not answer or broke the connection; check that it is running", True),
+    ],
+)
+def test_what_stands_between_us_and_a_server_is_told(cause: Exception, told: str, again: bool) -> None:
+    error = openai.APIConnectionError(request=httpx2.Request("POST", "https://h/v1"))
+    error.__cause__ = httpx2.ConnectError("failed")
+    error.__cause__.__context__ = cause
+    found = _failed(error, [])
+    assert told in found.what
+    assert found.again is again
+
+
+@pytest.mark.parametrize(
+    ("param", "words"), [("stop", "[bad] stop: Unsupported parameter: … is not"), (SECRET, "[bad] Unsupported")]
+)
+def test_a_refusal_names_the_field_that_it_is_about_if_it_was_sent(param: str, words: str) -> None:
+    body = {"error": {"message": "Unsupported parameter: 'stop' is not supported", "param": param, "code": "bad"}}
+    call = TextCall(CALL.messages, sampling=Sampling(max_tokens=8, stop=("x",)))
+    error, _ = run(lambda: failed(refuses(400, body), call=call))
+    assert words in str(error)
+    assert SECRET not in str(error)
+
+
+@pytest.mark.parametrize("options", [{"choices": ("yes", "no")}, {"json_schema": {"type": "integer"}}])
+def test_a_thought_that_uses_up_the_limit_is_told_and_not_paid_for_again(options: dict[str, Any]) -> None:
+    call = TextCall(CALL.messages, sampling=Sampling(max_tokens=8, **options))
+    error, requests = run(lambda: failed(sends(head(), piece(finish="length"), told()), call=call))
+    assert isinstance(error, AnswerInvalid)
+    assert "used up max_tokens (8) before its answer began" in str(error)
+    assert requests == 1
+
+
+def test_an_empty_message_of_a_used_up_limit_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        async with faulty(sends(head(), piece(finish="length"), told())) as server, server.asked() as port:
+            for _ in range(2):
+                assert (await port.ask(CALL)).text == ""
+
+    run(work)
+    (line,) = caplog.messages
+    assert "used up max_tokens (8) before its answer began" in line
+
+
+def test_what_was_paid_for_no_answer_is_told() -> None:
+    lost = list[TokensSpent]()
+    call = TextCall(CALL.messages, sampling=Sampling(max_tokens=8, choices=("yes", "no")), on_spent=lost.append)
+    run(lambda: failed(says("maybe"), call=call))
+    assert lost == [TokensSpent(prompt=21, cached=None, completion=9, requests=3, cost=None)]
+    run(lambda: asked(says("yes"), call=call))
+    assert len(lost) == 1
 
 
 def test_a_server_that_is_not_there_is_an_error_that_may_pass(both: Run) -> None:

@@ -24,13 +24,20 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required"
 EVERY: list[Server] = list(KINDS)
 
 
+OPENAI = "https://api.openai.com/v1"
+
+
 def sent(
-    server: Server, call: TextCall, can: Iterable[Capability] | None = None, url: str = "http://127.0.0.1:1/v1"
+    server: Server,
+    call: TextCall,
+    can: Iterable[Capability] | None = None,
+    url: str = "http://127.0.0.1:1/v1",
+    model: str = "m",
 ) -> dict[str, Any]:
     """The request body for a kind of server."""
     does = None if can is None else tuple(can)
-    config = ModelConfig(model="openai:m", base_url=url, server=server, can=does)
-    return body("m", call, Abilities.of(config))
+    config = ModelConfig(model=f"openai:{model}", base_url=url, server=server, can=does)
+    return body(model, call, Abilities.of(config))
 
 
 def asked(**options: Any) -> TextCall:
@@ -39,7 +46,7 @@ def asked(**options: Any) -> TextCall:
 
 @pytest.mark.parametrize("server", EVERY)
 def test_who_speaks_is_known_by_role_and_name(server: Server) -> None:
-    system, ann, own, scenario = sent(server, TextCall(PROMPT))["messages"]
+    system, ann, own, scenario = sent(server, TextCall(PROMPT), url=OPENAI)["messages"]
     assert system == {"role": "system", "content": "You are Bob."}
     if "names" in KINDS[server].can:
         assert ann == {"role": "user", "content": "Hello.", "name": "ann"}
@@ -47,6 +54,11 @@ def test_who_speaks_is_known_by_role_and_name(server: Server) -> None:
         assert ann == {"role": "user", "content": "ann: Hello."}
     assert own == {"role": "assistant", "content": "To Ann: hi"}
     assert scenario == {"role": "user", "content": "Go."}
+
+
+def test_names_are_in_the_text_where_a_server_of_unknown_kind_may_drop_the_field() -> None:
+    assert sent("openai", TextCall(PROMPT))["messages"][1] == {"role": "user", "content": "ann: Hello."}
+    assert sent("openai", TextCall(PROMPT), can=["names"])["messages"][1]["name"] == "ann"
 
 
 def test_what_others_said_is_never_the_assistants() -> None:
@@ -77,6 +89,23 @@ def test_an_answer_is_bounded_and_streamed_with_its_usage(server: Server) -> Non
 def test_openais_own_servers_are_told_the_newer_name_of_the_limit(url: str, limit: str) -> None:
     found = sent("openai", asked(max_tokens=9), url=url)
     assert {name: found[name] for name in found if name.startswith("max")} == {limit: 9}
+
+
+@pytest.mark.parametrize(
+    ("model", "url", "takes"),
+    [
+        ("gpt-5-mini", OPENAI, False),
+        ("o3", OPENAI, False),
+        ("gpt-4o", OPENAI, True),
+        ("gpt-5-chat-latest", OPENAI, True),
+        ("gpt-5-mini", "https://elsewhere.example/v1", True),
+    ],
+)
+def test_openais_reasoning_models_are_sent_no_options_that_they_refuse(model: str, url: str, takes: bool) -> None:
+    found = sent("openai", asked(max_tokens=9, temperature=0, top_p=0.5, stop=("}",)), url=url, model=model)
+    assert (found.keys() >= {"temperature", "top_p", "stop"}) is takes
+    assert not takes or found["stop"] == ["}"]
+    assert bool({"temperature", "top_p", "stop"} & found.keys()) is takes
 
 
 def test_openai_is_asked_for_what_differs_from_its_defaults() -> None:
@@ -191,10 +220,38 @@ def test_a_schema_is_constrained_by_the_response_format(server: Server) -> None:
         SCHEMA | {"additionalProperties": True},
         SCHEMA | {"properties": {"a": {"type": "object"}}},
         {"type": "array", "items": [SCHEMA | {"required": []}]},
+        *(
+            SCHEMA | {"properties": {"a": part}, "$defs": {"n": {"type": "integer"}}}
+            for part in (
+                {},
+                {"$ref": "#/$defs/n", "description": "a number"},
+                {"oneOf": [{"type": "integer"}, {"type": "string"}]},
+                {"type": "array", "prefixItems": [{"type": "integer"}]},
+                {"type": "array"},
+                {"type": "string", "maxLength": 3},
+            )
+        ),
     ],
 )
 def test_a_schema_that_openai_does_not_take_as_strict_is_not_said_to_be(schema: dict[str, Any]) -> None:
     assert not sent("openai", asked(json_schema=schema))["response_format"]["json_schema"]["strict"]
+
+
+def test_what_openai_takes_as_strict_is_said_to_be_and_each_constant_has_its_type() -> None:
+    parts: dict[str, Any] = {
+        "a": {"$ref": "#/$defs/n"},
+        "name": {"const": "look"},
+        "b": {"anyOf": [{"type": "null"}, {"type": "array", "items": {"type": "string"}}]},
+    }
+    schema: dict[str, Any] = SCHEMA | {
+        "properties": parts,
+        "required": list(parts),
+        "$defs": {"n": {"type": "integer"}},
+    }
+    found = sent("openai", asked(json_schema=schema))["response_format"]["json_schema"]
+    assert found["strict"]
+    assert found["schema"]["properties"]["name"] == {"type": "string", "const": "look"}
+    assert schema["properties"]["name"] == {"const": "look"}
 
 
 @pytest.mark.parametrize("server", EVERY)
@@ -211,8 +268,11 @@ def test_an_answer_goes_on_with_its_header(server: Server) -> None:
 
 
 def test_what_goes_on_by_itself_is_not_led_to_go_on_with_an_earlier_message() -> None:
-    found = sent("llama.cpp", TextCall(PROMPT[:3]))["messages"]
-    assert found[-1] == {"role": "user", "content": NEXT}
+    servers: list[Server] = ["llama.cpp", "openai"]
+    for server in servers:
+        found = sent(server, TextCall(PROMPT[:3]))["messages"]
+        assert found[-1] == {"role": "user", "content": NEXT}
+    assert sent("openai", TextCall(PROMPT[:3]), url=OPENAI)["messages"][-1]["role"] == "assistant"
     found = sent("llama.cpp", TextCall(PROMPT[:3], header="To Ann: "))["messages"]
     assert [each["role"] for each in found[-3:]] == ["assistant", "user", "assistant"]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -14,12 +16,12 @@ from agentcho import Agent, Game, Limits, RunConfig, View
 from agentcho.audit.audit import audit_entries
 from agentcho.audit.notes import Seal
 from agentcho.errors import LeakageError, RequestError, ToolFailed
-from agentcho.events import Called, Calling, Ended
+from agentcho.events import Called, Calling, Ended, GameOver
 from agentcho.message import EVERYONE
 from agentcho.protocol.call import Decode
 from agentcho.records.models import RecordedModels
 from agentcho.records.transcript import TranscriptEntry
-from agentcho.testing import FakeEndpoint, Rehearsal, play
+from agentcho.testing import FakeEndpoint, FakeEngine, Rehearsal, play
 
 from ..audit.transcripts import KEY, subject
 
@@ -159,6 +161,64 @@ def test_tools_work_in_every_mode_and_nothing_leaks(mode: Any, leakage: Any) -> 
 def test_what_cannot_be_asked_for_is_told(how: dict[str, Any], told: str) -> None:
     with pytest.raises(RequestError, match=told):
         asking([ADD], **how)
+
+
+def test_a_choice_of_tools_without_tools_is_refused() -> None:
+    with pytest.raises(RequestError, match="tool_choice is 'required', and ann has no tools; give tools"):
+        asking(["Three."], tools=[], tool_choice="required")
+
+
+@pytest.mark.parametrize("lockstep", [True, False])
+def test_an_agent_may_speak_in_its_tool(lockstep: bool) -> None:
+    """Its message is part of the act that called the tool, so nobody waits for the others within it."""
+    cast = dict[str, Agent]()
+
+    @agentcho.tool(audience="nobody", timeout=None)
+    async def reflect() -> str:
+        return (await cast["ann"].think()).text
+
+    class Thinks(Agent):
+        async def run(self) -> None:
+            cast[self.name] = self
+            tools = [reflect] if self.name == "ann" else []
+            await self.say(to="everyone", tools=tools, tool_choice="required" if tools else "auto", max_calls=1)
+
+    async def script(game: Game) -> None:
+        with anyio.fail_after(10):
+            await (game.lockstep if lockstep else game.play_agents)(
+                *(game.cast(Thinks, name) for name in ("ann", "ben"))
+            )
+
+    call = '{"name": "reflect", "arguments": {}}'
+    played = play(script, {"ann": [call, "A thought.", "Well."], "ben": ["Yes."]})
+    assert [entry.message.text for entry in played.entries if entry.origin == "tool"] == ["A thought."]
+    assert {message.text for message in played.said()} >= {"A thought.", "Well.", "Yes."}
+    assert played.over.raced is not lockstep
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_verbs_that_are_left_running_are_over_with_their_game(fails: bool) -> None:
+    called, left, engine = list[str](), list[asyncio.Task[Any]](), FakeEngine(lambda call, prompt: "word " * 200)
+
+    @agentcho.tool(audience="nobody")
+    def act() -> str:
+        called.append("act")
+        return "done"
+
+    async def script(game: Game) -> None:
+        ann, bob, cal = (game.cast(Agent, name) for name in ("ann", "bob", "cal"))
+        left.append(asyncio.ensure_future(ann.say(to="everyone", max_tokens=200)))
+        left.append(asyncio.ensure_future(bob.say(tools=[act], tool_choice="required")))
+        await cal.say(max_tokens=1)
+        if fails:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) if fails else nullcontext():
+        played = play(script, engine=engine)
+        assert isinstance(played.events[-1], GameOver)
+        assert {entry.message.author: entry.ended for entry in played.entries}["ann"] == "cancelled"
+    assert [str(task.exception())[:14] for task in left] == ["game 0 is over"] * 2
+    assert (called, engine.pages) == ([], 0)
 
 
 def test_what_is_wrong_with_a_call_is_told_to_the_model() -> None:

@@ -136,6 +136,8 @@ class Game:
         )
         self._tool_turns = ToolTurns(self._turns, self._messages, self._toolbox, calls)
         self._over = False
+        self._verbs = set[anyio.CancelScope]()
+        self._ended = anyio.Event()
 
     def _seated(self, people: People) -> Seats:
         """Return the people of this game, who hear published messages. Other games may use its room in the store while
@@ -559,8 +561,31 @@ class Game:
     async def speak(self, agent: Agent, asked: Utterance) -> Message:
         """Generate one message of an agent, from its view to the transcript. The verbs of `Agent` call it."""
         self._check_running()
-        with self._noted(self._roster.name_of(agent)):
+        with self._noted(self._roster.name_of(agent)), self._until_over():
             return await (self._turns if asked.tools is None else self._tool_turns).speak(agent, asked)
+
+    @contextmanager
+    def _until_over(self) -> Iterator[None]:
+        """A context around a verb, which is cancelled if the game ends before it. Raises `ScenarioError` then."""
+        with anyio.CancelScope() as scope:
+            self._verbs.add(scope)
+            try:
+                yield
+            finally:
+                self._verbs.discard(scope)
+                if self._over and not self._verbs:
+                    self._ended.set()
+        if scope.cancelled_caught:
+            self._check_running()
+
+    async def _end_verbs(self) -> None:
+        """Note that the game is over, and wait until verbs in tasks that the code has left running are cancelled."""
+        self._over = True
+        with anyio.CancelScope(shield=True):
+            for verb in self._verbs:
+                verb.cancel()
+            if self._verbs:
+                await self._ended.wait()
 
     def _check_running(self) -> None:
         """Raise `ScenarioError` if the game has its outcome: nothing that is said later would be part of it."""
@@ -602,7 +627,7 @@ class Game:
             async with self._toolbox:
                 return await self._choreographer.tasks.run(self._play(scenario))
         finally:
-            self._over = True
+            await self._end_verbs()
             self._journal.held += self._journal.begun()
             for choreographer, _ in self._models:
                 choreographer.forget(self._journal)
@@ -639,7 +664,7 @@ class Game:
                 raise
             outcome = None
             ended = f"limit: {limit.who} {limit.value:g} {limit.limit}"
-        self._over = True
+        await self._end_verbs()
         self._journal.close()
         score = {} if outcome is None else scored(scenario, outcome, self._behind)
         shown = None if outcome is None else as_json(outcome, "outcome", scenario)

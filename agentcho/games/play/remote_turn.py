@@ -55,6 +55,7 @@ class TextTurn:
         self._asked, self._first = perf_counter(), 0.0
         self._record = TextRecorder(game, draft, journal, sink)
         self._error: BaseException | None = None
+        self._lost: TokensSpent | None = None
         self._over = False
         self._scope = anyio.CancelScope()
 
@@ -105,7 +106,7 @@ class TextTurn:
         reply: TextReply | None = None
         try:
             with self._scope:
-                reply = await port.ask(replace(call, on_text=self.hear))
+                reply = await port.ask(replace(call, on_text=self.hear, on_spent=self._lose))
                 self._check(reply, port, call)
         except Exception:
             if self._error is None:
@@ -144,6 +145,10 @@ class TextTurn:
             self._error = error if isinstance(error, AgentchoError) else CallbackFailed("on_token", error)
             self._scope.cancel()
 
+    def _lose(self, spent: TokensSpent) -> None:
+        """Note what an answer cost that does not come."""
+        self._lost = _reported(spent)
+
     def _begin(self) -> None:
         """Record what the message reads, before any of it is sent."""
         self._record.begin(self._usage())
@@ -165,7 +170,7 @@ class TextTurn:
 
     def _usage(self) -> MessageUsage:
         now = perf_counter()
-        return MessageUsage(0, 0, (self._first or now) - self._asked, now - self._asked)
+        return MessageUsage(0, 0, (self._first or now) - self._asked, now - self._asked, spent=self._lost)
 
 
 def _reported(spent: TokensSpent) -> TokensSpent:

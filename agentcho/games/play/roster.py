@@ -53,7 +53,13 @@ class Roster:
             given = ", ".join(attributes)
             raise RequestError(f"{given} cannot be given for an existing agent; set it on the agent, or cast its class")
         player = agent if isinstance(agent, Agent) else agent(name or agent.role, **attributes)
-        new = cast_name(player.name if name is None else name)
+        given = player.name if name is None else name
+        if given == "" and name is None:
+            raise ScenarioError(
+                f"{type(player).__name__} has no name: call super().__init__(name) in its __init__ (of a dataclass, in "
+                "__post_init__), or cast it under a name: game.cast(agent, name)"
+            )
+        new = cast_name(given)
         if new in self.agents:
             raise AudienceError(f"an agent named {new!r} has already joined; give another name")
         checked_int(player.priority, f"the priority of {new}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import count
@@ -54,6 +54,16 @@ class Order(TypedDict):
     moves: tuple[Move, ...]
 
 
+@dataclass(eq=False)
+class _Act:
+    """An act of the running task, in a branch or (`Rounds`) in none. `depth`: how many acts it is within, itself
+    included. `over`: it has ended, but tasks that it started may run on."""
+
+    where: object
+    depth: int = 1
+    over: bool = False
+
+
 class _Branches(NamedTuple):
     """The branches of the moves of a round, and the branch that the round is in."""
 
@@ -86,6 +96,7 @@ class Rounds:
         self._out = MessageLog()
         self._branch: ContextVar[Branch | None] = ContextVar("branch", default=None)
         self._under_way: Counter[Branch | None] = Counter()
+        self._within: ContextVar[_Act | None] = ContextVar("within", default=None)
         self._numbers = count(1)
         self.raced = False
         self.told: Callable[[], None] | None = None
@@ -123,18 +134,24 @@ class Rounds:
         """A context around an act that waits for the engine and then publishes a message.
 
         If two acts overlap in one branch, the order of their messages depends on which ends first. At its end, a task
-        in lockstep waits for the others.
+        in lockstep waits for the others. An act within an act, as of an agent that speaks in a tool, is part of it.
         """
-        branch = self.branch
+        branch, outer = self.branch, self._within.get()
+        within = outer is not None and not outer.over and outer.where is (branch or self)
+        act = _Act(branch or self, outer.depth + 1 if outer is not None and within else 1)
+        before = self._within.set(act)
         self._under_way[branch] += 1
         try:
             yield
         finally:
+            act.over = True
+            with suppress(ValueError):  # an async generator of the code may be closed in another context
+                self._within.reset(before)
             self._under_way[branch] -= 1
-            self.raced |= self._under_way[branch] > 0
+            self.raced |= self._under_way[branch] >= act.depth
             if branch is not None and branch.seat is not None:
                 branch.seat.moved()  # an act that failed or was cancelled is waited for no longer
-        if branch is not None and branch.seat is not None:
+        if branch is not None and branch.seat is not None and not within:
             await branch.seat.acted()
 
     def acting(self, branch: Branch) -> bool:

@@ -6,6 +6,7 @@ Independent of agents and audiences.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -29,6 +30,8 @@ from agentcho.protocol.call import Stopped
 from agentcho.protocol.text_calls import PromptMessage, TextCall, TextReply, TokensSpent
 from agentcho.protocol.variables import of_option
 
+NOTES = logging.getLogger("agentcho.notes")
+"""Notes that a user of a command sees on standard error, whether or not there is a log."""
 REPAIRS = 2
 """How many times an answer that is not what was asked for is requested again."""
 TOKEN_BYTES = 64
@@ -57,6 +60,9 @@ class Endpoint:
         self._pace = RequestPacer(config.concurrency, config.requests_per_minute, config.tokens_per_minute)
         self._wire = Wire(address, key, config.concurrency)
         self.backoff, self._random = Backoff(), Random()
+        self._told_of_nothing = False
+        if not self._abilities.kind.samples:
+            NOTES.warning("%s takes no temperature, top_p or stop strings: they are not sent", self._model)
 
     @property
     def name(self) -> str:
@@ -91,9 +97,20 @@ class Endpoint:
         `ContextOverflow`: it reports more tokens than the configured context has."""
         check_schema(call.sampling)
         asking = _Asking(call, AnswerBill(self._prices), self._config.retries)
+        try:
+            return await self._answer(asking)
+        except BaseException:
+            if call.on_spent is not None and asking.bill.requests:
+                call.on_spent(asking.bill.spent)
+            raise
+
+    async def _answer(self, asking: _Asking) -> TextReply:
+        call = asking.call
         for _ in range(REPAIRS + 1):
             heard = await self._heard(asking)
             found = checked(call.sampling, heard.text, heard.stopped != "max_tokens")
+            if heard.is_nothing:
+                self._tell_of_nothing(call, found)
             if not found.fault:
                 return asking.reply(heard, found)
             asking.repair(heard, found)
@@ -102,6 +119,19 @@ class Endpoint:
             f"{_wanted(call)}. Ask for something simpler, or use a server that can enforce the form of "
             "answers (can)"
         )
+
+    def _tell_of_nothing(self, call: TextCall, found: CheckedAnswer) -> None:
+        """Tell that the limit ended an answer before it began. `AnswerInvalid`: it may not be empty; asking again would
+        end in the same way."""
+        what = (
+            f"model {self.name} at {self._address.url} used up max_tokens ({call.sampling.max_tokens}) before its "
+            "answer began, as models that think do"
+        )
+        if found.fault:
+            raise AnswerInvalid(f"{what}; raise max_tokens")
+        if not self._told_of_nothing:
+            self._told_of_nothing = True
+            NOTES.warning("%s, so its message is empty; raise --max-tokens", what)
 
     async def _heard(self, asking: _Asking) -> _Heard:
         """Receive one complete answer, valid or not. Failed attempts are retried, unless text of one was already passed
@@ -231,6 +261,11 @@ class _Heard:
         if isinstance(stop, int):
             return "stop_token" if stop in sampling.stop_token_ids else "stop"
         return "stop_string" if stop is not None and stop in sampling.stop else "stop"
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether the limit ended the answer before it began."""
+        return self.stopped == "max_tokens" and not self.text.strip()
 
     def hear(self, chunk: Chunk) -> Progress:
         """Take in one event. Returns "all" if the server continues after a stop string, so that nothing more is

@@ -27,7 +27,7 @@ SHARED = 6
 """Minimum length of a run of characters shared with the prompt that is removed from a server's error."""
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 REMEDIES = {
-    400: "the request does not suit this server or its model",
+    400: "the request does not suit this server or its model; describe its abilities with server and can",
     401: "the key was rejected; check where it comes from (key_env, key_file)",
     403: "the key has no permission for this",
     404: "there is no such address or model; check base_url and the model's name",
@@ -61,10 +61,12 @@ class AttemptFailed(Exception):
 
 
 class Refusal(NamedTuple):
-    """A server's reason for refusing a request, read from the different forms that servers use."""
+    """A server's reason for refusing a request, read from the different forms that servers use. `field`: the field of
+    the request that it is about."""
 
     code: str
     message: str
+    field: str = ""
 
     @classmethod
     def of(cls, body: object) -> Refusal:
@@ -74,14 +76,22 @@ class Refusal(NamedTuple):
             return cls("", inner if isinstance(inner, str) else "")
         message = next((inner[key] for key in ("message", "detail") if isinstance(inner.get(key), str)), "")
         code = next((str(inner[key]) for key in ("code", "type") if isinstance(inner.get(key), str | int)), "")
-        return cls(code if re.fullmatch(r"[\w.-]{1,64}", code) else "", message)
+        field = inner.get("param")
+        return cls(
+            code if re.fullmatch(r"[\w.-]{1,64}", code) else "", message, field if isinstance(field, str) else ""
+        )
+
+    def about(self, fields: Iterable[str]) -> Refusal:
+        """Return the reason, without its field if that is none of those that were sent."""
+        return self if self.field in fields else self._replace(field="")
 
     def told(self, prompt: Iterable[str]) -> str:
         """Return the reason on one line for an error message, without anything quoted and without text of the
         prompt."""
         plain = "".join(char if char.isprintable() else " " for char in self.message[:READ])
         words = " ".join(QUOTED.sub("…", plain).split())[:LONGEST]
-        return " ".join(filter(None, (f"[{self.code}]" if self.code else "", _apart(words, list(prompt)))))
+        named = (f"[{self.code}]" if self.code else "", f"{self.field}:" if self.field else "")
+        return " ".join(filter(None, (*named, _apart(words, list(prompt)))))
 
 
 def _apart(words: str, texts: list[str]) -> str:

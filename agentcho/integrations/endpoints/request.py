@@ -22,6 +22,16 @@ WRAPPING = 16
 BENDING = ("frequency_penalty", "presence_penalty", "repetition_penalty", "logit_bias")
 FREE = ("stop_token_ids", "include_stop_str_in_output", "min_tokens", "ignore_eos", "bad_words", "allowed_token_ids")
 """Options that apply to free text only, not to choices or JSON."""
+VALUES = frozenset({"const", "enum", "default", "examples"})
+"""Keywords of a JSON schema whose values are no schemas."""
+STRICT = frozenset(
+    {
+        *("$ref", "$defs", "definitions", "type", "properties", "required", "additionalProperties", "items", "anyOf"),
+        *("enum", "const", "title", "description", "pattern", "format", "multipleOf", "minItems", "maxItems"),
+        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+    }
+)
+"""Keywords that OpenAI's server accepts in strict mode."""
 FIRST = "Nobody has said anything yet. You speak first."
 NEXT = "Go on: say your next message."
 
@@ -115,7 +125,7 @@ def _sampled(sampling: Sampling, abilities: Abilities) -> dict[str, Any]:
         for option in CUTS:
             if getattr(sampling, option) != Sampling.model_fields[option].default:
                 raise RequestError(f"{option}: this kind of server does not support it; leave it out", "sampling")
-        found = {name: value for name, value in found.items() if name == kind.limit or value != 1.0}
+        found = {name: value for name, value in found.items() if name == kind.limit or (kind.samples and value != 1.0)}
     else:
         found |= {option: getattr(sampling, option) for option in CUTS}
         found["top_k"] = sampling.top_k or -1
@@ -163,20 +173,38 @@ def _choice_schema(choices: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _json(schema: Mapping[str, Any]) -> dict[str, Any]:
+    schema = _typed(schema)
     named = {"name": WRAPPED, "schema": schema, "strict": _is_strict(schema)}
     return {"response_format": {"type": "json_schema", "json_schema": named}}
 
 
+def _typed(schema: Any) -> Any:
+    """The schema with the type of each constant text, which OpenAI's server asks for."""
+    if isinstance(schema, list):
+        return [_typed(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: value if name in VALUES else _typed(value) for name, value in schema.items()}
+    return {"type": "string", **found} if isinstance(schema.get("const"), str) else found
+
+
 def _is_strict(schema: Any) -> bool:
     """Whether OpenAI's server accepts the schema in strict mode: every object requires all of its keys and allows no
-    others."""
-    if isinstance(schema, list):
-        return all(map(_is_strict, schema))
-    if not isinstance(schema, dict):
-        return True
-    if "properties" in schema or schema.get("type") == "object":
-        keys, required = schema.get("properties"), schema.get("required")
+    others, every part has a type, and nothing stands beside a reference. Keywords that it refuses, and those that are
+    not known to be accepted, count as refused."""
+    if not isinstance(schema, dict) or not STRICT.issuperset(schema):
+        return False
+    if "$ref" in schema:
+        return len(schema) == 1
+    if not {"type", "anyOf"} & schema.keys():
+        return False
+    keys, required = schema.get("properties"), schema.get("required")
+    if keys is not None or schema.get("type") == "object":
         whole = isinstance(keys, dict) and isinstance(required, list) and set(keys) == set(required)
         if not whole or schema.get("additionalProperties") is not False:
             return False
-    return all(map(_is_strict, schema.values()))
+    if schema.get("type") == "array" and "items" not in schema:
+        return False
+    named = (schema.get(name) or {} for name in ("properties", "$defs", "definitions"))
+    inner = [*(each for group in named for each in group.values()), *schema.get("anyOf", ())]
+    return all(map(_is_strict, [*inner, *([schema["items"]] if "items" in schema else [])]))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from agentcho.config import ModelConfig
+from agentcho.config import API, ModelConfig
 from agentcho.protocol.text_calls import Capability, Server
 
 Fields = dict[str, Any]
@@ -25,7 +25,8 @@ class ServerKind(NamedTuple):
     API. `choices` makes the fields that constrain an answer to texts. `goes_on` are the fields that make an answer
     continue the last message; `nudged`: the server does so by itself if that message is the assistant's. `stops` is the
     maximum number of stop strings of a request, `seeds` the number of different seeds. `takes` maps the `Sampling`
-    options that this kind has a field for, and others may lack, to the names of the fields.
+    options that this kind has a field for, and others may lack, to the names of the fields. `samples`: the model takes
+    sampling options.
     """
 
     can: frozenset[Capability]
@@ -37,6 +38,7 @@ class ServerKind(NamedTuple):
     stops: int = 16
     seeds: int = 1 << 31
     takes: Mapping[str, str] = {}
+    samples: bool = True
 
 
 def _structured(choices: Sequence[str]) -> Fields:
@@ -54,6 +56,8 @@ def _grammar(choices: Sequence[str]) -> Fields:
 
 THEIRS = (".openai.com", ".openai.azure.com")
 """Host suffixes of OpenAI's own models."""
+REASONING = re.compile(r"(?:[\w-]+/)?(?:o\d|gpt-5(?!.*chat))")
+"""The names of its models that refuse temperature, top_p, penalties and stop strings."""
 PENALTIES = {name: name for name in ("frequency_penalty", "presence_penalty", "logit_bias")}
 BENDS = {**PENALTIES, "repetition_penalty": "repetition_penalty"}
 ENDS = {name: name for name in ("stop_token_ids", "min_tokens", "ignore_eos")}
@@ -109,9 +113,17 @@ class Abilities(NamedTuple):
 
     @classmethod
     def of(cls, config: ModelConfig) -> Abilities:
-        """Return those of a configured server: the configured abilities, or else those of its kind. Hosts other than
-        OpenAI's get the older name of the field for the token limit."""
+        """Return those of a configured server: the configured abilities, or else those of its kind.
+
+        Hosts other than OpenAI's get the older name of the field for the token limit. If their kind is not given, they
+        are not assumed to show names to the model, nor to answer a prompt that ends with the assistant's message.
+        """
         kind, theirs = KINDS[config.server], (urlsplit(config.base_url or "").hostname or "").endswith(THEIRS)
+        if theirs and REASONING.match(config.model.removeprefix(API)):
+            kind = kind._replace(stops=0, takes={}, samples=False)
         kind = kind if theirs else kind._replace(limit="max_tokens")
         can = kind.can if config.can is None else frozenset(config.can)
+        if config.server == "openai" and not theirs:
+            kind = kind._replace(nudged=True)
+            can = can if config.can is not None else can - {"names"}
         return cls(kind, can, parts=theirs or config.server == "agentcho")

@@ -7,7 +7,9 @@ Independent of how prompts are built and of retries.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from json import JSONDecodeError
 from typing import Any, Literal, NamedTuple
@@ -102,7 +104,7 @@ class Wire:
         with anyio.move_on_after(bound.seconds) as scope:
             async with self._stream(body) as stream:
                 size = 0
-                while (chunk := await self._next(stream, body)) is not None:
+                while (chunk := await self._next(stream, body, ended=progress == "ended")) is not None:
                     size += sum(_size(each.delta) for each in chunk.choices)
                     if size > bound.bytes:
                         raise AttemptFailed(f"exceeded its token limit: more than {bound.bytes} bytes of text")
@@ -130,16 +132,19 @@ class Wire:
             with anyio.move_on_after(CLOSING, shield=True):
                 await stream.close()
 
-    async def _next(self, stream: AsyncIterator[object], body: dict[str, Any]) -> Chunk | None:
-        """The next event, None if the server sends no more."""
-        with _told(body):
-            found = await anext(stream, None)
-        if found is None:
-            return None
+    async def _next(self, stream: AsyncIterator[object], body: dict[str, Any], ended: bool) -> Chunk | None:
+        """The next event, None if the server sends no more. If the answer has `ended`, failures are no more events."""
         try:
-            return Chunk.model_validate(found)
+            with _told(body):
+                found = await anext(stream, None)
+            return None if found is None else Chunk.model_validate(found)
+        except AttemptFailed:
+            if not ended:
+                raise
         except ValidationError:
-            raise AttemptFailed("sent something that is not part of a chat completion") from None
+            if not ended:
+                raise AttemptFailed("sent something that is not part of a chat completion") from None
+        return None
 
 
 class _TooLarge(Exception):
@@ -183,16 +188,35 @@ def _told(body: dict[str, Any]) -> Iterator[None]:
     except AttemptFailed:
         raise
     except Exception as error:
-        raise _failed(error, [message["content"] for message in body["messages"]]) from None
+        raise _failed(error, [message["content"] for message in body["messages"]], body) from None
 
 
-def _failed(error: Exception, prompt: list[str]) -> AttemptFailed:
+def _unreachable(error: BaseException) -> AttemptFailed:
+    """The failure for a connection that could not be made, or broke, by what caused it."""
+    causes = list[BaseException]()
+    cause: BaseException | None = error
+    while cause is not None and cause not in causes:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    if any(isinstance(each, ssl.SSLCertVerificationError) for each in causes):
+        return AttemptFailed(
+            "has a certificate that is not trusted; set SSL_CERT_FILE to a file with the authority that issued it"
+        )
+    if any(isinstance(each, socket.gaierror) for each in causes):
+        return AttemptFailed("cannot be found: its name has no address; check base_url, and the network", again=True)
+    if any(isinstance(each, httpx2.ProxyError) for each in causes):
+        return AttemptFailed("cannot be reached through the proxy; check HTTPS_PROXY and NO_PROXY", again=True)
+    return AttemptFailed("does not answer or broke the connection; check that it is running", again=True)
+
+
+def _failed(error: Exception, prompt: list[str], fields: Iterable[str] = ()) -> AttemptFailed:
+    """The failure for an error of the client. `fields`: the fields of the request, which may be named."""
     match error:
         case openai.APIStatusError():
             refusal, wait = Refusal.of(error.body), asked_wait(error.response.headers)
-            return refused(error.status_code, refusal, wait, prompt)
+            return refused(error.status_code, refusal.about(fields), wait, prompt)
         case openai.APIConnectionError():
-            return AttemptFailed("does not answer or broke the connection; check that it is running", again=True)
+            return _unreachable(error)
         case openai.APIError():
             refusal = Refusal.of(error.body)
             status = int(refusal.code) if re.fullmatch(r"[45]\d\d", refusal.code) else 500

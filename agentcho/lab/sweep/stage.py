@@ -124,7 +124,7 @@ class RemoteStage:
         if same := (*saved, *beside):
             begun = self._players.driver.ready(runs.work_of(self._players, RunRequest(cell.scenario, cell.config)))
             for run in same:
-                check_engine(run, *runs.named(begun, cell.config))
+                check_engine(run, *runs.named(begun, cell.config), bits=run in saved)
         return runs.play(self._players, RunRequest(cell.scenario, cell.config, **more))
 
     def close(self) -> None:
