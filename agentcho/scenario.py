@@ -82,9 +82,13 @@ class Scenario:
         model_config = ConfigDict(frozen=True, extra="forbid")
 
     def __init_subclass__(cls, **more: Any) -> None:
-        """Name a scenario after its own class, as `agentcho ls` lists it, unless it has a name of its own."""
+        """Name a scenario after its own class, as `agentcho ls` lists it.
+
+        A name of its own, a computed one, and one from a class that is no scenario are kept.
+        """
         super().__init_subclass__(**more)
-        if "name" not in vars(cls):
+        named = next((base for base in cls.__mro__ if "name" in vars(base)), Scenario)
+        if named is not cls and issubclass(named, Scenario) and isinstance(vars(named).get("name", ""), str):
             cls.name = called(cls.__name__)
 
     def __init__(self, **options: Any) -> None:

@@ -98,6 +98,8 @@ def test_an_agent_without_a_name_is_told_and_can_be_cast_under_one() -> None:
         agentcho.run(Bidder(budget=5), engine=FakeEngine(), display="none")
 
     async def script(game: agentcho.Game) -> None:
+        with pytest.raises(ScenarioError, match=r"cast an instance under a name: game\.cast\(agent, name\)"):
+            game.cast(Bidder, "ben")
         await game.cast(Bidder(budget=5), "ann").run()
 
     played = rehearse(script)
@@ -115,6 +117,22 @@ def test_a_scenario_is_named_after_its_own_class_unless_it_has_a_name_of_its_own
 
     class Heir(Named): ...
 
+    class Computed(agentcho.Scenario):
+        @property
+        def name(self) -> str:  # type: ignore[override]
+            return "computed"
+
+        async def play(self, game: agentcho.Game) -> agentcho.Scenario.Outcome:
+            return self.Outcome()
+
+    class HeirOfComputed(Computed): ...
+
+    class Mixin:
+        name = "mixed"
+
+    class Mixed(Mixin, agentcho.Scenario): ...
+
+    assert (HeirOfComputed().name, Mixed.name) == ("computed", "mixed")
     assert [each.name for each in (Duel, LongDuel, Named, Heir)] == ["duel", "long-duel", "given", "heir"]
 
 

@@ -163,13 +163,15 @@ def test_a_stream_that_is_not_closed_after_its_end_ends(monkeypatch: pytest.Monk
     "after",
     [
         event({"choices": None, "usage": USAGE}),
+        event({"choices": 5}),
         event({"error": {"message": "overloaded"}}),
         b"data: {nonsense\n\n",
     ],
 )
 def test_nothing_that_comes_after_its_end_undoes_an_answer(after: bytes) -> None:
-    reply, requests = run(lambda: asked(sends(head(), piece("go"), piece(finish="stop"), after)))
+    reply, requests = run(lambda: asked(sends(head(), piece("go"), piece(finish="stop"), after, told())))
     assert (reply.text, reply.stopped, requests) == ("go", "stop", 1)
+    assert reply.spent.completion == (None if b"error" in after or b"nonsense" in after else 3)
 
 
 @pytest.mark.parametrize(
@@ -197,6 +199,9 @@ def test_a_refusal_names_the_field_that_it_is_about_if_it_was_sent(param: str, w
     body = {"error": {"message": "Unsupported parameter: 'stop' is not supported", "param": param, "code": "bad"}}
     call = TextCall(CALL.messages, sampling=Sampling(max_tokens=8, stop=("x",)))
     error, _ = run(lambda: failed(refuses(400, body), call=call))
+    assert words in str(error)
+    assert SECRET not in str(error)
+    error, _ = run(lambda: failed(sends(head(), event(body)), call=call, retries=0))
     assert words in str(error)
     assert SECRET not in str(error)
 

@@ -220,6 +220,8 @@ def test_a_schema_is_constrained_by_the_response_format(server: Server) -> None:
         SCHEMA | {"additionalProperties": True},
         SCHEMA | {"properties": {"a": {"type": "object"}}},
         {"type": "array", "items": [SCHEMA | {"required": []}]},
+        {"type": "array", "items": {"type": "string"}},
+        {"anyOf": [SCHEMA]},
         *(
             SCHEMA | {"properties": {"a": part}, "$defs": {"n": {"type": "integer"}}}
             for part in (

@@ -387,6 +387,7 @@ class Game:
         stream = Streamed(self._messages, told, self.index, ahead)
         try:
             yield stream
+            self._check_running()
             await stream.close()
         finally:
             stream.give_up()
@@ -625,7 +626,10 @@ class Game:
         check_markers(self._models.own.frames.framing.plain, required_markers(self.reuse, self.config.plain_markers))
         try:
             async with self._toolbox:
-                return await self._choreographer.tasks.run(self._play(scenario))
+                try:
+                    return await self._choreographer.tasks.run(self._play(scenario))
+                finally:
+                    await self._end_verbs()
         finally:
             await self._end_verbs()
             self._journal.held += self._journal.begun()

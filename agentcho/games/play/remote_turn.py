@@ -107,6 +107,7 @@ class TextTurn:
         try:
             with self._scope:
                 reply = await port.ask(replace(call, on_text=self.hear, on_spent=self._lose))
+                self._lose(reply.spent)  # unless it is entered
                 self._check(reply, port, call)
         except Exception:
             if self._error is None:

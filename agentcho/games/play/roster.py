@@ -54,10 +54,10 @@ class Roster:
             raise RequestError(f"{given} cannot be given for an existing agent; set it on the agent, or cast its class")
         player = agent if isinstance(agent, Agent) else agent(name or agent.role, **attributes)
         given = player.name if name is None else name
-        if given == "" and name is None:
+        if (given == "" and name is None) or (player is not agent and not player._name):
             raise ScenarioError(
                 f"{type(player).__name__} has no name: call super().__init__(name) in its __init__ (of a dataclass, in "
-                "__post_init__), or cast it under a name: game.cast(agent, name)"
+                "__post_init__), or cast an instance under a name: game.cast(agent, name)"
             )
         new = cast_name(given)
         if new in self.agents:

@@ -174,7 +174,7 @@ def _choice_schema(choices: tuple[str, ...]) -> dict[str, Any]:
 
 def _json(schema: Mapping[str, Any]) -> dict[str, Any]:
     schema = _typed(schema)
-    named = {"name": WRAPPED, "schema": schema, "strict": _is_strict(schema)}
+    named = {"name": WRAPPED, "schema": schema, "strict": schema.get("type") == "object" and _is_strict(schema)}
     return {"response_format": {"type": "json_schema", "json_schema": named}}
 
 
@@ -203,7 +203,7 @@ def _is_strict(schema: Any) -> bool:
         whole = isinstance(keys, dict) and isinstance(required, list) and set(keys) == set(required)
         if not whole or schema.get("additionalProperties") is not False:
             return False
-    if schema.get("type") == "array" and "items" not in schema:
+    if "array" in str(schema.get("type")) and "items" not in schema:
         return False
     named = (schema.get(name) or {} for name in ("properties", "$defs", "definitions"))
     inner = [*(each for group in named for each in group.values()), *schema.get("anyOf", ())]

@@ -12,12 +12,12 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from json import JSONDecodeError
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import anyio
 import httpx2
 import openai
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from agentcho.integrations.endpoints.address import OPENAI, Address, ServerKey
 from agentcho.integrations.endpoints.faults import AttemptFailed, Refusal, asked_wait, is_passing, refused
@@ -60,7 +60,7 @@ class Choice(BaseModel):
 class Chunk(BaseModel):
     """One event of a stream."""
 
-    choices: list[Choice] = Field(default_factory=list)
+    choices: Annotated[list[Choice], BeforeValidator(lambda given: given or [])] = Field(default_factory=list)
     usage: Report = None
 
 
@@ -144,6 +144,7 @@ class Wire:
         except ValidationError:
             if not ended:
                 raise AttemptFailed("sent something that is not part of a chat completion") from None
+            return Chunk()  # the usage may still come
         return None
 
 
@@ -218,7 +219,7 @@ def _failed(error: Exception, prompt: list[str], fields: Iterable[str] = ()) -> 
         case openai.APIConnectionError():
             return _unreachable(error)
         case openai.APIError():
-            refusal = Refusal.of(error.body)
+            refusal = Refusal.of(error.body).about(fields)
             status = int(refusal.code) if re.fullmatch(r"[45]\d\d", refusal.code) else 500
             return AttemptFailed(
                 what="broke off its answer with an error",
