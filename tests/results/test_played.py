@@ -287,7 +287,7 @@ def test_a_run_that_was_interrupted_has_what_was_said(tmp_path: Path) -> None:
     played = agentcho.load("last", tmp_path)
     assert (played.status, played.interrupted, played.games) == ("interrupted", True, ())
     assert len(played.messages()) == 5
-    assert repr(played).startswith("talk: 0 of 1 game on fake")
+    assert repr(played).startswith("tired: 0 of 1 game on fake")
     assert len(played.table()) == 0
     assert len(polars.DataFrame(played.table())) == 0
 
