@@ -239,7 +239,7 @@ def test_from_traces_to_an_adapter_that_everything_takes(
     ticks = count(0.0, EVERY)
     with monkeypatch.context() as patch:
         patch.setattr("agentcho.display.progress.monotonic", lambda: next(ticks))
-        ran = agentcho(*tune, "--benchmark")
+        ran = agentcho(*tune, "--benchmark", "--keep-epochs")
     assert ran.code == 0, ran.err
     said = ran.err.splitlines()
     assert re.match(r"tune: 0 of \d+ weights read$", said[0])
@@ -255,9 +255,12 @@ def test_from_traces_to_an_adapter_that_everything_takes(
         "adapter_model.safetensors",
         "adapter_config.json",
         "agentcho.json",
+        "epoch-1",
+        "epoch-2",
         "log.jsonl",
         "loss.png",
     }
+    assert find_adapter(here / "tuned" / "epoch-2").trained is not None
     trained = find_adapter(here / "tuned").trained
     assert trained is not None
     assert trained.speed is not None

@@ -182,6 +182,24 @@ def test_games_choose_the_checkpoint_and_change_nothing_of_the_training(
 
 
 @pytest.mark.slow
+def test_the_adapter_of_each_epoch_is_kept_if_asked_for(engine: Engine, file: Path, tmp_path: Path) -> None:
+    tuned = tmp_path / "tuned"
+    found = lessons(file, "talk", engine, QUICK)
+    best = Training("talk", engine, found, QUICK, tuned, lambda now: None, keep_epochs=True).train()
+    steps = steps_of(found.train, QUICK) // QUICK.epochs
+    lines = map(json.loads, (tuned / "log.jsonl").read_text().splitlines())
+    measured = {line["step"]: line["dev"] for line in lines if "dev" in line}
+    epochs = [find_adapter(tuned / f"epoch-{epoch}") for epoch in (1, 2, 3)]
+    assert sorted(path.name for path in tuned.glob("epoch-*")) == ["epoch-1", "epoch-2", "epoch-3"]
+    assert len({each.digest for each in epochs}) == 3
+    for number, each in enumerate(epochs, start=1):
+        assert each.trained is not None
+        assert each.trained.step == number * steps
+        assert each.trained.best == pytest.approx(measured[number * steps], abs=1e-6)
+    assert find_adapter(tuned).digest == epochs[best.step // steps - 1].digest
+
+
+@pytest.mark.slow
 def test_all_that_it_computes_is_computed_in_threads_that_end(
     engine: Engine, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,8 @@ CHOOSE_BY = (
     "traces, played before the training and after each epoch. Default: the lowest loss on traces that are held out."
 )
 
+KEEP_EPOCHS = "Keep the adapter of each epoch too, in DIR/epoch-1, DIR/epoch-2, and so on, to compare them."
+
 
 def trace(
     scenario: Annotated[
@@ -81,6 +83,7 @@ def tune(
         int | None,
         typer.Option(min=1, help="Number of games that choose the checkpoint.  [default: 50]", show_default=False),
     ] = None,
+    keep_epochs: Annotated[bool, typer.Option("--keep-epochs", help=KEEP_EPOCHS)] = False,
 ) -> None:
     """Train an adapter so that the choreography says what the traced baseline said."""
     from agentcho.lab.commands.tune_run import TuneOptions
@@ -100,5 +103,6 @@ def tune(
         benchmark=benchmark,
         choose_by=choose_by,
         choose_games=choose_games,
+        keep_epochs=keep_epochs,
     )
     raise typer.Exit(train(options))

@@ -30,7 +30,8 @@ CHOSEN_BY = 50
 
 
 class TuneOptions(NamedTuple):
-    """The arguments of the command. `choose_by`: the score that selects the checkpoint, over `choose_games` games."""
+    """The arguments of the command. `choose_by`: the score that selects the checkpoint, over `choose_games` games.
+    `keep_epochs`: the adapter of each epoch is kept."""
 
     scenario: str
     traces: Path
@@ -40,6 +41,7 @@ class TuneOptions(NamedTuple):
     benchmark: bool = False
     choose_by: str | None = None
     choose_games: int | None = None
+    keep_epochs: bool = False
 
 
 def tune(asked: TuneOptions) -> int:
@@ -76,6 +78,7 @@ def _train(asked: TuneOptions, name: str, games: UntracedGames | None, told: Pro
         folder=asked.out,
         tell=_telling(told.tell),
         validation=None if games is None else games.on(engine).validation(lambda: engine, told.tell),
+        keep_epochs=asked.keep_epochs,
     )
     told.clear()
     print(

@@ -1,6 +1,7 @@
 """The folder of a training: the best adapter in peft's format, its training data, a log, and the last checkpoint.
 
     DIR/adapter_model.safetensors, adapter_config.json, agentcho.json   the best so far
+    DIR/epoch-1, epoch-2, …                                             that of each epoch, if they are kept
     DIR/log.jsonl, loss.png                                             one line per step, and their plot
     DIR/going/request.json, state.pt                                    until it is done
 
@@ -53,7 +54,16 @@ class Folder:
     def write_best(self, state: Mapping[str, Tensor], config: Mapping[str, Any], trained: AdapterTraining) -> None:
         """Replace the stored adapter."""
         _write(self.path, state, config)
-        self.write_trained(trained)
+        _write_trained(self.path, trained)
+
+    def write_epoch(
+        self, epoch: int, state: Mapping[str, Tensor], config: Mapping[str, Any], trained: AdapterTraining
+    ) -> None:
+        """Write the adapter of an epoch, counted from 1, into a folder of its own."""
+        folder = self.path / f"epoch-{epoch}"
+        folder.mkdir(exist_ok=True)
+        _write(folder, state, config)
+        _write_trained(folder, trained)
 
     def write_candidate(self, state: Mapping[str, Tensor], config: Mapping[str, Any]) -> Path:
         """Write an adapter beside the checkpoint, to be measured; returns its folder."""
@@ -64,7 +74,7 @@ class Folder:
 
     def write_trained(self, trained: AdapterTraining) -> None:
         """Write the facts of the adapter's training."""
-        replace_whole(self.path / TRAINED, trained.model_dump_json(indent=1) + "\n")
+        _write_trained(self.path, trained)
 
     def save(self, state: Mapping[str, Any]) -> None:
         """Write a checkpoint."""
@@ -104,3 +114,8 @@ def _write(folder: Path, state: Mapping[str, Tensor], config: Mapping[str, Any])
     whole = {name: each.contiguous() for name, each in tensors.items()}
     replace_whole(folder / WEIGHTS, save(whole, metadata={"format": "pt"}))
     replace_whole(folder / CONFIG, json.dumps(dict(config), indent=1, sort_keys=True) + "\n")
+
+
+def _write_trained(folder: Path, trained: AdapterTraining) -> None:
+    """Write the facts of an adapter's training into its folder."""
+    replace_whole(folder / TRAINED, trained.model_dump_json(indent=1) + "\n")

@@ -67,7 +67,7 @@ class Count:
 
 
 class Training:
-    """The state of one training."""
+    """The state of one training. `keep_epochs`: the adapter of each epoch is kept in a folder of its own, too."""
 
     def __init__(
         self,
@@ -78,8 +78,10 @@ class Training:
         folder: Path,
         tell: Callable[[Progress], None],
         validation: Validation | None = None,
+        keep_epochs: bool = False,
     ) -> None:
         self._scenario = scenario
+        self._keep_epochs = keep_epochs
         self._print = base.fingerprint
         self._lessons = lessons
         self._recipe = recipe
@@ -106,6 +108,7 @@ class Training:
         self._optimizer = torch.optim.AdamW(self._weights, lr=self._peak, betas=(0.9, 0.95), weight_decay=recipe.decay)
         self._dev = packed(lessons.dev, recipe.tokens)
         self._steps, self._count = steps_of(lessons.train, recipe), Count()
+        self._epoch = self._steps // recipe.epochs
         self.speed: Speed | None = None
 
     def train(self) -> AdapterTraining:
@@ -117,17 +120,16 @@ class Training:
         self._check = check
         self._resume()
         began = saved = perf_counter()
-        epoch = -(-len(self._lessons.train) // self._recipe.batch)
         for batch in islice(batches(self._lessons.train, self._recipe), self._count.step, None):
             check()
             value = self._step(batch)
             now = perf_counter()
             self._count.seconds, began = self._count.seconds + now - began, now
             self._note(value)
-            if self._count.step % epoch == 0 or self._count.step == self._steps:
+            if self._count.step % self._epoch == 0 or self._count.step == self._steps:
                 self._compare()
                 began = perf_counter()
-            if now - saved > SAVED_EVERY or self._count.step % epoch == 0:
+            if now - saved > SAVED_EVERY or self._count.step % self._epoch == 0:
                 self._save()
                 saved = perf_counter()
         trained = self._trained()
@@ -186,6 +188,10 @@ class Training:
             count.best_step = count.step
             count.score = score
             self._folder.write_best(state, config, self._trained())
+        if self._keep_epochs and count.step:
+            here = {"best": found, "step": count.step, "chosen": None}
+            trained = self._trained().model_copy(update=here)
+            self._folder.write_epoch(count.step // self._epoch, state, config, trained)
 
     def _not_finite(self, step: int) -> TuneError:
         kept = f"the best adapter until then is in {self._folder.path}"
