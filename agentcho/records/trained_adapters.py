@@ -1,4 +1,4 @@
-"""Whether the training of an adapter has finished, by the files in its folder.
+"""The folder of an adapter: what tables call it, and whether its training has finished, by the files in it.
 
 `agentcho tune` keeps its best adapter so far in the folder from the first step on, so that it can be tried early.
 """
@@ -6,11 +6,21 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from pathlib import Path
 
+EPOCH = "epoch-"
+"""The folders inside it that hold the adapters of its epochs begin with this, and end with a number."""
 GOING = "going"
 """The folder inside it that holds the last checkpoint until the training is finished."""
+
+
+def called(folder: str | Path) -> str:
+    """Return the name of an adapter in tables: the last part of its path, or the last two if it is that of an epoch."""
+    path = Path(folder)
+    epoch = re.fullmatch(rf"{EPOCH}\d+", path.name)
+    return f"{path.parent.name}/{path.name}" if epoch and path.parent.name else path.name
 
 
 def unfinished(folder: str | Path) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from agentcho.config import RunConfig
 from agentcho.errors import AdapterError, ConfigError
 from agentcho.lab.compare.columns import columns
+from agentcho.records.trained_adapters import called
 from agentcho.reuse.ape import Ape
 from agentcho.reuse.cacheblend import CacheBlend
 from agentcho.reuse.epic import Epic
@@ -145,6 +147,16 @@ def test_an_adapter_is_a_folder_and_goes_by_its_name_and_digest(adapters: list[s
         columns(f"choreographed@{one},choreographed@{other}")
     with pytest.raises(AdapterError, match="the folder does not exist"):
         columns("choreographed@nowhere")
+
+
+def test_the_adapter_of_an_epoch_goes_by_the_name_of_its_training_too(adapters: list[str]) -> None:
+    for folder in adapters[:2]:
+        shutil.copytree(adapters[2], Path(folder) / "epoch-4")
+    found = columns(",".join(f"choreographed:audit@{folder}/epoch-4" for folder in adapters[:2]))
+    assert [column.name for column in found] == ["choreographed:audit@one/epoch-4", "choreographed:audit@two/epoch-4"]
+    assert {column.folder(Path("out")).parent for column in found} == {Path("out")}
+    assert called("epoch-4") == "epoch-4"
+    assert called("runs/epoch-last") == "epoch-last"
 
 
 def test_repairs_are_added_to_what_can_be_repaired() -> None:

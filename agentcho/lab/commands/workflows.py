@@ -22,6 +22,7 @@ from agentcho.display.safe import inline
 from agentcho.errors import ConfigError, asking
 from agentcho.extras import require
 from agentcho.protocol.progress import ProgressCallback
+from agentcho.records.trained_adapters import called
 
 if TYPE_CHECKING:
     from agentcho.display.text_table import TextTable
@@ -102,7 +103,7 @@ def _without_folders(word: str) -> str:
     """Return a word of a command line with its paths and addresses as their last names. Ids of models stay."""
     if "://" in word:
         return Path(word).name
-    return "".join(Path(part).name if _is_path(part) else part for part in re.split("([,@=])", word))
+    return "".join(called(part) if _is_path(part) else part for part in re.split("([,@=])", word))
 
 
 def _is_path(part: str) -> bool:

@@ -13,6 +13,7 @@ from agentcho.engine.lora_adapter import find_adapter
 from agentcho.errors import AdapterError, ConfigError
 from agentcho.games.runs.loading import tell_unfinished
 from agentcho.records.frozen import Frozen
+from agentcho.records.trained_adapters import called
 from agentcho.reuse.in_place import InPlace
 from agentcho.reuse.registry import ALL, DEFAULT, READINGS, parsed_repair, parsed_way, usual_repairs, usual_ways
 
@@ -40,12 +41,12 @@ class Column(Frozen):
 
     @property
     def name(self) -> str:
-        """The name on the command line; an adapter is named by the last part of its folder's path."""
+        """The name on the command line, with the name of its adapter (`trained_adapters.called`)."""
         parts = [self.mode, *([self.leakage] if self.mode == "choreographed" else [])]
         way = InPlace.name if self.in_place else self.reuse
         name = ":".join([*parts, *([way] if way != DEFAULT else [])])
         name = name if self.repair is None else f"{name}+{self.repair}"
-        return name if self.adapter is None else f"{name}@{Path(self.adapter).resolve().name}"
+        return name if self.adapter is None else f"{name}@{called(Path(self.adapter).resolve())}"
 
     @property
     def plain(self) -> bool:
@@ -72,7 +73,7 @@ class Column(Frozen):
 
     def folder(self, out: Path) -> Path:
         """The folder of the records of its games."""
-        name = self.name.replace(":", "-")
+        name = self.name.replace(":", "-").replace("/", "-")
         return out / (name if self.digest is None else f"{name}-{self.digest[:8]}")
 
 

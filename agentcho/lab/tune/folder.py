@@ -25,7 +25,7 @@ from agentcho.engine.lora_adapter import CONFIG, TRAINED, WEIGHTS, AdapterTraini
 from agentcho.errors import ResumeMismatch
 from agentcho.lab.collect import check_same
 from agentcho.records.files import LineFile, read_lines, replace_whole, write_errors
-from agentcho.records.trained_adapters import GOING
+from agentcho.records.trained_adapters import EPOCH, GOING
 
 PREFIX = "base_model.model."
 
@@ -60,7 +60,7 @@ class Folder:
         self, epoch: int, state: Mapping[str, Tensor], config: Mapping[str, Any], trained: AdapterTraining
     ) -> None:
         """Write the adapter of an epoch, counted from 1, into a folder of its own."""
-        folder = self.path / f"epoch-{epoch}"
+        folder = self.path / f"{EPOCH}{epoch}"
         folder.mkdir(exist_ok=True)
         _write(folder, state, config)
         _write_trained(folder, trained)
