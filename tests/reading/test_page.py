@@ -458,6 +458,18 @@ def test_each_comparison_with_adapters_is_told(results: Path) -> None:
         assert page.count(f"### With and without adapters, {name}: ") == 1
 
 
+def test_epochs_of_a_training_have_a_table_of_what_each_brings_back(results: Path) -> None:
+    found = tuned(untuned=0.2, with_adapter=0.05)
+    alone = found.rows[0].model_copy(update={"column": "baseline@tuned", "kl": share(0.0123)})
+    found = found.model_copy(update={"rows": (*found.rows, alone)})
+    (results / "real-fidelity-tuned-epochs.json").write_text(found.model_dump_json())
+    trainings.main([str(FORMATS / "adapter" / "trained"), "--json", str(results / "real-trainings.json")])
+    page = real_model.page(results)
+    assert "### By epochs" in page
+    assert f"| talks | `{AUDIT}` | tuned | -75.0% (-75.0% to -75.0%) | 10 of 10 | 0.0123 |" in page
+    assert page.count("#### Adapters of several epochs, talks: ") == 1
+
+
 def test_a_training_that_goes_on_is_no_result(tmp_path: Path) -> None:
     begun = shutil.copytree(FORMATS / "adapter" / "trained", tmp_path / "begun")
     (begun / "going").mkdir()
