@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from scipy.stats import ttest_1samp
+from scipy.stats import multinomial, ttest_1samp
 
 from agentcho.audit.measurement import Interval
 from agentcho.lab.compare.comparison import Difference
@@ -91,15 +91,33 @@ def test_few_differences_of_one_sign_prove_little() -> None:
 def test_the_interval_of_a_share_leaves_out_0_exactly_where_its_test_does(gained: int, lost: int) -> None:
     span = changed_share(gained, lost, 200)
     assert (span.low > 0 or span.high < 0) is (mcnemar(gained, lost) < 0.05)
-    assert span.low <= (gained - lost) / 200 <= span.high
+    assert span.low < (gained - lost) / 200 < span.high
+
+
+@pytest.mark.parametrize(
+    ("games", "gain", "loss"), [(20, 0.0, 0.0), (20, 0.1, 0.0), (60, 0.05, 0.05), (60, 0.9, 0.0), (60, 0.3, 0.1)]
+)
+def test_the_interval_of_a_share_holds_the_true_difference_often_enough(games: int, gain: float, loss: float) -> None:
+    covered = 0.0
+    for gained in range(games + 1):
+        for lost in range(games + 1 - gained):
+            chance = multinomial.pmf([gained, lost, games - gained - lost], games, [gain, loss, 1 - gain - loss])
+            if chance > 1e-7:
+                span = changed_share(gained, lost, games)
+                covered += chance * (span.low <= gain - loss <= span.high)
+    assert covered >= 0.95
+
+
+def test_few_games_without_a_change_show_little() -> None:
+    span = changed_share(0, 0, 3)
+    assert (span.low, span.high) == (pytest.approx(-0.708, abs=0.001), pytest.approx(0.708, abs=0.001))
 
 
 def test_an_older_file_has_the_interval_of_today() -> None:
     (metric,) = metrics({"a": scored([1.0] * 200), "b": scored([0.0] * 4 + [1.0] * 196)}, 0)
     old = Interval(low=-0.04, high=-0.005, method="paired bootstrap")
     found = metric.differences["b"]
-    assert found.span.low == pytest.approx(-0.02)
-    assert found.span.high > 0
+    assert found.span.low < -0.02 < 0 < found.span.high
     assert found.p == 0.125
     assert exactly(found.model_copy(update={"span": old})) == found
     other = Difference(games=4, value=0.1, span=old, test="paired bootstrap", p=0.5, holm=0.5)

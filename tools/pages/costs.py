@@ -112,10 +112,10 @@ def slower(results: Path, chosen: Chosen = every) -> str:
     """In how many of the paper's workflows the baseline finishes sooner than `enforce` by medians, and in how many of
     these in every repeat. Empty if in none."""
     found = ends(results, chosen)
-    count = sum(whole.middle < 1 for _, whole in found.values())
+    count = sum(round(whole.middle, 2) < 1 for _, whole in found.values())
     if not count:
         return ""
-    beyond = sum(whole.high < 1 for _, whole in found.values())
+    beyond = sum(round(whole.high, 2) < 1 for _, whole in found.values())
     where = f"all {count} workflows of the paper" if count == len(found) else f"{count} of {len(found)} workflows"
     return f"{where} (beyond the spread of the repeats in {beyond or 'none'})"
 
@@ -125,7 +125,7 @@ def first_screen(results: Path, chosen: Chosen = computes_as_today) -> list[str]
     found, behind = ends(results, chosen), slower(results, chosen)
     if not found:
         return wrapped(f"Speed {OLDER}") if ends(results) else []
-    sooner = sum(first.middle > 1 for first, _ in found.values())
+    sooner = sum(round(first.middle, 2) > 1 for first, _ in found.values())
     where = "" if sooner == len(found) else f" in {sooner} of {len(found)} workflows"
     told = (
         f"First tokens come sooner{where} than with a prefix cache per prompt (`--mode baseline`, whose encodings leak "
@@ -134,14 +134,15 @@ def first_screen(results: Path, chosen: Chosen = computes_as_today) -> list[str]
     )
     if behind:
         told += (
-            f" **Short workflows do not: by medians the baseline is faster than `enforce`, the default, in {behind}.**"
+            " **Short workflows gain little or nothing: by medians the baseline is faster than `enforce`, the default, "
+            f"in {behind}.**"
         )
     told += (
         " Time and memory (keys and values kept until the end) of the baseline divided by those of `enforce`, with "
         f"{_measured_on(flows_of(results, chosen))} on two cores of a CPU; above 1, `enforce` is better. Both were "
-        "given the same words; agents that choose their own can say other things ([where](docs/speed.md)). The first "
-        "six rows show the least that was measured with this version of the engine ([older measurements, some of them "
-        f"lower](docs/speed.md)){_on_larger(results, chosen)}."
+        "given the same words; agents that choose their own can say other things ([where](docs/speed.md)). Each of "
+        "the first six rows is the smallest gain in any measurement of this version of the engine ([some older "
+        f"measurements are lower](docs/speed.md)){_on_larger(results, chosen)}."
     )
     kept = memory(results, chosen)
     named = sorted(found, key=lambda name: LEADING.index(name) if name in LEADING else len(LEADING))

