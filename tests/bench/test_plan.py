@@ -11,6 +11,7 @@ import pytest
 
 from agentcho.engine.call_layout import Segment
 from agentcho.errors import ConfigError
+from agentcho.lab.bench.recorded import recorded
 from agentcho.lab.plan.clock import forward_seconds
 from agentcho.lab.plan.hardware import Hardware, hardware
 from agentcho.lab.plan.planning import MODES, plan, predict
@@ -56,6 +57,14 @@ def test_games_beside_each_other_read_nothing_of_each_other() -> None:
     for message in two.workflow.messages:
         prefix = message.id.split("-")[0]
         assert all(parent.startswith(prefix + "-") for parent in message.parents)
+
+
+def test_games_beside_each_other_share_no_texts_but_system_prompts(tmp_path: Path) -> None:
+    file = tmp_path / "one.jsonl"
+    file.write_text(json.dumps(recorded("multi-qa", 1, 0.3).to_json()) + "\n")
+    for asked in (str(file), "readers"):
+        one, four = (plan(subjects(asked, games=games)[:1], ["baseline"], H100, SHAPE) for games in (1, 4))
+        assert four.predicted[0].encoded == pytest.approx(4 * one.predicted[0].encoded, rel=0.15)
 
 
 def test_traces_are_planned_without_torch(tmp_path: Path) -> None:

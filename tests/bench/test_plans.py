@@ -121,6 +121,11 @@ def test_traces_lose_words_and_positions_to_warm_up() -> None:
     assert shortened(whole, 1) == whole
 
 
+def test_traces_of_one_name_are_told_apart() -> None:
+    twice = traced([crowd(1, 2, 2, 40), crowd(1, 3, 2, 40), crowd(1, 2, 2, 40)], 1)
+    assert [each.name for each in twice] == ["trace crowd crowd-1", "trace crowd crowd-1#2", "trace crowd crowd-1#3"]
+
+
 def test_waiting_counts_overlapping_calls_once() -> None:
     calls = {"a": CallTimes(0, 2, 5), "b": CallTimes(1, 3, 4), "c": CallTimes(5, 6, 10)}
     played = WorkflowTimes(calls, 7)

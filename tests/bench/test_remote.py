@@ -15,7 +15,9 @@ import pytest
 from agentcho.cli import main
 from agentcho.errors import ConfigError
 from agentcho.lab.bench import servers
+from agentcho.lab.bench.chats import Chat
 from agentcho.lab.bench.client import ask
+from agentcho.lab.bench.played import ArmUnavailable
 from agentcho.lab.bench.remote import SERVER, reached
 from agentcho.lab.bench.result import read_result
 from agentcho.lab.bench.serving import ENFORCE, PLAIN
@@ -114,6 +116,16 @@ def test_a_key_goes_to_the_server_and_into_no_error(own: Own, monkeypatch: pytes
     with pytest.raises(ConfigError, match=r"model secret-1x of .*: HTTP 404: no model …x$") as error:
         reached(own.url, "secret-1x", "OWN_KEY")
     assert str(error.value)
+
+
+def test_a_key_that_a_failing_server_quotes_is_in_no_result(own: Own, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OWN_KEY", "secret-1")
+    found = reached(own.url, "secret-1x", "OWN_KEY")
+    own.status = 429
+    with pytest.raises(ArmUnavailable, match=r"^HTTP 429: no model …x$") as error:
+        found.send(Chat(id="a", agent="bob", after=frozenset(), messages=(), quotes=()), "play", 4)
+    assert error.value.__cause__ is None
+    assert error.value.__suppress_context__
 
 
 @pytest.mark.parametrize(

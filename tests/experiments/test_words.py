@@ -50,6 +50,18 @@ def test_the_baseline_agrees_with_itself_and_reuse_does_not(found: Comparison) -
     assert len(kinds) == 4
 
 
+def test_divergences_from_the_baseline_say_nothing_of_another_first_column(found: Comparison) -> None:
+    name = found.names[1]
+    alone = found.model_copy(update={"metrics": ()})
+    other = found.request.model_copy(update={"columns": found.request.columns[::-1]})
+    for mine in (
+        alone,
+        alone.model_copy(update={"fidelity": {name: found.fidelity[name].model_copy(update={"kl": 1.0})}}),
+    ):
+        assert mine.model_copy(update={"request": other}).words(name) == "unknown"
+    assert mine.words(name) == "changed"
+
+
 def test_reuse_encodes_less(found: Comparison) -> None:
     encoded = {name: sum(cost.encoded) for name, cost in found.costs.items()}
     assert encoded["choreographed:audit"] == encoded["choreographed:audit:in-place"] < encoded["choreographed:enforce"]

@@ -32,6 +32,7 @@ from agentcho.lab.reading.decisions import (
     games,
     moved,
     said_choices,
+    spelled,
     ways,
 )
 from agentcho.lab.reading.decisions import measure as decide
@@ -345,6 +346,16 @@ def test_a_reader_that_decides_nothing_is_named(texts: list[str], told: str) -> 
     talks = [Conversation("set", str(n), dilemma(n, None, text)) for n, text in enumerate(texts)]
     with pytest.raises(ConfigError, match=f"{told}.*alice, bob"):
         said_choices(talks, "bob")
+
+
+def test_answers_are_compared_in_the_spelling_that_the_reader_uses(engine: Engine) -> None:
+    said = ["yes", "no", "Yes", "yes", "no"]
+    talks = [Conversation("set", str(n), dilemma(n, None, text)) for n, text in enumerate(said)]
+    assert said_choices(talks, "bob") == ("no", "yes")
+    assert spelled(talks, "bob", ("YES", "maybe")) == ("yes", "maybe")
+    found = games(talks, engine, PAIR, ("no", "yes"))
+    assert len(found) == 5
+    assert found[2].asked["decision"] == ("end.decision.no", "end.decision.yes")
 
 
 def test_the_question_for_a_guess_names_the_choices_and_the_owner(engine: Engine) -> None:

@@ -4,6 +4,7 @@ engines and arms.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -91,9 +92,15 @@ def _unnamed(subject: Workload, name: str, seed: int, scale: float, **options: A
 
 
 def traced(workflows: Iterable[Workflow], scale: float) -> list[Workload]:
-    """Workflows of a trace file, each shortened to `scale` of its words."""
-    whole = (each if scale == 1 else shortened(each, scale) for each in workflows)
-    return [_subject(f"{TRACE}{each.workflow} {each.id}", each) for each in whole]
+    """Workflows of trace files, each shortened to `scale` of its words. If several have one name, all but the first get
+    a numeric suffix."""
+    seen, found = Counter[str](), list[Workload]()
+    for each in workflows:
+        name = f"{TRACE}{each.workflow} {each.id}"
+        seen[name] += 1
+        apart = name if seen[name] == 1 else f"{name}#{seen[name]}"
+        found.append(_subject(apart, each if scale == 1 else shortened(each, scale)))
+    return found
 
 
 def _swept(name: str, seed: int, scale: float, options: dict[str, Any]) -> Workload:

@@ -30,8 +30,13 @@ class Remote(NamedTuple):
     model: str
 
     def send(self, chat: Chat, play: str, tokens: int) -> Heard:
-        """Send one chat, without names of speakers, because few servers accept them."""
-        return ask(self.endpoint, body(self.model, chat.nameless, tokens))
+        """Send one chat, without names of speakers, because few servers accept them. `ArmUnavailable`: it has failed;
+        its reason does not contain the key."""
+        try:
+            return ask(self.endpoint, body(self.model, chat.nameless, tokens))
+        except ArmUnavailable as error:
+            key = self.endpoint.key
+            raise ArmUnavailable(str(error) if key is None else key.out_of(str(error))) from None
 
 
 def reached(url: str, model: str | None, key_env: str | None) -> Remote:
@@ -47,15 +52,15 @@ def reached(url: str, model: str | None, key_env: str | None) -> Remote:
         found = Remote(endpoint, model or first_model(endpoint))
     except ArmUnavailable as error:
         raise ConfigError(
-            f"the server at {address.url} does not report its model: {error}; start it, or name a model with "
-            "--server-model"
-        ) from error
+            f"the server at {address.url} does not report its model: {key.out_of(str(error))}; start it, or name a "
+            "model with --server-model"
+        ) from None
     try:
         ask(endpoint, {"model": found.model, "messages": [{"role": "user", "content": "Hi."}], "max_tokens": 1})
     except ArmUnavailable as error:
         raise ConfigError(
             f"model {found.model} of the server at {address.url} does not answer: {key.out_of(str(error))}"
-        ) from error
+        ) from None
     return found
 
 

@@ -32,9 +32,10 @@ OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
 
 def ours(model: str, dtype: str, port: int, differs: Markers = "refuse") -> list[str]:
-    """The command that runs `agentcho serve` in this Python. `differs`: its --template-differs."""
+    """The command that runs `agentcho serve` in this Python, on the CPU like its peer. `differs`: its
+    --template-differs."""
     served = ["--model", model, "--dtype", dtype, "--host", "127.0.0.1", "--port", str(port), "--record", "none"]
-    served += ["--template-differs", differs]
+    served += ["--device", "cpu", "--template-differs", differs]
     return [sys.executable, "-c", MAIN, "serve", *served]
 
 

@@ -152,7 +152,7 @@ def serve(
 
     if workflow and traces:
         raise typer.BadParameter("give --workflow or --traces, not both")
-    files = [each for file in traces or () for each in speed.traced(file, limit, scale)]
+    files = speed.traced(traces or (), limit, scale)
     subjects = files or speed.paper(workflow or RECORDED.split(" and "), seed, scale)
     served = ServingOptions(
         model=model,

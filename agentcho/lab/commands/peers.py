@@ -91,7 +91,7 @@ def peers(
     if workflow and traces:
         raise typer.BadParameter("give --workflow or --traces, not both")
     scale = scale or (1.0 if traces else 0.25)
-    recorded = [each for file in traces or () for each in speed.traced(file, limit, scale)]
+    recorded = speed.traced(traces or (), limit, scale)
     named = model if shape is None else speed.named("", shape)
     asked = speed.Benchmark(
         bench="peers",
@@ -103,7 +103,12 @@ def peers(
         device="cpu",
     )
     if server is not None:
+        if bits := [name.replace("_", "-") for name, value in quantized.items() if value is not None]:
+            raise typer.BadParameter(
+                "is not passed on to the server beside yours; leave it out", param_hint=f"--{bits[0]}"
+            )
         own = Own(server, server_model, server_key_env, tokens)
+        asked = asked._replace(checked=TemplateChecks(**checked))
         _own(asked, own, recorded or speed.paper(workflow or RECORDED, seed, scale), scale)
         return
     if server_model is not None or server_key_env is not None:
@@ -164,6 +169,7 @@ def _own(asked: speed.Benchmark, own: Own, subjects: Sequence[Workload], scale: 
             quote="recorded",
             repeats=asked.repeats,
             seed=asked.seed,
+            checked=asked.checked,
         )
         found = beside(remote=remote, asked=how, own=bool(asked.model), subjects=subjects, tell=told.tell)
     where = {"model": remote.model, "dtype": "as served", "device": "as served"}

@@ -117,12 +117,25 @@ def decisions(
     require("to make intervals", "lab")
     from agentcho.lab.display.reading import decisions_sheets
     from agentcho.lab.measure.play import Pair
-    from agentcho.lab.reading.decisions import PartialDecisions, effects, games, measure, moved, said_choices, ways
+    from agentcho.lab.reading.decisions import (
+        PartialDecisions,
+        effects,
+        games,
+        measure,
+        moved,
+        said_choices,
+        spelled,
+        ways,
+    )
     from agentcho.lab.reading.result import DecisionsResult
 
     asked = _Asked.of(traces=traces, limit=limit, modes=modes, model=model, dtype=dtype, seed=seed)
     pair = Pair(reader, owner)
-    words = said_choices(asked.conversations, reader) if choices is None else _words(choices)
+    words = (
+        said_choices(asked.conversations, reader)
+        if choices is None
+        else spelled(asked.conversations, reader, _words(choices))
+    )
     settings = {"reader": reader, "owner": owner, "behind": str(behind), "choices": ",".join(words)}
     settings |= {"modes": ", ".join(each.name for each in asked.columns)} | asked.settings
     file = speed.result_file(json_, "decisions", resume)
@@ -154,7 +167,7 @@ def decisions(
 
 def _words(text: str) -> tuple[str, ...]:
     """The words of `--choices`. A usage error: fewer than two."""
-    found = tuple(dict.fromkeys(word.strip().upper() for word in text.split(",") if word.strip()))
+    found = tuple({word.strip().upper(): word.strip() for word in text.split(",") if word.strip()}.values())
     if len(found) < 2:
         raise typer.BadParameter(f"{text!r} leaves no choice; give two or more words, separated by commas")
     return found

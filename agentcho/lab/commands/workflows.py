@@ -261,7 +261,7 @@ def workflows(
         raise typer.BadParameter("--sweep cannot be combined with --workflow or --traces; leave one out")
     if speculate and first:
         raise typer.BadParameter("--speculate times whole workflows; give it without --first")
-    subjects = [each for file in traces or () for each in traced(file, limit, scale)]
+    subjects = traced(traces or (), limit, scale)
     if workflow or not subjects:
         subjects += paper(workflow, seed, scale) if sweep is None else swept(sweep, seed, scale)
     on_vllm = computed["engine"] == VLLM
@@ -374,9 +374,9 @@ def swept(sweep: Sweep, seed: int, scale: float) -> Sequence[Workload]:
     return SWEEPS[sweep](seed, scale)
 
 
-def traced(file: Path, limit: int, scale: float) -> Sequence[Workload]:
-    """Workflows of a trace file."""
+def traced(files: Iterable[Path], limit: int, scale: float) -> list[Workload]:
+    """The first `limit` workflows of each trace file."""
     from agentcho.lab.bench import plans
     from agentcho.records.trace import read_traces
 
-    return plans.traced(read_traces(file)[:limit], scale)
+    return plans.traced([each for file in files for each in read_traces(file)[:limit]], scale)

@@ -157,10 +157,10 @@ class Comparison(Frozen):
         return next((metric for metric in self.metrics if metric.binary), next(iter(self.metrics), None))
 
     def words(self, column: str) -> Words:
-        """What a column makes of the words of the first one: see `yardstick`. Only scores that are shares of games
-        have a point; without one, those whose means all lie between 0 and 1 count, such as the share of words that a
-        text covers. The others are left out."""
-        held = self.fidelity.get(column)
+        """What a column makes of the words of the first one: see `yardstick`. Divergences are from the baseline and
+        count only if it is first. Of the scores, only shares of games have a point; without one, those whose means all
+        lie between 0 and 1 count, such as the share of words that a text covers. The others are left out."""
+        held = self.fidelity.get(column) if self.names[0] == "baseline" else None
         metrics = [metric for metric in self.metrics if metric.binary] or [
             metric for metric in self.metrics if all(0 <= mean.value <= 1 for mean in metric.means.values())
         ]

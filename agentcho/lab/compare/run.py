@@ -165,4 +165,9 @@ def _command(asked: CompareOptions, scenario: Scenario) -> str:
     words += [] if asked.reuse is None else ["--reuse", asked.reuse]
     words += [] if asked.repair is None else ["--repair", asked.repair]
     words += [] if asked.adapter is None else ["--adapter", asked.adapter]
+    if asked.judge is not None:
+        words += ["--judge", asked.judge if isinstance(asked.judge, str) else "..."]
+    usual = Effort()
+    words += [] if asked.effort.fidelity == usual.fidelity else ["--fidelity-games", str(asked.effort.fidelity)]
+    words += [] if asked.effort.timed == usual.timed else ["--timed-games", str(asked.effort.timed)]
     return again(words, asked.config, option_names(without=OF_COLUMNS), asked.given)

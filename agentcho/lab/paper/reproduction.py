@@ -352,7 +352,8 @@ class Reproduction:
             return TimesFound(name=name, title=title, left_out=why)
         config = self.world.config.model_dump(include={"seed", "temperature", "max_tokens"})
         config |= {"top_p": self.world.top_p}
-        asked = {"name": name, "words": words, "effort": self.effort, "model": self._fingerprint()}
+        asked: dict[str, Any] = {"name": name, "words": words, "effort": self.effort, "model": self._fingerprint()}
+        asked |= {"machine": machine_info()["machine"], "modules": modules(), **versions()}
         made = self._once(
             kind="times", asked=asked | config, what=TimesFound, phase=title.partition(":")[0].lower(), make=make
         )

@@ -39,9 +39,13 @@ def subjects(asked: str, counts: Sequence[int] = (), games: int = 1, seed: int =
     if counts and asked not in COUNTED:
         raise ConfigError(f"{asked} has a fixed number of agents; --agents works with {' and '.join(COUNTED)}")
     if asked == PANELS:
-        return [Subject(each.name, beside([each.workflow] * games)) for each in readers(seed, 1 / WORDS_A_TOKEN)]
+        panels = zip(*(readers(seed + game, 1 / WORDS_A_TOKEN) for game in range(games)), strict=True)
+        return [Subject(same[0].name, beside([each.workflow for each in same])) for same in panels]
     if asked not in KINDS:
-        return [Subject(f"{each.workflow} {each.id}", beside([each] * games)) for each in read_traces(file)[:limit]]
+        return [
+            Subject(f"{each.workflow} {each.id}", beside([_told_apart(each, game) for game in range(games)]))
+            for each in read_traces(file)[:limit]
+        ]
     if not counts:
         return [Subject(asked, beside([_recorded(asked, seed + game) for game in range(games)]))]
     option = COUNTED[asked]
@@ -52,6 +56,21 @@ def subjects(asked: str, counts: Sequence[int] = (), games: int = 1, seed: int =
         )
         for count in counts
     ]
+
+
+def _told_apart(whole: Workflow, game: int) -> Workflow:
+    """The workflow for one of several games. In all but the first, each text that begins a prompt begins with the
+    number of the game, so that no game can reuse the prompts of another; there are no recorded positions or tokens."""
+    if not game:
+        return whole
+    begins = {message.parents[0] for message in whole.messages if message.kind == "decode" and message.parents}
+    dropped = {"offsets", "new_offset", "tokens", "tokenizer", "content"}
+    lines = [
+        {key: value for key, value in message.to_json().items() if key not in dropped}
+        | ({"text": f"{game} {message.text}"} if message.id in begins else {})
+        for message in whole.messages
+    ]
+    return workflow({**whole.to_json(), "messages": lines})
 
 
 def _recorded(name: str, seed: int, **options: Any) -> Workflow:

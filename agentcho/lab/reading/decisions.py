@@ -7,7 +7,7 @@ strategy. With a result file, answers are saved after each conversation. Indepen
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any, Literal, NamedTuple
@@ -107,17 +107,29 @@ class Game(NamedTuple):
 
 
 def said_choices(conversations: Sequence[Conversation], reader: str) -> tuple[str, ...]:
-    """The words that the reader's last answers consist of, in alphabetical order. `ConfigError`: the conversations do
-    not end with such answers."""
-    said = [_last(each.workflow, reader) for each in conversations]
-    words = [WORD.findall(each.text) for each in said if each is not None]
-    found = sorted({each[0].upper() for each in words if len(each) == 1})
+    """The words that the reader's last answers consist of, in alphabetical order, each in its most frequent spelling.
+    `ConfigError`: the conversations do not end with such answers."""
+    words = _last_words(conversations, reader)
+    found = spelled(conversations, reader, sorted({each[0].upper() for each in words if len(each) == 1}))
     if len(found) not in FEW or not words or sum(len(each) == 1 for each in words) < MOST * len(conversations):
         agents = sorted({m.author for each in conversations for m in each.workflow.messages if m.author is not None})
         needed = "its last answer must be a single word, one of two to four"
         advice = f"choose another --reader ({', '.join(agents)}), or pass the words with --choices"
         raise ConfigError(f"the decisions of {reader} cannot be measured: {needed}; {advice}")
-    return tuple(found)
+    return found
+
+
+def spelled(conversations: Sequence[Conversation], reader: str, words: Iterable[str]) -> tuple[str, ...]:
+    """Each of these words as the reader's last answers spell it most often; one that is in none of them as it is."""
+    said = Counter(each[0] for each in _last_words(conversations, reader) if len(each) == 1)
+    usual = {word.upper(): word for word, _ in sorted(said.items(), key=lambda item: (item[1], item[0]))}
+    return tuple(usual.get(word.upper(), word) for word in words)
+
+
+def _last_words(conversations: Sequence[Conversation], reader: str) -> list[list[str]]:
+    """The words of the reader's last answer in each conversation that has one."""
+    said = [_last(each.workflow, reader) for each in conversations]
+    return [WORD.findall(each.text) for each in said if each is not None]
 
 
 def games(conversations: Sequence[Conversation], engine: MeasuredPort, pair: Pair, words: Sequence[str]) -> list[Game]:
@@ -126,7 +138,9 @@ def games(conversations: Sequence[Conversation], engine: MeasuredPort, pair: Pai
     found = list[Game]()
     for number, each in enumerate(conversations):
         last = _last(each.workflow, pair.reader)
-        if last is not None and [word.upper() for word in WORD.findall(last.text)] in [[word] for word in words]:
+        if last is not None and [word.upper() for word in WORD.findall(last.text)] in [
+            [word.upper()] for word in words
+        ]:
             whole, asked = _asking(each.workflow, last, pair, words)
             found.append(Game(each, of_workflow(whole, engine, number), _told(each.workflow), asked))
     if not found:

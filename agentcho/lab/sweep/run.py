@@ -4,6 +4,7 @@ of the command line.
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -165,15 +166,21 @@ def _command(asked: SweepOptions) -> str:
     scenario = asked.scenario if isinstance(asked.scenario, str) else asked.scenario.name
     words = ["agentcho", "sweep", scenario]
     for name, values in asked.grid.items():
-        words += ["--grid", f"{name}={','.join(_shown(value) for value in values)}"]
+        words += ["--grid", f"{name}={_listed(values)}"]
     words += ["--models", ",".join(map(_shown, asked.models))] if asked.models else []
     for name, value in asked.fixed.run.items():
         if name == "limits":
             words += [word for key, limit in value.items() for word in ("--limit", f"{key}={limit}")]
         elif name != "own_model":
-            words += [f"--{name.replace('_', '-')}", str(value)]
+            words += [] if value is False else [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
     words += [word for each in asked.filters for word in ("--filter", each)]
     return again(words, given=asked.fixed.scenario)
+
+
+def _listed(values: Sequence[Any]) -> str:
+    """The values of an axis as `--grid` takes them: separated by commas, or as a JSON list if one contains a comma."""
+    shown = [_shown(value) for value in values]
+    return json.dumps(list(values), ensure_ascii=False) if any("," in each for each in shown) else ",".join(shown)
 
 
 def _shown(value: Any) -> str:
