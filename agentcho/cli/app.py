@@ -294,14 +294,14 @@ def show(
     saved = find(run, out)
     check_game(saved, game)
     if trace is not None:
-        found = saved.export()
+        found = saved.export(None if game is None else {game})
         write_traces(trace, found)
         if note := cut_short([one.id for one in found if one.unfinished], len(found)):
             typer.echo(f"note: {inline(note)}", err=True)
     if inspect is not None:
         from agentcho.integrations.inspect.eval_log import write_inspect
 
-        write_inspect(saved, inspect)
+        write_inspect(saved, inspect, game)
     if svg is not None:
         Replay(saved, game, ids).svg(svg)
     if trace is None and svg is None and inspect is None:

@@ -111,6 +111,7 @@ def serving_of(config: ServeConfig, keys: ApiKeys, engine: EnginePort) -> Servin
         record=config.folder,
         keeping=keeping,
         quota=lambda tenant: keys.tokens(tenant) or limits.tenant_tokens,
+        generating=limits.tenant_generating,
         idle=limits.idle_minutes * 60,
         societies=limits.tenant_societies,
         deterministic=config.deterministic,

@@ -651,8 +651,10 @@ def _unknown(kind: type[BaseModel], place: tuple[int | str, ...], others: Iterab
     """Return what is wrong with a name that is no option, or no limit, and which one is probably meant."""
     name = str(place[-1])
     if place[0] == "limits":
-        like = nearest(name, Limits.model_fields)
-        return f"there is no such limit; {f'{like} The' if like else 'the'} limits are {', '.join(Limits.model_fields)}"
+        kinds = kind.model_fields["limits"].annotation
+        limits = kinds.model_fields if isinstance(kinds, type) and issubclass(kinds, BaseModel) else Limits.model_fields
+        like = nearest(name, limits)
+        return f"there is no such limit; {f'{like} The' if like else 'the'} limits are {', '.join(limits)}"
     if len(place) > 1:
         return f"there is no such option{asking(name, ModelConfig.model_fields)}"
     if like := nearest(name, (*kind.model_fields, *others)):

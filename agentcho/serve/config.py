@@ -22,8 +22,10 @@ from agentcho.config import (
     TemplateChecks,
     check_model,
 )
+from agentcho.protocol.call_validation import MOST_LIKELY
 from agentcho.serve.api.limits import RequestLimits
 from agentcho.serve.api.models import RequestTarget, read
+from agentcho.serve.api_errors import ApiError
 from agentcho.serve.request import LogprobsRule, Sharing
 
 Count = Annotated[int, Field(ge=1, lt=1 << 53)]
@@ -31,10 +33,12 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class ServeLimits(BaseModel):
-    """Limits of a server. `tenant_per_minute` None: no limit.
+    """Limits of a server. `tenant_per_minute` and `tenant_generating` None: no limit.
 
     - `connections`, `requests`: concurrent ones of the whole server. `tenant_requests`: concurrent ones of a tenant,
       `tenant_per_minute`: those that a tenant starts within a minute; a key may have lower limits of its own.
+      `tenant_generating`: how many tokens the concurrent requests of a tenant may ask for in all; room for them is
+      reserved until they end.
     - `header_seconds`, `body_seconds`, `send_seconds`: how long a client may take to send its header and its body, and
       to read one piece of an answer.
     - `buffered_bytes`: the total size of the bodies that are being read.
@@ -53,6 +57,7 @@ class ServeLimits(BaseModel):
     requests: Count = 256
     tenant_requests: Count = 64
     tenant_per_minute: Count | None = None
+    tenant_generating: Count | None = None
     header_seconds: Seconds = 10.0
     body_seconds: Seconds = 30.0
     send_seconds: Seconds = 30.0
@@ -61,7 +66,7 @@ class ServeLimits(BaseModel):
     messages: Count = 4096
     choices: Count = 128
     stops: Annotated[int, Field(ge=1, le=64)] = 16
-    logprobs: Annotated[int, Field(ge=0, le=100)] = 20
+    logprobs: Annotated[int, Field(ge=0, le=MOST_LIKELY)] = MOST_LIKELY
     tools: Count = 128
     schema_bytes: Count = 65_536
     schema_depth: Count = 64
@@ -173,7 +178,7 @@ class ServeConfig(TemplateChecks, ListenOptions, ComputeOptions, DeviceOptions, 
         wrong += [name for name in WEIGHED if getattr(self, name, None) is not None]
         if self.model == FAKE and wrong:
             raise ValueError(f"{wrong[0]} needs a model with weights, and the fake model has none; leave it out")
-        if read(self.served_name) != RequestTarget(self.served_name):
+        if not _is_plain(self.served_name):
             raise ValueError(
                 f"the model's name {self.served_name!r} contains a mode or a society (@MODE, #SOCIETY), which "
                 "requests append to it; give another name"
@@ -211,3 +216,11 @@ class ServeConfig(TemplateChecks, ListenOptions, ComputeOptions, DeviceOptions, 
     def folder(self) -> Path | None:
         """The folder in which societies are recorded, None for no records."""
         return None if self.record == "none" else Path(self.record)
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a model's name reads as nothing but a name."""
+    try:
+        return read(name) == RequestTarget(name)
+    except ApiError:
+        return False

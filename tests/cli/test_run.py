@@ -123,7 +123,9 @@ def test_none_shows_nothing_and_show_shows_it_again(agentcho: Command) -> None:
 
 def test_a_run_exports_to_traces_and_to_a_picture(agentcho: Command, here: Path) -> None:
     agentcho(*PLAY, "--games", "2")
-    assert agentcho("show", "last", "--trace", "t.jsonl", "--svg", "t.svg", "--game", "1") == Ran(0, "", "")
+    assert agentcho("show", "last", "--trace", "one.jsonl", "--svg", "t.svg", "--game", "1") == Ran(0, "", "")
+    assert [trace.meta["game"] for trace in read_traces(here / "one.jsonl")] == [1]
+    assert agentcho("show", "last", "--trace", "t.jsonl") == Ran(0, "", "")
     traces = read_traces(here / "t.jsonl")
     assert [trace.meta["game"] for trace in traces] == [0, 1]
     assert [m.id for m in traces[1].messages] == [m["id"] for m in messages(last(), 1)]

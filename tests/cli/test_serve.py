@@ -196,6 +196,21 @@ def test_each_adapter_is_a_model_on_an_engine_of_its_own(agentcho: Command, monk
     assert len({id(model.frames) for model in site[0].models.values()}) == 3
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--limit", "tenant_request=3"), "did you mean 'tenant_requests'? The limits are connections,"),
+        (("--limit", "logprobs=50"), "less than or equal to 20"),
+        (("--name", "x@audit@enforce"), "contains a mode or a society"),
+    ],
+)
+def test_what_a_server_cannot_be_started_with_is_told(agentcho: Command, words: tuple[str, ...], told: str) -> None:
+    ran = agentcho("serve", "--model", "fake", "--record", "none", *words)
+    assert ran.code != 0
+    assert told in " ".join(ran.err.split())
+    assert "Traceback" not in ran.err
+
+
 def test_options_and_bounds_reach_what_serves() -> None:
     limits = {
         "idle_minutes": 2,
@@ -203,12 +218,14 @@ def test_options_and_bounds_reach_what_serves() -> None:
         "society_messages": 40,
         "tenant_societies": 5,
         "tenant_tokens": 60,
+        "tenant_generating": 80,
     }
     config = ServeConfig.model_validate({"leakage": "audit", "record": "none", "limits": limits})
     entry = ApiKey(sha256="0" * 64, tenant="red", tokens=70)
     engine = FakeEngine()
     engine.store.limit = 90
     made = serving_of(config, ApiKeys([entry]), engine)
+    assert made.generating == 80
     assert (made.mode, made.record, made.idle, made.societies) == ("audit", None, 120, 5)
     assert (made.keeping.tokens, made.keeping.messages, made.keeping.capacity) == (30, 40, 90)
     assert (made.quota("red"), made.quota("blue")) == (70, 60)

@@ -10,6 +10,7 @@ import pytest
 from pydantic import BaseModel, Field, field_validator
 
 from agentcho.display.people.form import Form, form_of
+from agentcho.display.people.lines import chosen
 from agentcho.games.play.people import PersonPrompt
 from agentcho.message import EVERYONE
 from agentcho.protocol.call import Sampling
@@ -149,3 +150,21 @@ def test_a_schema_of_itself_ends() -> None:
     form = form_of(asked(Tree))
     assert [each.name for each in form.fields] == ["name", "child"]
     assert fill(form, "a", '{"name": "b"}') == {"name": "a", "child": {"name": "b"}}
+
+
+@pytest.mark.parametrize(
+    ("choices", "typed", "meant"),
+    [
+        (("0", "1"), "1", "1"),
+        (("0", "1"), "2", "1"),
+        (("2", "1"), "2", "2"),
+        (("yes", "no"), "2", "no"),
+        (("yes", "no"), "b", "no"),
+        (("yes", "no"), "no", "no"),
+        (("yes", "no"), "3", "3"),
+    ],
+)
+def test_a_typed_line_names_an_option_by_its_words_before_its_number(
+    choices: tuple[str, ...], typed: str, meant: str
+) -> None:
+    assert chosen(form_of(asked(choices=choices)), typed) == meant

@@ -189,7 +189,7 @@ def test_what_is_not_taken_is_refused_by_its_name(param: str, value: Any) -> Non
         ("messages[1].role", {"role": "function", "content": "x", "name": "f"}),
         ("messages[1].role", {"content": "x"}),
         ("messages[1].content", {"role": "user"}),
-        ("messages[1].content", {"role": "assistant", "content": None}),
+        ("messages[1].content", {"role": "user", "content": None}),
         (
             "messages[1].content[1].type",
             {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "video"}]},

@@ -10,7 +10,8 @@ import pytest
 
 from agentcho.errors import ContextOverflow, RequestError
 from agentcho.protocol.call import Call, Decode, Prefill, SamplingOptions, SchedulingPriority
-from agentcho.serve.request import Caller, ChatRequest, QuotedMessage, TokenUsage, ToolDefinition, Tools
+from agentcho.serve.api_errors import ApiError
+from agentcho.serve.request import AnswerDelta, Caller, ChatRequest, QuotedMessage, TokenUsage, ToolDefinition, Tools
 from agentcho.serve.sharing.prefix_tree import PrefixTree
 from agentcho.serve.sharing.request_prompt import FramedMessage
 from agentcho.serve.sharing.society import RetentionLimits
@@ -211,6 +212,38 @@ def test_an_answer_of_many_tokens_has_room_for_them_or_is_refused() -> None:
             with pytest.raises(ContextOverflow) as caught:
                 await at.ask(QUESTION, options={"min_tokens": 396}, max_tokens=500)
             assert caught.value.needed > caught.value.limit == 400
+
+    play(body)
+
+
+def test_a_tenant_may_ask_for_so_many_tokens_at_a_time() -> None:
+    async def body() -> None:
+        engine = FakeEngine(reply=lambda call, prompt: "and " * 4000)
+        async with served(engine=engine, generating=100) as at:
+            for more in ({"max_tokens": 101}, {"max_tokens": 51, "choices": 2}, {}, {"options": {"min_tokens": 200}}):
+                with pytest.raises(ApiError, match=r"max_tokens: .* may generate .* allows a tenant 100") as alone:
+                    await at.ask(QUESTION, **more)
+                assert (alone.value.status, alone.value.param) == (400, "max_tokens")
+
+            async def meanwhile() -> None:
+                with pytest.raises(ApiError, match="may generate 60 tokens, and 100 are allowed") as beside:
+                    await at.ask(QUESTION, max_tokens=41)
+                assert (beside.value.status, beside.value.retry_after) == (429, 1)
+                assert (await at.ask(QUESTION, max_tokens=3)).usage.completion == 3
+                assert (await at.ask(QUESTION, who=Caller(tenant="blue"), max_tokens=99)).usage.completion == 99
+                scope.cancel()
+
+            async with anyio.create_task_group() as group:
+                with anyio.CancelScope() as scope:
+                    heard = list[AnswerDelta]()
+
+                    def hear(delta: AnswerDelta) -> None:
+                        if not heard:
+                            group.start_soon(meanwhile)
+                        heard.append(delta)
+
+                    await at.model.answer(Caller(), ChatRequest((QUESTION,), max_tokens=60), hear)
+            assert (await at.ask(QUESTION, max_tokens=100)).usage.completion == 100
 
     play(body)
 

@@ -78,7 +78,7 @@ class LineByLine(Session):
             typed = await self._line(question)
             if typed is None:
                 continue
-            words, fault = form.enter(_chosen(form, typed))
+            words, fault = form.enter(chosen(form, typed))
             if fault is not None:
                 self._print(f"! {inline(fault)}")
             elif words is not None:
@@ -150,10 +150,12 @@ class LineByLine(Session):
             self.leave()
 
 
-def _chosen(form: Form, typed: str) -> str:
-    """Return the words of the option that a line names by its words, label or number, or else the line itself."""
-    options = form.current.options
-    for number, option in enumerate(options, start=1):
-        if typed.strip() in (option.words, option.label, str(number)):
+def chosen(form: Form, typed: str) -> str:
+    """Return the words of the option that a line names by its words or label, or else by its number, or else the line
+    itself."""
+    options, named = form.current.options, typed.strip()
+    for option in options:
+        if named in (option.words, option.label):
             return option.words
-    return typed
+    numbered = {str(number): option.words for number, option in enumerate(options, start=1)}
+    return numbered.get(named, typed)

@@ -32,10 +32,12 @@ STOPPED = {"max_tokens": "max_tokens", "stop": "stop", "stop_string": "stop", "s
 """Why a message ended, in Inspect's terms."""
 
 
-def write_inspect(run: SavedRun, file: Path) -> None:
-    """Write a run as a log, completely or not at all. The same record gives the same bytes. `CannotWrite`: the system
-    refuses."""
-    samples = [_Sample(run.info, game, entries, over) for game, entries, over in _games(run)]
+def write_inspect(run: SavedRun, file: Path, only: int | None = None) -> None:
+    """Write a run, or `only` this game of it, as a log, completely or not at all. The same record gives the same bytes.
+    `CannotWrite`: the system refuses."""
+    samples = [
+        _Sample(run.info, game, entries, over) for game, entries, over in _games(run) if only is None or game == only
+    ]
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for sample in samples:

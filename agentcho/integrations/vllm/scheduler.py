@@ -173,6 +173,7 @@ class VllmScheduler(Scheduler):
         call = waiting.call
         try:
             call.ask()
+            self._waiting.serve(waiting, call.longest if call.entry is None else call.remaining)
             if call.entry is None:
                 self._begin_decode(call)
             elif call.own.ready:

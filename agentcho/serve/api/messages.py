@@ -97,7 +97,7 @@ class ChatMessageBody(Body):
     @model_validator(mode="after")
     def _whole(self) -> ChatMessageBody:
         """Raise for a field that the role requires or does not allow."""
-        if not self._has_content and not (self.role == "assistant" and (self.tool_calls or self.refusal is not None)):
+        if not self._has_content and self.role != "assistant":
             raise wrong("content", "it is missing; give a string, or a list of text parts")
         if self.tool_calls and self.role != "assistant":
             raise wrong("tool_calls", "only messages of the assistant can have these; leave them out")

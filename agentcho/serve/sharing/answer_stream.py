@@ -72,7 +72,7 @@ class AnswerStream:
         start, stop = words.sampled or (0, 0)
         tokens, ended = words.tokens[start:stop], words.stopped or "stop"
         text = words.text
-        if ended in ("stop_string", "stop_token") and not calls:
+        if ended in ("stop_string", "stop_token", "max_tokens") and not calls:
             text = cut_off(text, self._request.tools, self._frames)
         asked = self._request.tools
         if ended == "max_tokens" and not calls and asked is not None and asked.choice in ("required", "named"):

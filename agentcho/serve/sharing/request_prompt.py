@@ -203,7 +203,7 @@ def calls_in(text: str, tools: Tools | None, frames: FramePort) -> tuple[str, tu
 
 
 def cut_off(text: str, tools: Tools | None, frames: FramePort) -> str:
-    """A text that a stop string ended, without the call that it cut in two."""
+    """A text that a stop string or its last allowed token ended, without the call that was cut."""
     opening = frames.framing.tools.opening
     if tools is None or tools.choice == "none" or opening == "{":
         return text

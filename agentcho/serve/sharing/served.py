@@ -43,7 +43,8 @@ NO_LOGPROBS = (
 class Serving(NamedTuple):
     """How a model is served. `mode`: the mode of societies that do not name one. `markers`: whether to accept a model
     whose chat template lets one message pass for two. `record`: the folder for the runs of its societies (None: they
-    are not recorded). `quota`: how many tokens a tenant may keep encoded. `idle`: seconds without requests after which
+    are not recorded). `quota`: how many tokens a tenant may keep encoded, `generating` how many
+    its concurrent requests may ask for (None: no limit). `idle`: seconds without requests after which
     a society ends. `societies`: how many societies a tenant may have, and how many cache salts without one. `records`:
     how many societies of all tenants may be on record at a time (None: no limit). `user_messages`: who may read user
     messages in a society, if a request does not say. `deterministic`: every step runs in the profile whose bits depend
@@ -57,6 +58,7 @@ class Serving(NamedTuple):
     quota: Callable[[str], int] = lambda tenant: 1 << 20
     idle: float = 3600.0
     societies: int = 1000
+    generating: int | None = None
     records: int | None = None
     deterministic: bool = False
     prefill_budget: int | None = None
@@ -77,6 +79,7 @@ class ServedModel:
         self._societies: dict[Place, Society] = {}
         self._prompts: dict[Place, StatelessPrompts] = {}
         self._asking: Counter[Place] = Counter()
+        self._generating: Counter[str] = Counter()
 
     @property
     def mode(self) -> ServedMode:
@@ -112,7 +115,8 @@ class ServedModel:
         """Answer a request; `hear` gets the text as it is generated. Raises `ApiError`, or the engine's error for this
         request. If cancelled, its rows are freed at the next step."""
         try:
-            return await self._answer(caller, request, hear)
+            with self._reserved(caller.tenant, request):
+                return await self._answer(caller, request, hear)
         except RequestError as error:
             if error.field != "sampling" or (request.constrained is None and error.option not in request.options):
                 raise
@@ -121,6 +125,27 @@ class ServedModel:
             if error.option is None:
                 raise
             raise ApiError(400, TOO_EXPENSIVE, request.constrained) from error
+
+    @contextmanager
+    def _reserved(self, tenant: str, request: ChatRequest) -> Iterator[None]:
+        """Count the tokens that a request may generate while it runs. `ApiError`: with the tenant's other requests, or
+        alone, it asks for more than the limit."""
+        limit = self._serving.generating
+        most = max(request.least, request.max_tokens or self._serving.keeping.most)
+        tokens = request.choices * min(most, self.frames.context)
+        if limit is not None and tokens > limit:
+            said = f"this request may generate {tokens} tokens, and this server allows a tenant {limit} at a time"
+            raise ApiError(400, f"{request.most}: {said}; ask for fewer, or for fewer answers", request.most)
+        if limit is not None and self._generating[tenant] + tokens > limit:
+            said = f"your requests under way may generate {self._generating[tenant]} tokens, and {limit} are allowed"
+            raise ApiError(429, said, code="rate_limit_exceeded", retry_after=SHORTLY)
+        self._generating[tenant] += tokens
+        try:
+            yield
+        finally:
+            self._generating[tenant] -= tokens
+            if not self._generating[tenant]:
+                del self._generating[tenant]
 
     async def _answer(self, caller: Caller, request: ChatRequest, hear: Hear) -> Answers:
         exact = self._exact(request)
