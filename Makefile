@@ -136,7 +136,7 @@ DECIDED := baseline,choreographed:audit,choreographed:audit@$(LEARNT)-audit,chor
 DECIDED := $(DECIDED),baseline@$(LEARNT)-audit,baseline@$(LEARNT)-enforce
 COMMA := ,
 SPACE := $() $()
-EPOCH_MODES = baseline $(foreach way,audit enforce,choreographed:$(way) $(foreach mode,choreographed:$(way) baseline,$(foreach epoch,1 2 4 8,$(mode)@$(OFFICE)-$(way)-8/epoch-$(epoch))))
+EPOCH_MODES = baseline choreographed:$$way $(foreach mode,choreographed:$$way baseline,$(foreach epoch,1 2 4 8,$(mode)@$(OFFICE)-$$way-8/epoch-$(epoch)))
 RATES := 2e-4 6.7e-4
 RATE := 2e-3
 TUNE = $(BIN)/agentcho tune agentleak --model smollm2 --dtype float32 --traces $(OFFICE).jsonl
@@ -174,8 +174,9 @@ bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DAT
 	$(TUNE) --leakage audit --epochs 4 --rate $(RATE) --out $(OFFICE)-audit-4
 	for way in audit enforce; do $(TUNE) --leakage $$way --epochs 8 --rate 2e-4 --seed 1 --tokens 1024 --keep-epochs --out $(OFFICE)-$$way-8; done
 	$(BIN)/python -m tools.trainings $(OFFICE)-audit-8 $(OFFICE)-enforce-8 --json docs/results/real-trainings-epochs.json
-	$(BIN)/agentcho bench fidelity --model smollm2 --dtype float32 $(foreach each,$(wildcard $(DATA)/agentleak*.jsonl),--traces $(each)) \
-		--limit 8 --modes $(subst $(SPACE),$(COMMA),$(EPOCH_MODES)) --json docs/results/real-fidelity-tuned-epochs.json
+	for way in audit enforce; do $(BIN)/agentcho bench fidelity --model smollm2 --dtype float32 --limit 8 \
+		$(foreach each,$(wildcard $(DATA)/agentleak*.jsonl),--traces $(each)) --modes $(subst $(SPACE),$(COMMA),$(EPOCH_MODES)) \
+		--json docs/results/real-fidelity-tuned-epochs-$$way.json; done
 	$(BIN)/python -m tools.trainings $(foreach each,$(RATES) audit audit-4 enforce,$(OFFICE)-$(each)) $(LEARNT)-audit $(LEARNT)-enforce --json docs/results/real-trainings.json
 	$(BIN)/agentcho bench fidelity --model smollm2 --dtype float32 $(foreach each,$(wildcard $(DATA)/agentleak*.jsonl),--traces $(each)) \
 		--limit 8 --modes $(TUNED_MODES) --json docs/results/real-fidelity-tuned.json

@@ -131,7 +131,8 @@ class GameOver(NamedTuple):
     `error` (class and text) and `traceback` are those of an error, in full: the record holds every word, reports do
     not; `where` ("file:line") is the line of the user's code that it came through, if known. `raced`: the order of the
     messages depended on which of several decodes ended first, so that the same game may be played differently when its
-    calls are scheduled differently.
+    calls are scheduled differently. `departed`: the number of the attempt, if it departed from what was on record; what
+    it said counts in no later attempt.
     """
 
     game: Count
@@ -143,6 +144,7 @@ class GameOver(NamedTuple):
     traceback: str | None = None
     raced: bool = False
     where: str | None = None
+    departed: Count | None = None
 
     @property
     def failed(self) -> bool:
@@ -385,17 +387,43 @@ class SavedRun:
         """The tool calls that were begun, by game, except those that may be made twice; with `every` all of them."""
         return begun_calls(self.path / CALLS, every)
 
+    def kept(self) -> dict[int, list[TranscriptEntry]]:
+        """The messages by game that a further attempt repeats: those of every attempt but the departed ones."""
+        departed = self.departed()
+        return {
+            game: [entry for entry in entries if entry.attempt not in departed.get(game, ())]
+            for game, entries in self.attempts().items()
+        }
+
+    def departed(self) -> dict[int, set[int]]:
+        """The numbers of the attempts that departed from the record, by game."""
+        found: dict[int, set[int]] = {}
+        for over in self._ends():
+            if over.departed is not None:
+                found.setdefault(over.game, set()).add(over.departed)
+        return found
+
+    def begun(self) -> dict[int, int]:
+        """How often each game has begun."""
+        departed = self.departed()
+        return {
+            game: max((*(entry.attempt for entry in said), *departed.get(game, ())), default=0)
+            for game, said in self.attempts().items()
+        }
+
     def finished(self) -> dict[int, GameOver]:
         """The games that ended, by number."""
+        return {over.game: over for over in self._ends()}
+
+    def _ends(self) -> Iterator[GameOver]:
+        """Every end of a game, in order; a game that was resumed may have several."""
         file = self.path / OUTCOMES
-        found = {}
         for number, line in read_lines(file) if file.exists() else ():
             try:
                 over = read(OVER, {name: line[name] for name in GameOver._fields if name in line})
             except ValueError as error:
                 raise RecordBroken(f"{file}:{number}", f"not a valid line of a game ({error})") from None
-            found[over.game] = over
-        return found
+            yield over
 
     def typed(self) -> dict[int, dict[str, str]]:
         """What people typed, by game and message, whether or not the message was completed."""

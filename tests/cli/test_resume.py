@@ -259,6 +259,43 @@ def test_a_departure_that_is_swallowed_is_told_at_the_end(agentcho: Command, her
     assert (ran.code, "ResumeMismatch" in ran.err) == (1, True)
 
 
+def test_what_an_attempt_said_before_it_departed_is_not_repeated(agentcho: Command, here: Path) -> None:
+    odd = "if Path('odd').exists():\n            cy = game.cast(agentcho.Agent, name='cy', audience='everyone')\n"
+    odd += "            await cy.say()\n            await ann.think()\n        for turn in range(2):"
+    path = here / talk(here)
+    path.write_text(path.read_text().replace("for turn in range(2):", odd))
+    (here / "bad").write_text("raise OSError('x')")
+    agentcho("run", "talk.py", *WORDS)
+    (here / "bad").unlink()
+    (here / "odd").touch()
+    ran = agentcho("run", "--resume", "last")
+    assert (ran.code, "ResumeMismatch: game 5 departs from its record: " in ran.err) == (1, True)
+    assert last().departed() == {5: {2}}
+    assert "cy.0" in {entry.message.id for entry in last().attempts()[5]}
+    (here / "odd").unlink()
+    assert agentcho("run", "--resume", "last").code == 0
+    assert last().begun()[5] == 3
+    resumed = {game: texts(last(), game) for game in range(7)}
+    assert agentcho("run", "talk.py", *WORDS, "--out", "other").code == 0
+    assert resumed == {game: texts(find("last", here / "other"), game) for game in range(7)}
+    assert agentcho("audit", "last").code == 0
+
+
+def test_a_departure_that_is_swallowed_until_a_limit_is_told_too(agentcho: Command, here: Path) -> None:
+    (here / "bad").write_text("raise OSError('x')")
+    limited = (*WORDS, "--limit", "game_messages=20")
+    agentcho("run", talk(here), *limited)
+    (here / "bad").unlink()
+    path = here / talk(here)
+    swallowing = "try: await ann.say(to=['bob'], stop=['e'])\n            except agentcho.errors.ResumeMismatch:\n"
+    swallowing += (
+        "                cy = game.cast(agentcho.Agent, name='cy')\n                while True: await cy.say()"
+    )
+    path.write_text(path.read_text().replace('await ann.say(stop=["e"])', swallowing))
+    ran = agentcho("run", "--resume", "last", "--changed", "accept")
+    assert (ran.code, "ResumeMismatch: game 5 departs from its record: " in ran.err) == (1, True)
+
+
 @pytest.mark.usefixtures("no_model")
 @pytest.mark.parametrize(
     ("words", "told"),

@@ -462,7 +462,7 @@ def test_epochs_of_a_training_have_a_table_of_what_each_brings_back(results: Pat
     found = tuned(untuned=0.2, with_adapter=0.05)
     alone = found.rows[0].model_copy(update={"column": "baseline@tuned", "kl": share(0.0123)})
     found = found.model_copy(update={"rows": (*found.rows, alone)})
-    (results / "real-fidelity-tuned-epochs.json").write_text(found.model_dump_json())
+    (results / "real-fidelity-tuned-epochs-audit.json").write_text(found.model_dump_json())
     trainings.main([str(FORMATS / "adapter" / "trained"), "--json", str(results / "real-trainings.json")])
     page = real_model.page(results)
     assert "### By epochs" in page

@@ -69,8 +69,8 @@ TUNED = (
     "real-fidelity-tuned-dilemma-t1",
 )
 """Results of `agentcho bench fidelity` with adapters."""
-BY_EPOCH = "real-fidelity-tuned-epochs"
-"""The one with the adapters of several epochs of one training."""
+BY_EPOCH = ("real-fidelity-tuned-epochs-audit", "real-fidelity-tuned-epochs-enforce")
+"""Those with the adapters of several epochs of one training."""
 TRAININGS = ("real-trainings", "real-trainings-dilemmas", "real-trainings-tasks", "real-trainings-epochs")
 """Results of `tools.trainings`, for these adapters and others."""
 PAPER, TABLES = "real-paper", ("Table 1", "Table 2", "Table 4")
@@ -119,7 +119,7 @@ def page(results: Path) -> str:
     compared = [each for found in decisions for each in _compared(found)]
     plain = [each for each in compared if not each.row.endswith(TUNED_ROW)]
     tuned = [read_fidelity(file) for name in TUNED if (file := results / f"{name}.json").is_file()]
-    epochs = read_fidelity(file) if (file := results / f"{BY_EPOCH}.json").is_file() else None
+    epochs = [read_fidelity(file) for name in BY_EPOCH if (file := results / f"{name}.json").is_file()]
     parts = read_fidelity(file) if (file := results / f"{PARTITIONED}.json").is_file() else None
     trainings = [found for name in TRAININGS if (found := _read(results / f"{name}.json", Trainings)) is not None]
     repaired = distances(decisions)
@@ -148,7 +148,8 @@ def page(results: Path) -> str:
         trainings=_trainings(trainings),
         twice=_twice(trainings),
         tuned=[(_about(each), list(_tables(each)), list(_brought_back(each))) for each in tuned],
-        epochs=epochs and (_about(epochs), _by_epoch(epochs), list(_tables(epochs))),
+        epochs=[(_about(each), list(_tables(each))) for each in epochs],
+        by_epoch=_by_epoch(epochs),
         paper=paper and _Paper.of(paper),
         tasks=short_tasks(results),
         merged=merged(results),
@@ -297,25 +298,27 @@ def _brought_back(found: FidelityResult) -> Iterator[str]:
         yield f"{step.subject}: the adapter of {step.second} {told[side]}; {count}{alone}"
 
 
-def _by_epoch(found: FidelityResult) -> str:
+def _by_epoch(found: Sequence[FidelityResult]) -> str:
     """What each epoch of a training brings back: the change of the divergence from the baseline, the conversations that
     are nearer to it, and the divergence of the baseline with the same adapter."""
+    heads = (
+        *("conversations", "way", "adapter", "its divergence from the baseline, against no adapter (95%)"),
+        *("nearer in", "divergence of the baseline with this adapter"),
+    )
+    return _table(heads, [row for each in found for row in _epoch_rows(each)])
+
+
+def _epoch_rows(found: FidelityResult) -> Iterator[tuple[str, ...]]:
     columns = dict.fromkeys(row.column for row in found.rows)
     pairs = [(plain, column) for column in columns if (plain := column.partition("@")[0]) in columns and "@" in column]
     kl = {(row.subject, row.column): row.kl.value for row in found.rows}
-    rows = []
     for step in steps(found.reads, [pair for pair in pairs if pair[0] != BASELINE], found.seed):
         adapter, before = step.second.partition("@")[2], kl[step.subject, step.first]
         low, high = 0 - step.nearer.span.high / before, 0 - step.nearer.span.low / before
         own = kl.get((step.subject, f"{BASELINE}@{adapter}"))
         changed = f"{0 - step.nearer.value / before:+.1%} ({low:+.1%} to {high:+.1%})"
         nearer = f"{step.share} of {step.games}"
-        rows.append((step.subject, f"`{step.first}`", adapter, changed, nearer, "" if own is None else f"{own:.4f}"))
-    heads = (
-        *("conversations", "way", "adapter", "its divergence from the baseline, against no adapter (95%)"),
-        *("nearer in", "divergence of the baseline with this adapter"),
-    )
-    return _table(heads, rows)
+        yield step.subject, f"`{step.first}`", adapter, changed, nearer, "" if own is None else f"{own:.4f}"
 
 
 # -- the paper's tables

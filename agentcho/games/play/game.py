@@ -666,6 +666,8 @@ class Game:
                     for call in unawaited():
                         error.add_note(f"{call.site.where}: {call}")
                 raise
+            if self._recorded.departure is not None:
+                raise self._recorded.departure from error
             outcome = None
             ended = f"limit: {limit.who} {limit.value:g} {limit.limit}"
         await self._end_verbs()

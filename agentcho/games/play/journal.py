@@ -52,7 +52,8 @@ class BegunCalls(NamedTuple):
 class RecordedLines:
     """The recorded lines of one game. If a message has several lines, the complete one of the latest attempt counts.
 
-    No lines mean that it begins for the first time. `attempt` counts how often the game has begun, this time included.
+    `attempt` counts how often the game has begun, this time included; `begun` counts attempts of which no line is left.
+    An attempt that departed from the record has `departure`.
     `typed` are words of people by message, complete or not. An incomplete message is not forced: the same seed
     generates it again, and the code handles it as before.
     """
@@ -63,14 +64,16 @@ class RecordedLines:
         entries: Iterable[TranscriptEntry] = (),
         typed: Mapping[str, str] = MappingProxyType({}),
         calls: BegunCalls | None = None,
+        begun: int = 0,
     ) -> None:
         self._game, self.typed, self._calls = game, typed, calls or BegunCalls()
         entries = list(entries)
-        self.attempt = max((entry.attempt for entry in entries), default=0) + 1
+        self.attempt = max((entry.attempt for entry in entries), default=0)
+        self.attempt = max(self.attempt, begun) + 1
         ordered = sorted(entries, key=lambda entry: (entry.ended is None, entry.attempt))
         self._said = {entry.message.id: entry for entry in ordered}
         self._met = set[str]()
-        self._departed: ResumeMismatch | None = None
+        self.departure: ResumeMismatch | None = None
 
     def words(self, id: str) -> tuple[int, ...] | None:
         """Return the token ids that a message must have after its header, or None if it is free."""
@@ -147,8 +150,8 @@ class RecordedLines:
 
         Raises `ResumeMismatch` if a recorded message was not said again, or a departure from the record was ignored.
         """
-        if self._departed is not None:
-            raise self._departed
+        if self.departure is not None:
+            raise self.departure
         if missing := [id for id in self._said if id not in self._met]:
             self._depart(missing[0], "was not said again")
 
@@ -167,8 +170,8 @@ class RecordedLines:
         )
 
     def _depart(self, id: str, how: str) -> None:
-        self._departed = self._departed or ResumeMismatch.departs(self._game, id, how)
-        raise self._departed
+        self.departure = self.departure or ResumeMismatch.departs(self._game, id, how)
+        raise self.departure
 
 
 def _compared(draft: Draft, entry: TranscriptEntry) -> Iterable[tuple[str, bool]]:

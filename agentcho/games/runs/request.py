@@ -42,6 +42,7 @@ class GameSelection(NamedTuple):
         before: The messages of games that had already begun.
         typed: What people typed for messages of these games.
         calls: Tool calls that were begun in these games.
+        begun: How often these games have begun, if `before` does not show it.
     """
 
     numbers: tuple[int, ...] | None = None
@@ -49,6 +50,7 @@ class GameSelection(NamedTuple):
     before: Mapping[int, Sequence[TranscriptEntry]] = MappingProxyType({})
     typed: Mapping[int, Mapping[str, str]] = MappingProxyType({})
     calls: Mapping[int, BegunCalls] = MappingProxyType({})
+    begun: Mapping[int, int] = MappingProxyType({})
 
 
 class OnFailure(NamedTuple):

@@ -161,9 +161,20 @@ def unfinished_games(run: SavedRun) -> tuple[int, ...]:
 
 
 def recorded_entries(run: SavedRun) -> dict[int, list[TranscriptEntry]]:
-    """Return the recorded messages of the games that a run lacks."""
-    said = run.attempts()
+    """Return the recorded messages of the games that a run lacks, without those of attempts that departed."""
+    said = run.kept()
     return {number: said.get(number, []) for number in unfinished_games(run)}
+
+
+def typed_before(run: SavedRun, said: Mapping[int, Sequence[TranscriptEntry]]) -> dict[int, dict[str, str]]:
+    """Return what people typed in the games of `said`. In a game of which an attempt departed, only what stands in one
+    of these messages counts: the rest may have answered another question."""
+    departed = run.departed()
+    kept = {game: {entry.message.id for entry in entries} for game, entries in said.items()}
+    return {
+        game: {id: text for id, text in words.items() if game not in departed or id in kept.get(game, ())}
+        for game, words in run.typed().items()
+    }
 
 
 def open_calls(run: SavedRun) -> list[str]:
@@ -296,7 +307,7 @@ def begun_before(
     calls: dict[int, BegunCalls] = {}
     for run in runs:
         tools = run.begun_calls(every=True)
-        for game, entries in run.attempts().items():
+        for game, entries in run.kept().items():
             if game in left and game in tools:
                 said.setdefault(game, []).extend(entries)
     for run in runs:

@@ -45,10 +45,12 @@ Args = TypeVarTuple("Args")
 
 
 class FailedGame(NamedTuple):
-    """A game that an error ended: the raised error, and its fault."""
+    """A game that an error ended: the raised error, its fault, and the number of the attempt if it departed from the
+    record."""
 
     error: BaseException
     fault: GameFault
+    departed: int | None = None
 
 
 def _transient(error: BaseException) -> bool:
@@ -172,20 +174,22 @@ class Run:
 
     async def _attempt(self, models: RunModels, index: int) -> FailedGame | None:
         """Play a game with its recorded words. Returns the error that ended it, if one did."""
+        recorded = self._recorded(index)
         try:
-            await self._new_game(models, index).play(copy.copy(self.scenario))
+            await self._new_game(models, index, recorded).play(copy.copy(self.scenario))
         except KeyboardInterrupt:  # it would end the event loop, with a warning
             self.interrupted = True
             self._all.cancel()
         except BaseException as error:
             if self._sink_error is not None or ended_from_outside(error):
                 raise
-            failed = FailedGame(error, fault(error, package_of(self.scenario)))
+            departed = None if recorded.departure is None else recorded.attempt
+            failed = FailedGame(error, fault(error, package_of(self.scenario)), departed)
             GAME.error("game %d: %s at %s", index, failed.fault.kind, failed.fault.where or "no line of the user's")
             return failed
         return None
 
-    def _new_game(self, models: RunModels, index: int) -> Game:
+    def _new_game(self, models: RunModels, index: int, recorded: RecordedLines) -> Game:
         seed = game_seed(self.config.seed, index)
         tasks = () if self._tasks is None else draw_tasks(self._tasks, index, self.scenario.draws())
         return Game(
@@ -197,7 +201,7 @@ class Run:
             find_agent=self.request.find_agent,
             tasks=tasks,
             forced=self.request.selection.forced(index),
-            recorded=self._recorded(index),
+            recorded=recorded,
             reuse=self.config.policy,
             flush=self._flush,
             confirmed=self._sink.confirmed,
@@ -208,13 +212,15 @@ class Run:
     def _recorded(self, index: int) -> RecordedLines:
         """Return the recorded lines of earlier attempts at a game."""
         said, typed = self._said.setdefault(index, []), self._typed.setdefault(index, {})
-        return RecordedLines(index, said, typed, self._calls.get(index))
+        begun = self.request.selection.begun.get(index, 0)
+        return RecordedLines(index, said, typed, self._calls.get(index), begun)
 
     def _give_up(self, index: int, failed: FailedGame, seconds: float) -> None:
         self.errors[index] = failed
         ended = told(failed.error, failed.fault)
         fault = failed.fault
-        self._emit(GameOver(index, None, {}, ended, seconds, fault.error, fault.traceback, where=fault.where))
+        over = GameOver(index, None, {}, ended, seconds, fault.error, fault.traceback, where=fault.where)
+        self._emit(over._replace(departed=failed.departed))
         if self.request.on_failure.fail_fast:
             self._all.cancel()
 

@@ -53,6 +53,7 @@ from agentcho.games.runs.resume import (
     loading_config,
     recorded_entries,
     settled_calls,
+    typed_before,
     unfinished_games,
 )
 from agentcho.games.runs.run import LOG, FailedGame, Run, package_of, stopped
@@ -186,7 +187,9 @@ def _go_on(request: RunRequest, resumption: Resumption) -> RunResult:
     loaded = models_of(request)
     check_engine(saved, *fingerprints(loaded))
     with RunRecord.go_on(saved, used) as record:
-        selection = GameSelection(unfinished_games(saved), before=before, typed=saved.typed(), calls=calls)
+        selection = GameSelection(
+            unfinished_games(saved), before=before, typed=typed_before(saved, before), calls=calls, begun=saved.begun()
+        )
         for model in (loaded.engine, *loaded.others.values()):
             teach_recorded_words(model, chain.from_iterable(before.values()))
         going_on = replace(request, selection=selection, at_once=request.at_once or saved.info.at_once)

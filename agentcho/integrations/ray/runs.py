@@ -115,7 +115,7 @@ def _go_on(players: Players, request: RunRequest, resumption: Resumption) -> Run
     going_on = replace(
         request,
         config=loading_config(saved, config),
-        selection=GameSelection(numbers, before=before, calls=calls),
+        selection=GameSelection(numbers, before=before, calls=calls, begun=saved.begun()),
         at_once=request.at_once or saved.info.at_once,
     )
 
@@ -195,9 +195,9 @@ class Games:
     def deal(self, game: int) -> Assignment:
         """A game with its tasks, the words that are forced, and the messages that it has already said."""
         tasks = () if self._tasks is None else draw_tasks(self._tasks, game, self.request.scenario.draws())
-        before = *self.request.selection.before.get(game, ()), *self._noted.get(game, ())
-        calls = self._calls.get(game, BegunCalls())
-        return Assignment(game, tasks, _forced(self.request.selection.forced(game)), before, calls)
+        selected, calls = self.request.selection, self._calls.get(game, BegunCalls())
+        before = *selected.before.get(game, ()), *self._noted.get(game, ())
+        return Assignment(game, tasks, _forced(selected.forced(game)), before, calls, selected.begun.get(game, 0))
 
     def note(self, note: ToolCallNote) -> None:
         """Record a tool call with the messages before it, and keep them. If its worker or this process dies, the game

@@ -41,13 +41,14 @@ class WorkSpec(NamedTuple):
 
 class Assignment(NamedTuple):
     """One game to play: its number, its tasks, the token ids that are forced, by message, and, if it was begun before,
-    its messages so far and the tool calls that were begun."""
+    its messages so far, the tool calls that were begun, and how often it has begun."""
 
     game: int
     tasks: tuple[Task, ...] = ()
     forced: Mapping[str, tuple[int, ...]] = {}
     before: tuple[TranscriptEntry, ...] = ()
     calls: BegunCalls = BegunCalls()
+    begun: int = 0
 
 
 class WorkerHello(NamedTuple):

@@ -239,7 +239,9 @@ class GameTable:
             self._scenario,
             self._work.config,
             find_agent=self._find,
-            selection=GameSelection((deal.game,), lambda game: deal.forced, before, calls=calls),
+            selection=GameSelection(
+                (deal.game,), lambda game: deal.forced, before, calls=calls, begun={deal.game: deal.begun}
+            ),
             on_failure=OnFailure(retries=self._work.retries),
         )
         run = Run(request, self._tasks(deal), self._loaded, sink)

@@ -140,7 +140,7 @@ class Folder:
         calls: dict[int, BegunCalls] = {}
         saved = self.records(cell) if left else []
         for run in saved:
-            for number, entries in run.attempts().items():
+            for number, entries in run.kept().items():
                 if number in left and entries:
                     said.setdefault(number, []).extend(entries)
         for run in saved:
