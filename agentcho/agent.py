@@ -214,6 +214,9 @@ class GamePort(Protocol):
         """Return a text as the tokenizer of the model that generated message `id` encodes and decodes it."""
         ...
 
+    def refused(self, agent: Agent, error: Exception) -> None:
+        """Note that the playing code gets this error about what the agent has said."""
+
     async def speak(self, agent: Agent, asked: Utterance) -> Message:
         """Generate one message."""
         ...
@@ -503,7 +506,7 @@ class Agent:
         game, id = self._current_game, message.id
         alike = (choice for whole, choice in said.items() if game.retokenized(whole, id) == message.text)
         if (found := next(alike, None)) is None:
-            raise AnswerInvalid(
+            raise self._invalid(
                 f"{self.name} was forced to say something that is not one of its choices; force one of the "
                 "choices, or force nothing"
             )
@@ -606,16 +609,22 @@ class Agent:
             return model.model_validate_json(said)
         except ValidationError as error:
             if message.stopped == "max_tokens" and error.errors()[0]["type"] == "json_invalid":
-                raise AnswerInvalid(
+                raise self._invalid(
                     f"max_tokens ended the answer of {self.name} before its JSON was whole; raise max_tokens"
                 ) from error
             declared = set(_declared(schema))
             fields = [_field(e["loc"], declared) or "(whole)" for e in error.errors()]
-            raise AnswerInvalid(
+            raise self._invalid(
                 f"the answer of {self.name} fits the JSON schema of {model.__name__} but fails the model's "
                 f"own validators at: {', '.join(fields)}. Express the rule in the schema (enum, ge, le, "
                 "pattern), or ask again"
             ) from error
+
+    def _invalid(self, why: str) -> AnswerInvalid:
+        """Return the error of an answer that the agent has given and that is refused; the code learns from it."""
+        error = AnswerInvalid(why)
+        self._current_game.refused(self, error)
+        return error
 
     @by_name("to", "prompt")
     @asynccontextmanager

@@ -150,9 +150,9 @@ SIGHTS = (
     ),
     CodeRead(
         of="Game",
-        names=("speak", "tell", "release"),
+        names=("speak", "tell", "release", "refused"),
         taints=None,
-        why="the agents' verbs, see there",
+        why="the agents' verbs, see there, and the errors that they raise",
     ),
     CodeRead(
         of="Agent",

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 import agentcho
-from agentcho.config import RunConfig
+from agentcho.config import ModelConfig, RunConfig
 from agentcho.events import Began, Event, GameOver
 from agentcho.games.runs.limiter import FIRST
 from agentcho.games.runs.request import RunRequest
 from agentcho.games.runs.runtime import play
 from agentcho.protocol.call import StepResult
 from agentcho.records.record import find
-from agentcho.testing import FakeEngine
+from agentcho.testing import FakeEndpoint, FakeEngine
 from tests.engines import Engines
 
 from .plays import monologue
@@ -84,6 +84,17 @@ def test_without_one_games_begin_while_there_is_room(tmp_path: Path) -> None:
     halves = [sum(game < 30 for game in ear.ended[:30]), sum(game < 30 for game in ear.ended[30:])]
     assert halves[0] >= 28
     assert heard(FakeEngine(store_tokens=1), 5).most == 1
+
+
+def test_games_whose_agents_speak_through_apis_do_not_wait_for_a_local_step(tmp_path: Path) -> None:
+    async def script(game: agentcho.Game) -> None:
+        await game.cast(agentcho.Agent, "ann", model="far").say(to="everyone")
+
+    config = RunConfig(games=6, models={"far": ModelConfig(model="api:far")}, model="fake")
+    ear, far = Ear(), {"far": FakeEndpoint()}
+    played = play(RunRequest(Scripted(script), config, engine=FakeEngine(), others=far, sink=ear))
+    assert len(played.games) == 6
+    assert ear.most > 1
 
 
 def test_it_is_the_same_each_time() -> None:

@@ -11,7 +11,7 @@ import anyio
 import pytest
 from pydantic import BaseModel
 
-from agentcho import Agent, Choreographer, Game, Limits, RunConfig, load
+from agentcho import Agent, Choreographer, Game, Limits, RunConfig, View, load
 from agentcho.audit import AuditReport
 from agentcho.audit.audit import audit_entries, audit_run
 from agentcho.audit.notes import Seal
@@ -235,6 +235,42 @@ def test_limits_count_a_thought_and_what_is_said_as_one_message(play: Play) -> N
     entries, over = game(play, talk, thinker(), limits=limits)
     assert len(entries) == 8
     assert over
+
+
+def test_a_released_thought_is_the_thought_alone(play: Play) -> None:
+    prompts = Prompts("<think> hm </think>for bob alone")
+
+    async def script(game: Game) -> None:
+        alice, carol = game.cast(Talker, "alice"), game.cast(Talker, "carol")
+        game.cast(Talker, "bob")
+        said = await alice.say(to="bob", view=View(()))
+        assert said.thoughts is not None
+        released = await alice.release(said.thoughts, to="everyone", view=View(()))
+        assert "bob" not in game.message(released).text
+        await carol.say()
+
+    game(play, script, prompts.engine)
+    assert "hm" in prompts.seen[-1]
+    assert "for bob alone" not in prompts.seen[-1]
+
+
+def test_tokens_of_an_answer_that_is_given_up_count_once(play: Play) -> None:
+    async def script(game: Game) -> None:
+        alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+        await game.first(alice.say(), bob.say(header="At length: "))
+        await alice.say(max_tokens=2)
+
+    def reply(call: Decode, prompt: str) -> str:
+        said = "<think> one two </think> seventeen eighteen nineteen twenty"
+        return said if call.name == "alice" else "yes it is as you say"
+
+    entries, over = game(play, script, FakeEngine(reply, thinks=True), limits=Limits(agent_tokens=16))
+    assert [end.ended for end in over] == [None]
+    sampled = by_id(entries)["alice.0.thought"].message.sampled
+    assert sampled is not None
+    assert sampled[1] - sampled[0] < 12
+    assert by_id(entries)["alice.0"].ended == "cancelled"
+    assert len(by_id(entries)["alice.0"].message.text) >= 9
 
 
 def test_lines_keep_a_thought(play: Play, tmp_path: Path) -> None:

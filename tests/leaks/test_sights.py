@@ -6,15 +6,24 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import anyio
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
-from agentcho import Agent, Audience, Game, Limits, Message, Metadata, RunConfig, Scenario, View, errors
+from agentcho import Agent, Audience, Game, Limits, Message, Metadata, RunConfig, Scenario, View, errors, tool
 from agentcho.agent import Pieces
-from agentcho.errors import AgentchoError, AudienceError, ContextOverflow, LeakageError, LimitReached, RequestError
+from agentcho.errors import (
+    AgentchoError,
+    AnswerInvalid,
+    AudienceError,
+    ContextOverflow,
+    LeakageError,
+    LimitReached,
+    RequestError,
+)
 from agentcho.games.play.streamed_messages import Streamed
 from agentcho.provenance.code_reads import SIGHTS, WORDS
 from agentcho.provenance.readable_messages import ReadableMessages
@@ -315,6 +324,41 @@ def test_who_hears_that_a_message_is_too_long_has_looked_at_what_its_author_read
             await alice.tell("word " * 5000, to=())
 
     assert tainted(script) == HIDDEN
+
+
+class Unsure(BaseModel):
+    sure: bool
+
+    @field_validator("sure")
+    @classmethod
+    def never(cls, value: bool) -> bool:
+        raise ValueError("nobody is")
+
+
+def test_who_hears_that_an_answer_is_refused_has_looked_at_what_its_author_reads() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent) -> None:
+        with pytest.raises(AnswerInvalid):
+            await alice.answer(Unsure, to=())
+
+    assert tainted(script) == {*HIDDEN, "alice.2"}
+
+
+def test_who_cancels_a_call_of_a_tool_has_looked_at_the_call() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent) -> None:
+        begun = anyio.Event()
+
+        @tool(audience="nobody")
+        async def slow() -> str:
+            begun.set()
+            await anyio.sleep_forever()
+            return "done"
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(partial(alice.say, to=(), tools=[slow], tool_choice="slow", max_tokens=60))
+            await begun.wait()
+            group.cancel_scope.cancel()
+
+    assert tainted(script) == {"alice.2"}
 
 
 @pytest.mark.parametrize(

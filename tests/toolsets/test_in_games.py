@@ -282,6 +282,13 @@ def test_seconds_count_while_a_tool_runs_and_it_is_cancelled() -> None:
     assert [event.how for event in played.events if isinstance(event, Called)] == ["cancelled"]
 
 
+def test_limits_are_checked_between_the_calls_of_one_say() -> None:
+    calls = [ADD, ADD, ADD, "Three."]
+    played = asking(calls, RunConfig(model="fake", limits=Limits(agent_messages=4)), max_calls=6)
+    assert played.over.ended == "limit: ann 4 messages"
+    assert sum(entry.message.author == "ann" and entry.message.kind == "decode" for entry in played.entries) == 4
+
+
 def cancelling(**how: Any) -> Rehearsal:
     """Ann's call is cancelled while it runs; she speaks to everyone, then calls and speaks again."""
 

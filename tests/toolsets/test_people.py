@@ -67,6 +67,23 @@ def audited(played: Rehearsal) -> AuditReport:
     return audit_entries(subject(leakage="audit", agents=("ann", "bob", "cat")), {0: lines}, Seal(b"k" * 32))
 
 
+def test_a_person_is_shown_no_lists_of_tools() -> None:
+    @agentcho.tool
+    def look() -> str:
+        """Looks, for all the world to see."""
+        return "nothing"
+
+    async def script(game: Game) -> None:
+        ann, bob = game.cast(Agent, "ann"), game.cast(Agent, "bob")
+        await ann.say(to="everyone", tools=[look], tool_choice="look", max_calls=1)
+        await bob.say(to="everyone")
+
+    bob = Scripted(["well"])
+    played = play(script, {"ann": [json.dumps({"name": "look", "arguments": {}}), "So."]}, people={"bob": bob})
+    assert "ann.tools0" in {entry.message.id for entry in played.entries}
+    assert {message.id for _, _, message in bob.heard} == {"ann.1", "bob.0"}
+
+
 def test_what_a_person_typed_after_a_mail_is_no_word_to_act_on() -> None:
     with pytest.raises(LeakageError, match=r"bob\.\d \(by bob\), where words of untrusted results may stand"):
         passed_on()

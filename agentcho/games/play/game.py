@@ -432,6 +432,10 @@ class Game:
             await anyio.lowlevel.checkpoint()
         return id
 
+    def refused(self, agent: Agent, error: Exception) -> None:
+        """Note that the code gets this error about what an agent has said."""
+        self._messages.failed(self._roster.name_of(agent), error)
+
     def retokenized(self, text: str, id: str) -> str:
         """Return a text as the tokenizer of the model that generated message `id` encodes and decodes it."""
         self._messages.probed(id)
@@ -460,7 +464,7 @@ class Game:
                 text=known.whole,
                 reads=reads,
                 model=model,
-                ids=known.content,
+                ids=None if known.framed is not None else known.content,
                 released=id,
                 charge=charge,
             )

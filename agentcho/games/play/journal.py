@@ -358,8 +358,8 @@ class Journal:
         elif ended is None:
             draft.message = message
             self._meter.count(message, sampled_tokens(words, usage))
-        else:
-            self._meter.spend(message, sampled_tokens(words, usage))
+        else:  # the tokens of an answer after a local model's thought were counted with the thought
+            self._meter.spend(message, 0 if draft.act.thought is not None else sampled_tokens(words, usage))
         made, encoded = self._take_unwritten()
         self._sink(Ended(self._entry(message, None, made, self._now(usage)._replace(encoded=encoded), draft, ended)))
 

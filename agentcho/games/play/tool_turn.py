@@ -102,10 +102,10 @@ class ToolTurns:
             said = (
                 ChatMessage("system", text, tools=tuple(tool.form for tool in tools.values())) if writer.auto else None
             )
+            self.messages.roster.hide(id)
             self.listed[key] = self.messages.put(
                 KnownTextMessage(SCENARIO, "system", to, text, UNREAD, speech.model, ids, id=id, said=said)
             )
-            self.messages.roster.hide(id)
         return OfferedTools(tools, writer, self.listed[key])
 
     def _all(self, author: str, audiences: list[Audience]) -> Audience:
@@ -147,8 +147,9 @@ class _Talk:
         return await self._game.turns.say(self._speech)
 
     def _again(self) -> None:
-        """Switch to the seed of the agent's next turn."""
+        """Switch to the seed of the agent's next turn. Raises `LimitReached` if it has used up its limits."""
         turns, options = self._game.turns, self._speech.asked.sampling
+        turns.check_limits(self._author)
         self._speech = self._speech._replace(options=turns.sampling(self._author, options))
 
     async def _wants_call(self) -> bool:
@@ -255,6 +256,7 @@ class _Talk:
                 await self._game.calls.wait(self._author)
         except anyio.get_cancelled_exc_class():
             messages.unanswered.setdefault(self._author, []).append(told)
+            messages.taint.notice([messages.drafts[come.call].metadata])
             raise
         try:
             return messages.put(self._saying(told, come.to, written))

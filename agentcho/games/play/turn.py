@@ -295,7 +295,7 @@ class Turns:
     async def _decode(self, speech: Speech, draft: Draft, sampling: Sampling, told: Listener, model: GameModel) -> None:
         forced, thinks = self._known(draft, model)
         thinks = thinks and model.frames.framing.thinking is not None and not speech.forms and not speech.peek
-        most = self._meter.all_left()  # not a part of what is checked: a refusal would tell it
+        most = self._left(draft)  # not a part of what is checked: a refusal would tell it
         on = model.resolver
         author = draft.metadata.author or SCENARIO
         branch = self._messages.rounds.branch
@@ -323,6 +323,18 @@ class Turns:
         order, priority = (self._index, author, self._taken[author]), self._messages.roster.agents[author].priority
         with self._meter.deadline(author):
             await turn.run(model.choreographer, order, SchedulingPriority(str(self._index), priority))
+
+    def _left(self, draft: Draft) -> int | None:
+        """Return how many tokens all agents together may still sample. Raises `LimitReached` if there are none: others
+        may have used them up since the turn began."""
+        left = self._meter.all_left()
+        if left is not None and left < 1 and draft.typed is None:
+            self._meter.check(draft.metadata.author or SCENARIO)
+        return left
+
+    def check_limits(self, author: str) -> None:
+        """Raise `LimitReached` if an agent or the game has no tokens or messages left."""
+        self._meter.check(author)
 
     def _known(self, draft: Draft, model: GameModel) -> tuple[tuple[int, ...] | None, bool]:
         """Return the token ids of a message if they are known, and whether it may contain a thought."""
@@ -365,7 +377,7 @@ class Turns:
         id = draft.metadata.id
         branch = self._messages.rounds.branch
         sink = self._sink
-        call = self._endpoints.call(draft, sampling, self._meter.all_left())
+        call = self._endpoints.call(draft, sampling, self._left(draft))
         known = self._messages.recorded.text(id, self._forced.get(id), model.frames.framing.content)
         if draft.typed is not None:
             known = KnownText(draft.typed, "forced", MessageUsage(0, 0, 0.0, 0.0))

@@ -131,6 +131,7 @@ class Run:
             quiet_after = inf if self._people else QUIET
             models = await stack.enter_async_context(open_endpoints(self._loaded, self.config, quiet_after))
             limiter = GameLimiter(models.own.tasks, self._together_at)
+            limiter.eager = any(isinstance(engine, TextEngine) for engine in self._loaded.others.values())
             limiter.follow(models)
             await self._together(models, limiter)
 
