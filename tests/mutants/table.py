@@ -499,8 +499,8 @@ ENFORCEMENT = (
         "a call is refused by what the whole game has left",
         "how much others have said in secret would be told to whoever asks for more than there is room for",
         "agentcho/games/play/turn.py",
-        "        most = self._meter.all_left()  # not a part of what is checked: a refusal would tell it\n",
-        "        most = self._meter.all_left()\n"
+        "        most = self._left(draft)  # not a part of what is checked: a refusal would tell it\n",
+        "        most = self._left(draft)\n"
         '        bound = {"max_tokens": min(most or 1 << 40, sampling.max_tokens)}\n'
         "        sampling = sampling.model_copy(update=bound)\n",
         (REFUSALS,),

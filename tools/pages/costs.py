@@ -112,10 +112,10 @@ def slower(results: Path, chosen: Chosen = every) -> str:
     """In how many of the paper's workflows the baseline finishes sooner than `enforce` by medians, and in how many of
     these in every repeat. Empty if in none."""
     found = ends(results, chosen)
-    count = sum(round(whole.middle, 2) < 1 for _, whole in found.values())
+    count = sum(whole.middle < 1 for _, whole in found.values())
     if not count:
         return ""
-    beyond = sum(round(whole.high, 2) < 1 for _, whole in found.values())
+    beyond = sum(whole.high < 1 for _, whole in found.values())
     where = f"all {count} workflows of the paper" if count == len(found) else f"{count} of {len(found)} workflows"
     return f"{where} (beyond the spread of the repeats in {beyond or 'none'})"
 

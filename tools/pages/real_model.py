@@ -150,6 +150,7 @@ def page(results: Path) -> str:
         tuned=[(_about(each), list(_tables(each)), list(_brought_back(each))) for each in tuned],
         epochs=[(_about(each), list(_tables(each))) for each in epochs],
         by_epoch=_by_epoch(epochs),
+        best_epochs=[line for each in epochs for line in _best_epochs(each)],
         paper=paper and _Paper.of(paper),
         tasks=short_tasks(results),
         merged=merged(results),
@@ -308,6 +309,19 @@ def _by_epoch(found: Sequence[FidelityResult]) -> str:
     return _table(heads, [row for each in found for row in _epoch_rows(each)])
 
 
+def _best_epochs(found: FidelityResult) -> Iterator[str]:
+    """A sentence on the epoch that takes away most of the divergence, and the last one."""
+    rows = list(_epoch_rows(found))
+    for subject, way in dict.fromkeys((row[0], row[1]) for row in rows):
+        own = [row for row in rows if row[:2] == (subject, way)]
+        best = min(own, key=lambda row: float(row[3].partition("%")[0]))
+        mode = way.replace("choreographed:", "")
+        yield (
+            f"{subject}: under {mode}, of {len(own)} epochs of one training {best[2]} changes the divergence most, {best[3]} "
+            f"(the best of these conversations themselves); the last, {own[-1][2]}, {own[-1][3]}"
+        )
+
+
 def _epoch_rows(found: FidelityResult) -> Iterator[tuple[str, ...]]:
     columns = dict.fromkeys(row.column for row in found.rows)
     pairs = [(plain, column) for column in columns if (plain := column.partition("@")[0]) in columns and "@" in column]
@@ -372,7 +386,7 @@ def _missing(
         *([f"attacks by {listed(barred)} on such sentences, each of which is different"] if barred else []),
         *([f"{listed(others)} as secrets of such sentences"] if natural and others else []),
         *([] if adapted else ["decisions with adapters"]),
-        "the scores of `agentcho paper` with adapters",
+        "the scores of `agentcho paper`, and of trees of thoughts, with adapters",
     ]
 
 

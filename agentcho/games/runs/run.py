@@ -214,7 +214,7 @@ class Run:
         """Return the recorded lines of earlier attempts at a game."""
         said, typed = self._said.setdefault(index, []), self._typed.setdefault(index, {})
         begun = self.request.selection.begun.get(index, 0)
-        return RecordedLines(index, said, typed, self._calls.get(index), begun)
+        return RecordedLines(index, said, typed, self._calls.get(index), begun=begun)
 
     def _give_up(self, index: int, failed: FailedGame, seconds: float) -> None:
         self.errors[index] = failed

@@ -197,7 +197,8 @@ class Games:
         tasks = () if self._tasks is None else draw_tasks(self._tasks, game, self.request.scenario.draws())
         selected, calls = self.request.selection, self._calls.get(game, BegunCalls())
         before = *selected.before.get(game, ()), *self._noted.get(game, ())
-        return Assignment(game, tasks, _forced(selected.forced(game)), before, calls, selected.begun.get(game, 0))
+        forced, begun = _forced(selected.forced(game)), selected.begun.get(game, 0)
+        return Assignment(game, tasks, forced=forced, before=before, calls=calls, begun=begun)
 
     def note(self, note: ToolCallNote) -> None:
         """Record a tool call with the messages before it, and keep them. If its worker or this process dies, the game
