@@ -24,7 +24,7 @@ from agentcho.integrations.vllm.kv_layout import BlockLayout
 from agentcho.integrations.vllm.mover import Mover
 from agentcho.integrations.vllm.runner import VllmRunner, fill
 from agentcho.integrations.vllm.scheduler import BLOCK as BLOCK_OF_SHADOWS
-from agentcho.protocol.call import Repair, Shadow
+from agentcho.protocol.call import Repair, SchedulingPriority, Shadow
 from agentcho.runner.kv.kv_pool import LayerShape, PagePool
 from agentcho.runner.kv.rope import Rotation
 
@@ -385,6 +385,17 @@ def test_where_vllm_fails_while_a_message_is_made_again_the_run_ends(engine: Vll
     engine.submit([Decode(parents=ids[:1], forced=(5,))])
     with pytest.raises(EngineFailed, match="the device is gone"):
         finish(engine)
+
+
+def test_groups_that_wait_for_room_take_turns(engine: VllmCore) -> None:
+    calls = [Decode(sampling=Sampling(max_tokens=400, min_tokens=30)) for _ in range(6)]
+    red = engine.submit(calls, SchedulingPriority("1", group="red"))
+    [blue] = engine.submit(calls[:1], SchedulingPriority("2", group="blue"))
+    begun = list[int]()
+    while not engine.idle:
+        begun += [each.id for each in engine.step().begun]
+    assert {*begun} == {*red, blue}
+    assert begun.index(blue) < 4, "the calls of one group all began before that of another"
 
 
 def test_what_it_cannot_do_is_refused(engine: VllmCore) -> None:

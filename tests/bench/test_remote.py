@@ -128,6 +128,19 @@ def test_a_key_that_a_failing_server_quotes_is_in_no_result(own: Own, monkeypatc
     assert error.value.__suppress_context__
 
 
+def test_bits_of_the_server_beside_are_refused(
+    own: Own, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "--server", own.url, "--model", "understudy", "--weights", "int8", *SMALL) == 2
+    assert "--weights: cannot be combined with --server; leave it out" in " ".join(capsys.readouterr().err.split())
+    assert own.asked == []
+
+
+def test_our_server_runs_where_its_peer_runs() -> None:
+    for command in (servers.ours("m", "float32", 1), servers.peer("m", "float32", 1, Path("python"))):
+        assert command[command.index("--device") + 1] == "cpu"
+
+
 @pytest.mark.parametrize(
     ("url", "told"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,21 @@ def test_a_sweep_is_planned_played_printed_and_written(agentcho: Command, here: 
     more = agentcho(*words[:-4], "-n", "2", "--out", "s", "--grid", "temperature=0.7,1")
     assert more.code == 0
     assert more.err.startswith("new in the grid: strategy=none seed=1 temperature=1; ")
+
+
+@pytest.mark.usefixtures("bare")
+def test_the_command_of_a_result_repeats_flags_and_values_with_commas(agentcho: Command, here: Path) -> None:
+    source = "import agentcho\n\nclass Talk(agentcho.Scenario):\n    class Options(agentcho.Scenario.Options):\n"
+    source += "        word: str = 'a'\n\n    async def play(self, game):\n        return self.Outcome()\n"
+    (here / "talk.py").write_text(source)
+    ran = agentcho("sweep", "talk.py", "--model", "fake", "--deterministic", "--grid", 'word=["a,b","c"]', "--out", "s")
+    assert (ran.code, ran.err) == (0, "")
+    command = json.loads((here / "s" / "sweep.json").read_text())["command"]
+    words = shlex.split(command)
+    assert 'word=["a,b", "c"]' in words
+    assert "--deterministic" in words
+    assert "True" not in words
+    assert agentcho(*words[1:], "--dry-run").out.splitlines()[-1].startswith("2 cells, ")
 
 
 @pytest.mark.slow

@@ -104,9 +104,7 @@ def peers(
     )
     if server is not None:
         if bits := [name.replace("_", "-") for name, value in quantized.items() if value is not None]:
-            raise typer.BadParameter(
-                "is not passed on to the server beside yours; leave it out", param_hint=f"--{bits[0]}"
-            )
+            raise typer.BadParameter("cannot be combined with --server; leave it out", param_hint=f"--{bits[0]}")
         own = Own(server, server_model, server_key_env, tokens)
         asked = asked._replace(checked=TemplateChecks(**checked))
         _own(asked, own, recorded or speed.paper(workflow or RECORDED, seed, scale), scale)
