@@ -468,7 +468,7 @@ def test_epochs_of_a_training_have_a_table_of_what_each_brings_back(results: Pat
     assert "### By epochs" in page
     assert f"| talks | `{AUDIT}` | tuned | -75.0% (-75.0% to -75.0%) | 10 of 10 | 0.0123 |" in page
     assert page.count("#### Adapters of several epochs, talks: ") == 1
-    told = "of 1 epochs of one training tuned changes the divergence most, -75.0% (-75.0% to -75.0%)"
+    told = "of the 1 measured epochs of one training, tuned changes the divergence most, -75.0% (-75.0% to -75.0%)"
     assert told in page
 
 
