@@ -318,7 +318,8 @@ def _best_epochs(found: FidelityResult) -> Iterator[str]:
         mode = way.replace("choreographed:", "")
         yield (
             f"{subject}: under {mode}, of the {len(own)} measured epochs of one training, {best[2]} changes the "
-            f"divergence most, {best[3]} (the best for these conversations themselves); the last, {own[-1][2]}, {own[-1][3]}"
+            f"divergence most, {best[3]} (the best for these conversations themselves); the last, {own[-1][2]}, "
+            f"{own[-1][3]}"
         )
 
 
