@@ -137,11 +137,12 @@ DECIDED := $(DECIDED),baseline@$(LEARNT)-audit,baseline@$(LEARNT)-enforce
 COMMA := ,
 SPACE := $() $()
 EPOCH_MODES = baseline choreographed:$$way $(foreach mode,choreographed:$$way baseline,$(foreach epoch,1 2 4 8,$(mode)@$(OFFICE)-$$way-8/epoch-$(epoch)))
+OTHER_WAYS := baseline,choreographed:audit:in-place,choreographed:audit:ape,choreographed:audit+top-k:0.15,choreographed:audit+kvcomm:1
 RATES := 2e-4 6.7e-4
 RATE := 2e-3
 TUNE = $(BIN)/agentcho tune agentleak --model smollm2 --dtype float32 --traces $(OFFICE).jsonl
 TUNED_MODES := baseline,choreographed:audit,choreographed:audit@$(OFFICE)-audit,choreographed:enforce,choreographed:enforce@$(OFFICE)-enforce,baseline@$(OFFICE)-audit
-bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DATA=FOLDER has recorded conversations (nine hours)
+bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DATA=FOLDER has recorded conversations (eleven hours)
 	for kind in $(KINDS); do $(SAMPLE) --set strategy=$$kind -n 36 --seed 0 --out $(FORCED)-$$kind.jsonl; done
 	for kind in $(KINDS); do $(SAMPLE) --set strategy=$$kind -n 36 --seed 1000 --out $(LEARNT)-$$kind.jsonl; done
 	paste -d '\n' $(foreach kind,$(KINDS),$(FORCED)-$(kind).jsonl) > $(FORCED).smollm2.jsonl
@@ -197,6 +198,8 @@ bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DAT
 	$(BIN)/agentcho bench fidelity --model smollm2 --dtype float32 $(foreach each,$(wildcard $(DATA)/agentleak*.jsonl),--traces $(each)) \
 		--modes baseline,choreographed:audit,choreographed:enforce,choreographed:audit+first-k:16,choreographed:audit+cacheblend:0.15 \
 		--json docs/results/real-fidelity-office.json --plot docs/fronts/real-fidelity-office.png
+	$(BIN)/agentcho bench fidelity --model smollm2 --dtype float32 $(foreach each,$(wildcard $(DATA)/agentleak*.jsonl),--traces $(each)) \
+		--modes $(OTHER_WAYS) --json docs/results/real-fidelity-office-ways.json --plot docs/fronts/real-fidelity-office-ways.png
 	$(BIN)/agentcho paper --model smollm2 --dtype bfloat16 --data generators --quick -n 24 --table 1,2,4 --max-tokens 96 \
 		--out runs/real/paper --export docs/results/real-paper.json
 	$(BIN)/python -m tools.pages.real_model docs/results docs/real-model.md
@@ -218,7 +221,9 @@ REPAIRED := baseline,choreographed:audit,choreographed:audit+first-k:4,choreogra
 ARGUED := runs/real/one-step-debate
 ARGUING := baseline,choreographed:audit,choreographed:enforce,baseline@$(ARGUED)-audit,baseline@$(ARGUED)-enforce
 ARGUING := $(ARGUING),choreographed:audit@$(ARGUED)-audit,choreographed:enforce@$(ARGUED)-enforce
-bench-real-tasks: .venv/.tools real     ## short tasks on SmolLM2, scored, and their part of docs/real-model.md (three hours)
+TREES := runs/real/one-step-trees
+GROWING := $(subst $(ARGUED),$(TREES),$(ARGUING))
+bench-real-tasks: .venv/.tools real     ## short tasks on SmolLM2, scored, and their part of docs/real-model.md (five hours)
 	$(BIN)/agentcho trace $(MERGE) --dtype bfloat16 -n 200 --seed 1 --out $(MERGED).jsonl
 	for way in audit enforce; do $(BIN)/agentcho tune branch-solve-merge --model smollm2 --dtype float32 --traces $(MERGED).jsonl \
 		--leakage $$way --epochs 1 --rate 2e-4 --seed 1 --out $(MERGED)-$$way; done
@@ -240,6 +245,14 @@ bench-real-tasks: .venv/.tools real     ## short tasks on SmolLM2, scored, and t
 	$(BIN)/agentcho compare debate --tasks arithmetic:steps=1 --model smollm2 --temperature 0 --max-tokens 96 --dtype float32 \
 		-n 48 --timed-games 0 --fidelity-games 0 --out $(ARGUED)-tuned --modes $(ARGUING) \
 		--json docs/results/real-task-one-step-debate-tuned.json
+	$(BIN)/agentcho trace tree-of-thoughts --tasks arithmetic:steps=1 --model smollm2 --temperature 0 --max-tokens 96 --dtype bfloat16 \
+		-n 100 --seed 1 --out $(TREES).jsonl
+	for way in audit enforce; do $(BIN)/agentcho tune tree-of-thoughts --model smollm2 --dtype float32 --traces $(TREES).jsonl \
+		--leakage $$way --epochs 1 --rate 2e-4 --seed 1 --tokens 1024 --out $(TREES)-$$way; done
+	$(BIN)/agentcho compare tree-of-thoughts --tasks arithmetic:steps=1 --model smollm2 --temperature 0 --max-tokens 96 --dtype float32 \
+		-n 48 --timed-games 0 --fidelity-games 0 --out $(TREES)-tuned --modes $(GROWING) \
+		--json docs/results/real-task-one-step-tree-of-thoughts-tuned.json
+	$(BIN)/python -m tools.trainings $(TREES)-audit $(TREES)-enforce --json docs/results/real-trainings-trees.json
 	for layout in serial parallel; do $(BIN)/agentcho trace $(RECALL) --set half=1 --set layout=$$layout --dtype bfloat16 -n 60 \
 		--out $(REMEMBERED)-$$layout.jsonl; done
 	paste -d '\n' $(REMEMBERED)-serial.jsonl $(REMEMBERED)-parallel.jsonl > $(REMEMBERED).jsonl

@@ -105,6 +105,25 @@ def test_the_page_has_every_row(results: Path) -> None:
     assert "it reused nothing" not in page
 
 
+def test_a_result_of_other_ways_has_its_own_section_but_no_row_in_the_summary(results: Path) -> None:
+    others = fidelity(0.1)
+    plain = tuple(row for row in others.rows if row.column not in (AUDIT, ENFORCE))
+    (results / "real-fidelity-office-ways.json").write_text(
+        others.model_copy(update={"rows": plain, "steps": ()}).model_dump_json()
+    )
+    page = real_model.page(results)
+    assert page.count("### talks: 9 conversations, 1,234 tokens said") == 2
+    assert page.count("| talks | 9 | 90.0%, 0.50 of the tokens | 90.0%, 0.90 of the tokens |  |") == 1
+    assert "| talks | 9 |  |  |  |" not in page
+
+
+def test_trees_with_adapters_are_missing_until_they_are_measured(results: Path) -> None:
+    told = "the scores of trees of thoughts with adapters"
+    assert told in real_model.page(results)
+    shutil.copy(ROOT / "docs/results/real-task-one-step-debate-tuned.json", results / f"{real_model.TREES}.json")
+    assert told not in real_model.page(results)
+
+
 @pytest.mark.parametrize(
     ("nearer", "told"),
     [

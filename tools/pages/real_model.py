@@ -43,7 +43,7 @@ from tools.trainings import Checkpoint, TrainedAdapter, Trainings
 T = TypeVar("T", bound=BaseModel)
 WIDTH = 576
 """The width of SmolLM2-135M, which determines learning rates if none was given."""
-FIDELITY = ("real-fidelity", "real-fidelity-office")
+FIDELITY = ("real-fidelity", "real-fidelity-office", "real-fidelity-office-ways")
 """Results of `agentcho bench fidelity`."""
 PARTITIONED = "real-partitions"
 """The result of `agentcho bench fidelity --modes baseline`: what caches in parts would encode."""
@@ -71,10 +71,18 @@ TUNED = (
 """Results of `agentcho bench fidelity` with adapters."""
 BY_EPOCH = ("real-fidelity-tuned-epochs-audit", "real-fidelity-tuned-epochs-enforce")
 """Those with the adapters of several epochs of one training."""
-TRAININGS = ("real-trainings", "real-trainings-dilemmas", "real-trainings-tasks", "real-trainings-epochs")
+TRAININGS = (
+    "real-trainings",
+    "real-trainings-dilemmas",
+    "real-trainings-tasks",
+    "real-trainings-trees",
+    "real-trainings-epochs",
+)
 """Results of `tools.trainings`, for these adapters and others."""
 PAPER, TABLES = "real-paper", ("Table 1", "Table 2", "Table 4")
 """The result of `agentcho paper`, and the tables of it that are shown."""
+TREES = "real-task-one-step-tree-of-thoughts-tuned"
+"""The result of `agentcho compare` on trees of thoughts with adapters."""
 AUDIT, ENFORCE = "choreographed:audit", "choreographed:enforce"
 FULL, ANCHORED, NEARLY = f"{AUDIT}+full", f"{AUDIT}+kvcomm:1", 0.98
 KEPT = {
@@ -154,7 +162,7 @@ def page(results: Path) -> str:
         paper=paper and _Paper.of(paper),
         tasks=short_tasks(results),
         merged=merged(results),
-        missing="; ".join([*_missing(tuned, paper, leaks, decisions), *_untimed(results)]),
+        missing="; ".join([*_missing(tuned, paper, leaks, decisions), *_unadapted(paper, results), *_untimed(results)]),
         attacked=[line for each in leaks for line in _attacked(each)],
     )
 
@@ -192,6 +200,8 @@ def _kept(found: Iterable[FidelityResult]) -> str:
     for each in found:
         for subject in dict.fromkeys(row.subject for row in each.rows):
             own = {row.column: row for row in each.rows if row.subject == subject}
+            if not KEPT.keys() & own.keys():
+                continue
             cells = [f"{own[n].same.value:.1%}, {own[n].ratio:.2f} of the tokens" if n in own else "" for n in KEPT]
             rows.append((subject, f"{own[BASELINE].games}", *cells))
     return _table(heads, rows)
@@ -387,8 +397,16 @@ def _missing(
         *([f"attacks by {listed(barred)} on such sentences, each of which is different"] if barred else []),
         *([f"{listed(others)} as secrets of such sentences"] if natural and others else []),
         *([] if adapted else ["decisions with adapters"]),
-        "the scores of `agentcho paper`, and of trees of thoughts, with adapters",
     ]
+
+
+def _unadapted(paper: PaperFound | None, results: Path) -> Iterator[str]:
+    """The scores that were measured without adapters only, and why where there is a reason."""
+    if paper is not None:
+        floor = " (all of them are at their floor, where an adapter can show nothing)" if _Paper.of(paper).floor else ""
+        yield f"the scores of `agentcho paper` with adapters{floor}"
+    if not (results / f"{TREES}.json").is_file():
+        yield "the scores of trees of thoughts with adapters"
 
 
 def _untimed(results: Path) -> Iterator[str]:
