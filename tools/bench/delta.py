@@ -208,9 +208,10 @@ def sentence(found: Mapping[str, Any]) -> str:
         mean, low, high = each["size"]
         direct, delta = each["bits"]["8"]["direct"], each["bits"]["4"]["delta"]
         apart = (
-            f"differ by {mean:.1%} ({low:.1%} to {high:.1%}) of their size; the author's is off by {direct:.1%} in 8 "
-            f"bits, its difference by {delta:.1%} in 4. Beside bfloat16 the first would save {each['doubled'] / 2:.0%} "
-            f"of all keys and values, the second {each['doubled'] * 3 / 4:.0%}, scales not counted"
+            f"differ by {mean:.1%} ({low:.1%} to {high:.1%}) of their size. Rounded to 8 bits, the author's "
+            f"has an error of {direct:.1%}; restored from a difference in 4 bits, one of {delta:.1%}. Compared with "
+            f"bfloat16, the first would save {each['doubled'] / 2:.0%} of all keys and values, the second "
+            f"{each['doubled'] * 3 / 4:.0%}, scales not counted"
             if mean > EQUAL
             else "are equal"
         )
