@@ -32,7 +32,12 @@ PAGES = (
     "tools/pages/agentleak.md.jinja",
     "tools/pages/comparisons.md.jinja",
 )
-ENGINES = {"sets": "on sets", "fake": "on the fake", "model": "on a tiny model, bit by bit"}
+AUDIT = "choreographed:audit"
+ENGINES = {
+    "sets": "on the symbolic engine",
+    "fake": "on the fake engine",
+    "model": "on a tiny model, compared bit by bit",
+}
 MEASURED = re.compile(
     r"(?<![\w.])\d[\d,.]*\s?(?:%|percent\b|times\b|ms\b|s\b|seconds\b|minutes\b|hours\b|points\b|nats\b)"
     r"|\b\d[\d,]* of (?:the )?\d[\d,]*\b"
@@ -54,10 +59,9 @@ def agentleak() -> str:
     assert leaking == {"audit": len(offices), "enforce": 0}
     assert not any(swap["differing"] for swap in swaps)
     return (
-        f"In {len(offices)} office workflows that production models had played, with a vault of private records that "
-        "two agents hold and a third may not read, words replayed as they were on the understudy: all "
-        f"{len(offices)} leak under `audit` and none under `enforce`, where {len(swaps)} swaps of a "
-        "vault changed no bit of what others read"
+        f"Production models played {len(offices)} office workflows in which two agents hold a vault of private records "
+        f"that a third may not read. Replayed word by word on the understudy, all {len(offices)} leak under `audit` "
+        f"and none under `enforce`; there, {len(swaps)} swaps of a vault changed no bit of what other agents read"
     )
 
 
@@ -73,7 +77,7 @@ def judges() -> str:
     rows = [row for row in read("judge.json")["rows"] if row["way"] not in ("baseline", "full")]
     kept = {row["way"]: min(each["all"]["share"] for each in rows if each["way"] == row["way"]) for row in rows}
     assert max(kept.values()) < 0.99
-    return "nothing less that was measured kept 99% of a judge's choices, as the tables below say."
+    return "no cheaper method that was measured kept 99% of a judge's choices in every task, as the tables below show."
 
 
 def judges_cost() -> str:
@@ -99,19 +103,40 @@ def hours() -> str:
 
 def mutants() -> str:
     fates = [each["killed_by"] for each in read("mutants.json")["mutants"]]
-    return f"and the tests notice {sum(bool(killer) for killer in fates)} of {len(fates)} ways"
+    return f"in {len(fates)} ways, and the tests notice {sum(bool(killer) for killer in fates)} of them"
 
 
 def swapped() -> str:
     engines = read("interference.json")["engines"]
     assert not any(engine["told"] for engine in engines.values())
-    counts = (f"{engines[name]['compared']:,} workflows {what}, 0 distinguished" for name, what in ENGINES.items())
+    counts = (
+        f"{engines[name]['compared']:,} workflows {what}, 0 in which the reader saw a difference"
+        for name, what in ENGINES.items()
+    )
     return "; ".join(counts)
 
 
 def left_out() -> str:
     parted = sum(engine["parted"] for engine in read("interference.json")["engines"].values())
-    return f"In {parted} further pairs the schedule gave the difference away: other messages were said"
+    return f"{parted} further pairs could not be compared, because the schedule itself differed"
+
+
+def answered() -> str:
+    means = read("compare-multi-qa.json")["metrics"][0]["means"]
+    baseline, audit, tuned = (means[way]["value"] for way in ("baseline", AUDIT, f"{AUDIT}@tuned"))
+    return (
+        f"right in {baseline:.1%} of games in the baseline, and in {audit:.1%} under `audit`. An "
+        f"[adapter](docs/how-to/tune.md) brings that back to {tuned:.1%}"
+    )
+
+
+def unrepaired() -> str:
+    means = read("compare-multi-qa-repair-parallel.json")["metrics"][0]["means"]
+    games = read("compare-multi-qa-repair-parallel.json")["request"]["games"]
+    repaired = {way: each["value"] for way, each in means.items() if "+" in way}
+    assert max(repaired.values()) == repaired[f"{AUDIT}+full"]
+    right = [round(games * each) for each in (means["baseline"]["value"], repaired[f"{AUDIT}+full"])]
+    return f"of {games} games, all answers are right in {right[0]} in the baseline, and in {right[1]} with `full`"
 
 
 def reused() -> str:
@@ -149,10 +174,10 @@ def given_away() -> str:
 
 FROM_FILES = {
     "docs/leakage.md": (mutants, swapped, left_out),
-    "README.md": (agentleak, probed, reused, recalled, given_away),
+    "README.md": (answered, agentleak, probed, reused, recalled, given_away),
     "docs/how-to/memory.md": (rounded,),
     "docs/serve.md": (lengths,),
-    "docs/how-to/repair.md": (judges, judges_cost),
+    "docs/how-to/repair.md": (unrepaired, judges, judges_cost),
     "docs/how-to/paper.md": (hours,),
 }
 """Sentences that are computed from result files; each function gives one sentence or its beginning."""

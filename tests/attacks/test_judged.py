@@ -48,7 +48,7 @@ def test_a_leak_is_shown_and_the_rest_is_no_more_than_the_text() -> None:
         ("author", "leaks"),
         ("audience", "no more than the text"),
     ]
-    assert "13.0 of 13.0 bits of codes, 200 of 200 whole" in found[0].sentence
+    assert "reads 13.0 of 13.0 bits of codes, and 200 of 200 secrets whole" in found[0].sentence
 
 
 def test_a_way_that_learnt_nothing_and_encoded_all_anew_is_not_cleared() -> None:

@@ -457,7 +457,7 @@ def test_it_is_said_where_the_gain_is_reached_where_not_and_why() -> None:
     assert "25% of its time" in told
     assert "4.00 times" in told
     (told,) = reached(rows[:2])
-    assert "2.2 times sooner end to end nowhere: not at 2 branches (1.20); " in told
+    assert "2.2 times sooner end to end at no point: not at 2 branches (1.20); " in told
     assert "80% of its time" in told
     assert "2.2 times sooner end to end at 16 branches (2.50); " in reached(rows[2:])[0]
 

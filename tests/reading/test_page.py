@@ -161,9 +161,11 @@ def test_effects_of_the_paper_are_judged_by_both(
     assert row.endswith(f"| {by_share} | {by_odds} |")
     assert "| -26.1 |" in row
     assert "Table 3: free, choreographed" not in page, "three games are too few"
-    assert re.search(rf"Judged by the probability of Bob's choice, 2 effects: .*{by_share}", page)
+    assert re.search(rf"Judged by the probability of Bob's choice: 2 effects: .*{by_share}", page)
     said = "reproduced in 2 of 2 rows" if by_share == "reproduced" else "not reproduced"
-    assert f"(Tables 3 and 7, Figure 8) is {said}: the largest change" in page
+    assert (
+        f"(Tables 3 and 7, Figure 8) is {said}: among the effects that are not inconclusive, the largest change" in page
+    )
     assert "**Reused encodings carry hidden words to the reader.**" in page
     assert "| games | decision | 20 | +0.500 (+0.400 to +0.600) | 0.500 | 0.200 | 0.000 |" in page
 
@@ -171,7 +173,7 @@ def test_effects_of_the_paper_are_judged_by_both(
 def test_where_the_control_moves_nobody_signs_say_nothing(results: Path) -> None:
     (results / "real-decisions-recorded.json").write_text(decisions(-0.2, -0.9, control=0.05).model_dump_json())
     page = real_model.page(results)
-    assert "Judged by the probability of Bob's choice, 2 effects: 2 inconclusive" in page
+    assert "Judged by the probability of Bob's choice: 2 effects: 2 inconclusive" in page
     assert "is neither shown nor ruled out: the positive control did not move the reader" in page
 
 
@@ -212,11 +214,9 @@ def test_speed_on_sampled_words_stands_beside_the_same_repeat_of_ours(results: P
     assert "vLLM has its prefix cache on" not in page
     cells = "2.00 (1.50-2.50) | not measured | not measured | not measured | 0.50 | not measured |"
     assert f"| debate | {cells}" in page
-    assert (
-        "baseline: `enforce` ended sooner in 2 of 2 workflows and later in 0; all together took 2.00 (1.50-2.50) times"
-        in page
-    )
-    assert "llama.cpp: `enforce` ended sooner in 0 of 2 workflows and later in 2; all together took 0.50 times" in page
+    sooner = "ended sooner in every repeat in 2 of 2 workflows and later in every repeat in 0"
+    assert f"Against baseline, `enforce` on agentcho's own engine {sooner}; over" in page
+    assert "later in every repeat in 2; over all of them, llama.cpp took 0.50 times as long" in page
     assert "debate 1,234, trees 1,234." in page
     assert "- `made real-speed-llama`: smollm2, float32; x86_64, 2 cores" in page
     assert "1 row" not in page
@@ -387,8 +387,8 @@ def test_table_2_in_its_short_form_is_judged_by_its_intervals(
     page = real_model.page(results)
     first = page[: page.index("**Short tasks**")]
     assert told in first
-    assert "of which the layout alone makes -0.050" in first
-    assert "with the same adapter, which is near its ceiling, 0.960" in first
+    assert "already changes it by -0.050" in first
+    assert "with the same adapter, which is near its ceiling (0.960" in first
     assert "`enforce` with other" not in page
 
 
@@ -440,21 +440,30 @@ def tuned(*, untuned: float, with_adapter: float) -> FidelityResult:
 @pytest.mark.parametrize(
     ("with_adapter", "told"),
     [
-        (0.05, "takes away 75% (75% to 75%) of its divergence; nearer the baseline in 10 of 10 conversations"),
+        (
+            0.05,
+            "takes away 75% (75% to 75%) of DISTANCE; nearer the baseline in 10 of 10 conversations",
+        ),
         (
             0.2,
-            "shows no change of its divergence (the interval of the change, +0% to +0%, includes 0); nearer",
+            "shows no change of DISTANCE (the interval of the change, +0% to +0%, includes 0); nearer",
         ),
-        (0.3, "adds 50% (50% to 50%) of its divergence; nearer the baseline in 0 of 10 conversations"),
-        (2.0, "makes its divergence 10 times as large (10 to 10); nearer the baseline in 0 of 10 conversations"),
+        (
+            0.3,
+            "adds 50% (50% to 50%) of DISTANCE; nearer the baseline in 0 of 10 conversations",
+        ),
+        (
+            2.0,
+            "makes DISTANCE 10 times as large (10 to 10); nearer the baseline in 0 of 10 conversations",
+        ),
     ],
 )
 def test_what_an_adapter_brings_back_is_told_by_its_interval(results: Path, with_adapter: float, told: str) -> None:
-    found = tuned(untuned=0.2, with_adapter=with_adapter)
+    found, distance = tuned(untuned=0.2, with_adapter=with_adapter), "the divergence from the baseline"
     (results / "real-fidelity-tuned.json").write_text(found.model_dump_json())
     trainings.main([str(FORMATS / "adapter" / "trained"), "--json", str(results / "real-trainings.json")])
     page = real_model.page(results)
-    assert f"- talks: the adapter of {TUNED} {told}" in page
+    assert f"- talks: under {AUDIT}, the adapter tuned {told.replace('DISTANCE', distance)}" in page
     assert "| tuned |" not in page
     assert "| trained | `audit` | 0.00067 | 3 | 0 | 1 | 6.503 | 6.147 |" in page
     assert "the effect of tuning" not in page
@@ -473,7 +482,7 @@ def test_each_comparison_with_adapters_is_told(results: Path) -> None:
     trainings.main([str(FORMATS / "adapter" / "trained"), "--json", str(results / "real-trainings.json")])
     page = real_model.page(results)
     for name in ("talks", "games"):
-        assert page.count(f"- {name}: the adapter of {TUNED} takes away 75%") == 2
+        assert page.count(f"- {name}: under {AUDIT}, the adapter tuned takes away 75%") == 1
         assert page.count(f"### With and without adapters, {name}: ") == 1
 
 

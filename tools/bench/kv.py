@@ -240,13 +240,14 @@ def sentence(found: Mapping[str, Any]) -> str:
     asked, model, chance = found["asked"], found["model"], found["random"]
     nats = [f"{each['arms'][arm]['kl']:.2g}" for each in (model, chance) for arm in ARMS]
     same, of = f"{model['arms']['int8']['agree']:.2%}", f"{asked['model']} ({asked['dtype']})"
-    scores = [f"{name} {each['whole']:.3f}, {each['rounded']:.3f} in 8 bits" for name, each in found["scores"].items()]
+    scores = [f"{name} {each['whole']:.3f} and {each['rounded']:.3f}" for name, each in found["scores"].items()]
     missed = [name for name, met in found["met"].items() if not met]
     verdict = f"Missed: {'; '.join(missed)}." if missed else "All met."
     return (
         f"Over {model['games']} games of {asked['scenario']} on {of}, {model['rows']:,} tokens, the KL divergence from "
-        f"unrounded values was {nats[0]} nats a token in 8 bits and {nats[1]} in 2. In 8 bits, the likeliest token was "
-        f"the same {same} of the time. On random weights, scaled to the model's uncertainty: {nats[2]} and {nats[3]}. "
-        f"Scores: {'; '.join(scores)}. The targets are at most {MOST} nats in 8 bits, more than that in 2, and scores "
-        f"within {POINT}. {verdict}"
+        f"unrounded values was {nats[0]} nats a token in 8 bits, and {nats[1]} in 2 bits, the control. In 8 bits, the "
+        f"likeliest token was the same {same} of the time. On random weights, with logits scaled to the model's "
+        f"uncertainty, it was {nats[2]} in 8 bits and {nats[3]} in 2. Scores without rounding and in 8 bits: "
+        f"{'; '.join(scores)}. The targets: at most {MOST} nats in 8 bits, more than that in the control, and scores "
+        f"within {POINT} of each other. {verdict}"
     )

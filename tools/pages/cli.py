@@ -16,7 +16,7 @@ INTRODUCTION = """\
 # Command line
 
 Every command with its arguments and options, as `--help-all` has them. This page is made by `make cli`.
-Exit codes stand with each command; 130 is Ctrl-C everywhere.
+Exit codes are listed with the commands that have their own; 130 after Ctrl-C applies to all.
 """
 
 

@@ -36,7 +36,7 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _table(found: JudgeResult, task: str) -> Iterator[str]:
-    yield f"| `{task}` | same pick | held out | encoded again | changed, by quarters | by place |"
+    yield f"| `{task}` | the same pick | held out | encoded anew | changed, by quarters | changed, by place |"
     yield "| --- | --- | --- | ---: | --- | --- |"
     for row in (each for each in found.rows if each.task == task):
         cells = (_share(row.all), _share(row.held), f"{row.anew:.0%}", _where(row), _places(row))

@@ -297,16 +297,18 @@ def _brought_back(found: FidelityResult) -> Iterator[str]:
         side = sign(step.nearer.span.low, step.nearer.span.high)
         low, high = step.nearer.span.low / before, step.nearer.span.high / before
         ends = sorted((abs(low), abs(high)))
-        size = f"{abs(step.nearer.value) / before:.0%} ({ends[0]:.0%} to {ends[1]:.0%}) of its divergence"
+        apart = "the divergence from the baseline"
+        size = f"{abs(step.nearer.value) / before:.0%} ({ends[0]:.0%} to {ends[1]:.0%}) of {apart}"
         span = f"the interval of the change, {0 - high:+.0%} to {0 - low:+.0%}, includes 0"
         times = f"{1 - step.nearer.value / before:.0f} times as large ({1 - high:.0f} to {1 - low:.0f})"
-        more = f"makes its divergence {times}" if low < -1 else f"adds {size}"
-        told = {1: f"takes away {size}", 0: f"shows no change of its divergence ({span})", -1: more}
+        more = f"makes {apart} {times}" if low < -1 else f"adds {size}"
+        told = {1: f"takes away {size}", 0: f"shows no change of {apart} ({span})", -1: more}
         count = f"nearer the baseline in {step.share} of {step.games} conversations"
-        adapted = f"{BASELINE}@{step.second.partition('@')[2]}"
+        adapter = step.second.partition("@")[2]
+        adapted = f"{BASELINE}@{adapter}"
         own = next((r.kl.value for r in found.rows if (r.subject, r.column) == (step.subject, adapted)), None)
         alone = "" if own is None else f"; the baseline with this adapter itself diverges by {own:.4f} nats a token"
-        yield f"{step.subject}: the adapter of {step.second} {told[side]}; {count}{alone}"
+        yield f"{step.subject}: under {step.first}, the adapter {adapter} {told[side]}; {count}{alone}"
 
 
 def _by_epoch(found: Sequence[FidelityResult]) -> str:
@@ -480,7 +482,8 @@ def _verdict(found: Sequence[Compared]) -> str:
         return "neither shown nor ruled out: the positive control did not move the reader"
     most = max(told, key=lambda each: abs(each.ours.change.value))
     row = f"{most.table}, {most.row}, {most.ours.subject}"
-    return f"{said}: the largest change of a probability is {100 * most.ours.change.value:+.2f} points ({row})"
+    size = f"{100 * most.ours.change.value:+.2f} points ({row})"
+    return f"{said}: among the effects that are not inconclusive, the largest change of a probability is {size}"
 
 
 def _leaks_here(found: Sequence[DecisionsResult]) -> bool:

@@ -184,8 +184,9 @@ def _told(there: Iterable[tuple[Beside, Result]], subjects: Sequence[str]) -> It
             sooner, later = sum(ratio.low > 1 for ratio in ratios), sum(ratio.high < 1 for ratio in ratios)
             whole = found.ratio(both, arm, ours, END).shown()
             yield (
-                f"{head}: `enforce` ended sooner in {sooner} of {many(len(both), 'workflow')} and later in {later}; "
-                f"all together took {whole} times as long as under `enforce`"
+                f"Against {head}, `enforce` on agentcho's own engine ended sooner in every repeat in {sooner} of "
+                f"{many(len(both), 'workflow')} and later in every repeat in {later}; over all of them, {head} took "
+                f"{whole} times as long"
             )
 
 

@@ -55,13 +55,14 @@ def merged(results: Path) -> tuple[str, str] | None:
     verdict = "is reproduced" if first.differences[audit].span.high < 0 else "is not reproduced"
     reference, after = tuned.names[0], tuned.metrics[0]
     adapted = f"{audit}@{reference.partition('@')[2]}"
-    high = f", which is near its ceiling, {after.mean(reference)}" if after.means[reference].value > MOST else ""
+    high = f", which is near its ceiling ({after.mean(reference)})," if after.means[reference].value > MOST else ""
     return (
         f"Table 2 {verdict} in a short form: in the serial layout plain reuse changes the share of words that a merged "
         f"text covers by {first.difference(audit)}.",
-        f"In the parallel layout it is {side.difference(audit)}, of which the layout alone makes "
-        f"{side.difference(ANEW)} (`enforce+full`, which encodes every message anew). Beside the baseline with the "
-        f"same adapter{high}, `audit` differs by {after.difference(adapted)}.",
+        f"In the parallel layout it is {side.difference(audit)}, where `enforce+full`, which "
+        f"encodes every message anew, already changes it by {side.difference(ANEW)}: that part comes from the layout. "
+        f"With an adapter, `audit` differs from the baseline with the same adapter{high} by "
+        f"{after.difference(adapted)}.",
     )
 
 

@@ -51,9 +51,9 @@ def _told(found: Result, played: list[str]) -> str:
     means = {arm: sum(ratios) / len(ratios) for arm, ratios in alone.items()}
     return (
         f"Under `enforce`, workflows run {min(beside):.2f} to {max(beside):.2f} times as fast as on agentcho's own "
-        f"engine. On average they take {1 / means['vllm+audit']:.2f} times as long as with vLLM alone under `audit`, "
-        f"and {1 / means[ours]:.2f} times as long under `enforce`. The time saved at first tokens goes into second "
-        "encodings, and into one additional step per message."
+        f"engine. By the mean of the medians below, they take {1 / means['vllm+audit']:.2f} times as long as with vLLM "
+        f"alone under `audit`, and {1 / means[ours]:.2f} times as long under `enforce`. The time saved at first tokens "
+        "goes into second encodings, and into one additional step per message."
     )
 
 

@@ -61,7 +61,7 @@ def paper(
 ) -> None:
     """Play, train and time every table of the paper (arXiv 2512.23049), and print each beside the paper's figures.
 
-    Exit codes: 0 done, 1 something is left or the checked file has faults, 2 wrong usage, 130 after Ctrl-C.
+    Exit codes: 0 done, 1 parts are left to play, or the file of --check has errors, 2 wrong usage, 130 after Ctrl-C.
     """
     from agentcho.cli.cluster import cluster
     from agentcho.lab.commands.paper_run import PaperOptions, check_file, reproduce

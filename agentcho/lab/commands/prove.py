@@ -42,12 +42,12 @@ def prove(
     display: Display = None,
     out: Runs = Path("runs"),
 ) -> None:
-    """Swap one side's secrets, force the same words, and hash what everyone else computes: enforced, it stays the same.
+    """Swap one agent's secrets, force the same words, and check by hashes that others compute the same.
 
-    This is about your own games; `agentcho probe` asks a server of others.
+    This tests your own games; `agentcho probe` tests the cache of any server.
 
-    Exit codes: 0 it holds, 1 something differs under enforce or a free schedule tells, 2 wrong usage, 3 nothing could
-    be shown.
+    Exit codes: 0 it holds, 1 something differs under enforce or, with --free-schedule, a reader could observe a
+    difference, 2 wrong usage, 3 nothing could be shown.
     """
     from agentcho.cli.outputs import Outputs
     from agentcho.lab.commands.prove_run import ProveOptions

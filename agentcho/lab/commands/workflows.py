@@ -34,7 +34,10 @@ SWEEP = (
     "Instead of the paper's workflows: branches by voters of a tree of thoughts, agents of a parallel debate, or "
     "readers of long documents."
 )
-ARM = "One or more, such as choreographed:enforce:deterministic; default: the five that are fast."
+ARM = (
+    "One or more, such as choreographed:enforce:deterministic; default: choreographed:audit, choreographed:enforce, "
+    "baseline, generate, generate_batch."
+)
 FIRST = "Time only first tokens: after its first token, each text is fed 16 tokens per step, or at once in stock arms."
 Model = Annotated[str, typer.Option(help=LOCAL)]
 SHAPES = "Random weights of a known shape: qwen3-0.6b, llama-3.2-1b, llama-3.1-8b."

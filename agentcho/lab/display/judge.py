@@ -37,7 +37,7 @@ def verdict(found: JudgeResult) -> str:
     )
     if best.way is not None and not best.misses:
         return f"{best.way} keeps {asked}, on held-out choices. {hard}"
-    said = [f"None of the measured ways keeps {asked}. {hard}"]
+    said = [f"None of the measured repairs keeps {asked}. {hard}"]
     if best.way is not None and best.misses:
         said.append(f"The cheapest way that keeps {AGREE:.0%} of choices is {best.way} ({'; '.join(best.misses)}).")
     if best.cheap is not None:
@@ -55,9 +55,9 @@ def _second(found: JudgeResult) -> Iterator[str]:
     best = min(looks, key=lambda each: (not each.reached, each.cost))
     did = "; ".join(f"{each.task}: {each.kept.share:.1%} with {each.anew:.0%}" for each in best.looks)
     yield (
-        f"A second look at picks that {best.first} prefers by less than {best.below:.2f} nats "
-        f"{'keeps that' if best.reached else 'does not keep that either'} ({did} of tokens). "
-        "It is computed here; no view implements it."
+        f"Judging again, with everything encoded anew, where {best.first} prefers its pick by less than "
+        f"{best.below:.2f} nats {'reaches that target' if best.reached else 'misses that target too'} ({did} of "
+        "tokens). This was only computed; no view implements it."
     )
 
 

@@ -159,8 +159,8 @@ def _claim(name: str, rows: Sequence[Row]) -> Claim:
         best = max(shown, key=lambda row: row.bits)
         kinds = ", ".join(dict.fromkeys(row.kind for row in shown))
         said = (
-            f"{what}: gives away {kinds}; most by {best.attack}: {best.bits:.1f} of {best.entropy:.1f} bits of "
-            f"{best.kind}, {best.exact} of {best.tested} whole"
+            f"{what} gives away {kinds}. The best attack, {best.attack}, reads {best.bits:.1f} of {best.entropy:.1f} "
+            f"bits of {best.kind}, and {best.exact} of {best.tested} secrets whole"
         )
         return Claim(way=name, verdict="leaks", sentence=said)
     same = [row for row in rows if row.verdict == "no more than the text"]
@@ -168,7 +168,10 @@ def _claim(name: str, rows: Sequence[Row]) -> Claim:
     unshown = sorted({row.kind for row in rows} - {row.kind for row in same})
     if same and not open_ and not unshown:
         attacks = ", ".join(dict.fromkeys(row.attack for row in same))
-        said = f"{what}: no more than the text alone, within 3 points, by what succeeds on the author's: {attacks}"
+        said = (
+            f"{what} gives away no more than the text alone, within 3 points, to the attacks that succeed on the "
+            f"author's encoding: {attacks}"
+        )
         return Claim(way=name, verdict="no more than the text", sentence=said)
     why = dict.fromkeys(row.why for row in rows if row.verdict == "inconclusive")
     about = f" of {', '.join(unshown)}" if unshown else ""

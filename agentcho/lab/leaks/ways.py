@@ -29,7 +29,7 @@ PLAIN = {
 }
 MEANING = {
     AUTHOR: "the author's encoding as it is stored",
-    REUSE: "the author's encoding with its keys turned to the reader's positions, and nothing else: the paper's way",
+    REUSE: "the author's encoding with its keys turned to the reader's positions (the paper's method)",
     IN_PLACE: "the author's encoding where everything stays at the positions at which it was made (no repositioning)",
     AUDIENCE: "the encoding for the audience, made from what it may read (enforce)",
     TEXT: "what an adversary with the text alone encodes itself",

@@ -33,12 +33,12 @@ from agentcho.records.transcript import TranscriptEntry
 Part = Literal["differential", "probe", "ablation"]
 PARTS: frozenset[Part] = frozenset({"differential", "probe", "ablation"})
 SCOPE = (
-    "Effects are of choreographed mode over the finished games' own words, whichever way these were played: reuse is "
-    "what audit reads, enforce what enforcement reads.",
+    "Effects are measured in choreographed mode on the words of the finished games, in whichever mode these were "
+    "played: reuse reads what audit reads, enforce what enforce reads.",
     "A measured zero clears nothing: the verdict comes from receipts alone.",
-    "A swap puts there what the owner said in that place in another game. What is the same in every game is no secret "
-    "and stays, unless nothing else is behind what the reader reads: then its tokens are shuffled.",
-    "The ceiling is measured in the fast profile; nothing exact is claimed of it.",
+    "A swap replaces a secret by what the same owner said in the same place of another game. What is equal in all "
+    "games is no secret and stays, unless nothing else is behind what the reader reads; then its tokens are shuffled.",
+    "The ceiling (plain) is measured in the fast profile, so it is not exact to the bit.",
     "Words that were generated token by token are encoded here in one piece.",
 )
 NOTHING = "Nobody hides anything from anybody: there is nothing to swap."

@@ -28,13 +28,13 @@ SCORES: dict[Name, str] = {
 CEILING, FLOOR = 0.95, 0.5
 """Means from `CEILING` on leave no room above; means below `FLOOR` times the paper's baseline leave none below."""
 RULE = (
-    "An effect is the difference of a row from its baseline. It is there where its 95% interval leaves out 0; where "
-    "the paper prints no interval, that of two independent shares of its games is taken, or what its text says. "
-    "Reproduced: there in both, with the same sign; reversed: with the other; null: there in the paper, not here; "
-    "ours alone: there here, not in the paper. At ceiling: the baseline and the row both score 95% or more, so that "
-    "nothing could be seen; at floor: the baseline scores less than half of what it scores in the paper. Of times: "
-    "the interval of the ratio leaves out 1; of Figure 4 the largest gain is compared, and is smaller than the paper's "
-    "or not"
+    "An effect is the difference between a row and its baseline. It is present if its 95% interval excludes 0. Where "
+    "the paper prints no interval, that of two independent shares of its games is used, or what its text says. "
+    "Reproduced: present in both, with the same sign. Reversed: present in both, with opposite signs. Null: present in "
+    "the paper only. Ours alone: present here only. At ceiling: the baseline and the row both score 95% or more, so "
+    "that no effect could show. At floor: the baseline scores less than half of what it scores in the paper. For "
+    "times, the interval of the ratio has to exclude 1. For Figure 4, the largest gains are compared: smaller means "
+    "smaller than the paper's"
 )
 
 

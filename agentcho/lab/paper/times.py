@@ -68,7 +68,7 @@ def reached(rows: Sequence[Timed]) -> tuple[str, ...]:
         best = max(own, key=lambda row: row.seconds_ratio.middle)
         there = _points(row for row in own if row.seconds_ratio.middle >= GAIN)
         short = _points(row for row in own if row.seconds_ratio.middle < GAIN)
-        where = f"at {there}{', and' if short else ''}" if there else "nowhere:"
+        where = f"at {there}{', and' if short else ''}" if there else "at no point:"
         rest = f" not at {short}" if short else ""
         found.append(f"{arm}: {GAIN} times sooner end to end {where}{rest}; {_why(baseline[best.subject], best)}")
     return tuple(found)
@@ -84,9 +84,9 @@ def _why(baseline: Timed, best: Timed) -> str:
     decoding = 1 - baseline.waiting.middle
     most = "without bound" if decoding <= 0 else f"{1 / decoding:.2f} times"
     return (
-        f"the most is {best.seconds_ratio.middle:.2f} at {best.subject}, where the baseline spends {decoding:.0%} of "
-        f"its time while all calls that are under way decode. Reuse saves no such time: with every first token at once "
-        f"it would be {most} sooner"
+        f"the largest gain is {best.seconds_ratio.middle:.2f}, at {best.subject}. There the baseline spends "
+        f"{decoding:.0%} of its time while no call waits for a first token, and reuse does not shorten that: if all "
+        f"first tokens came at once, it would be {most} sooner"
     )
 
 

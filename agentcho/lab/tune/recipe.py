@@ -26,7 +26,11 @@ class Recipe(Frozen):
     `agentcho tune`.
     """
 
-    mode: Mode = Field(default="choreographed", description="To train for. Which encodings a call reads.")
+    mode: Mode = Field(
+        default="choreographed",
+        description="Mode to train for: calls reuse encodings of messages (choreographed), or encode each prompt "
+        "separately (baseline).",
+    )
     leakage: Leakage = Field(default="audit", description="Leakage mode whose encodings the adapter is trained on.")
     rank: int = Field(
         default=64,
