@@ -15,7 +15,7 @@ from agentcho.audit.notes import Seal
 from agentcho.audit.report import Call, CallVerdict, Place, Release
 from agentcho.audit.verdict import GameVerdict
 from agentcho.message import SCENARIO, Audience
-from agentcho.provenance.tool_sinks import NOBODY, undisclosed
+from agentcho.provenance.tool_sinks import NOBODY, offered_in, undisclosed
 from agentcho.provenance.views import ToolUse
 from agentcho.records.calls import CallLine, tool_use
 from agentcho.records.transcript import TranscriptEntry
@@ -146,12 +146,14 @@ class GameCalls:
     def _held(self, found: JudgedCall, cone: Set[str], use: ToolUse) -> JudgedCall:
         """A call with the messages that make it a finding or a release."""
         behind = self.behind(found._replace(cone=cone))
+        made = self._entries.get(found.call)
+        offered = frozenset() if made is None else offered_in(found.caller, made.message.parents)
         trusted = {self._trust[id] for id in behind}
         if use.effect and None in trusted:
             raise Unknown("it is not known whose words some of its sources repeat")
         return found._replace(
             cone=cone,
-            secret=undisclosed(behind, use.audience, self.known_to),
+            secret=undisclosed((id for id in behind if id not in offered), use.audience, self.known_to),
             untrusted=tuple(id for id in behind if not self._trust[id]) if use.effect else (),
             wide=undisclosed(behind, found.readers, self.known_to),
         )

@@ -4,8 +4,9 @@ The table has every public name of the classes that such code can reach, and eve
 messages that a read of it counts as a look at (`taints`), or as public, with the reason. If the code acts before a
 wider audience after such a look, audits report a finding.
 
-Not in the table, and not tracked: clocks, the arguments of a tool's function, whether a task has ended, values that one
-task passes to another through its own objects. `taint` notices the reads.
+Not in the table, and not tracked: clocks, the arguments of a tool's function, whether a task has ended, whether the
+code cancels a message that others would have read, what a function that makes a view stores elsewhere, messages of
+another game, and values that one task passes to another through its own objects. `taint` notices the reads.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-Taint = Literal["itself", "listed", "probed", "race", "all", "readable", "unfinished", "value"]
+Taint = Literal["itself", "listed", "probed", "race", "all", "readable", "unfinished", "value", "parents"]
 MEANING: dict[Taint, str] = {
     "itself": "that message",
+    "parents": "the messages that it names",
     "listed": "the messages that were listed on the way",
     "probed": "that message, or all of its author where it is not there; none where a verb had returned that id",
     "race": "all messages of the race",
@@ -60,6 +62,12 @@ SIGHTS = (
         why="words, their length in tokens and what ended them; of a thought the message of that thought too",
     ),
     CodeRead(
+        of="Message",
+        names=("parents", "metadata"),
+        taints="parents",
+        why="which messages its author had read",
+    ),
+    CodeRead(
         of="Agent",
         names=("choose", "ask", "answer"),
         taints="value",
@@ -84,8 +92,8 @@ SIGHTS = (
             *("count", "index", "find", "backwards", "open_to", "logs"),
         ),
         taints="listed",
-        why="that a message was said, its id, author, audience, role, parents and place, and how many there are: "
-        "this is `Game.said`",
+        why="that a message was said, its id, author, audience, role and place, and how many there are: this is "
+        "`Game.said`",
     ),
     CodeRead(
         of="Game",
@@ -190,7 +198,7 @@ SIGHTS = (
     ),
     CodeRead(
         of="Message",
-        names=("id", "game", "kind", "role", "author", "audience", "parents", "metadata", "name", "header"),
+        names=("id", "game", "kind", "role", "author", "audience", "name", "header"),
         taints=None,
         why="of a message that a verb returned: the code asked for it, by that author, to that audience, with that "
         "header, over that view",
@@ -205,7 +213,8 @@ SIGHTS = (
         of="Metadata",
         names=("id", "kind", "role", "author", "audience", "parents", "count", "index"),
         taints=None,
-        why="of a message that was listed: that counted when it was listed",
+        why="of a message that was listed: that counted when it was listed, and its parents are only those that all "
+        "its readers may know",
     ),
     CodeRead(
         of="ReadableMessages",
@@ -259,7 +268,11 @@ SIGHTS = (
 )
 
 WORDS = frozenset(
-    name for sight in SIGHTS if sight.of == "Message" and sight.taints for name in sight.names if name != "saying"
+    name
+    for sight in SIGHTS
+    if sight.of == "Message" and sight.taints == "itself"
+    for name in sight.names
+    if name != "saying"
 )
 """The attributes of a message that reveal its words. `saying` is left out, because it reads `words`."""
 SILENT = frozenset(sight.of for sight in SIGHTS if sight.names == ("raised",) and sight.taints is None)

@@ -189,7 +189,7 @@ class DisclosureRule:
         if draft.metadata.kind == "decode":
             yield from self._reach.of(draft.reads)
         if draft.human and draft.metadata.author is not None:
-            yield from self._read_before(id, draft.metadata.author)
+            yield from (*self._read_before(id, draft.metadata.author), *draft.act.shown)
         yield from (each for each in (draft.act.released, draft.act.call) if each is not None)
 
     def _read_before(self, id: str, who: str) -> Iterator[str]:

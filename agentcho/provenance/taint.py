@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import fields
-from typing import Any, overload
+from threading import get_ident
+from typing import Any, NamedTuple, overload
 
 from agentcho.message import Audience, Message, Metadata, Words
 from agentcho.provenance.code_reads import SILENT, WORDS
 from agentcho.provenance.returned_values import CodeText, ReturnedValue
-from agentcho.provenance.views import History, MessageLog
+from agentcho.provenance.views import History, MessageLog, shown_to
 
 Listener = Callable[[str], None] | None
 """Called with each piece of a text as it comes."""
@@ -25,16 +26,17 @@ Notice = Callable[[Iterable[Metadata]], None]
 
 
 class TrackedMessage(Message):
-    """A message that reports when anything beyond its metadata is read. It equals every message with its game and id,
+    """A message that reports when its words or its parents are read. It equals every message with its game and id,
     so that comparisons do not read its words."""
 
     __slots__ = ("_told",)
 
     def __getattribute__(self, name: str) -> Any:
-        if name in WORDS:
-            tell = getattr(self, "_told", None)
+        if name in WORDS or name == "parents":
+            tell: Callable[[str], None] | None = getattr(self, "_told", None)
             if tell is not None:
-                tell(self.id)
+                for id in (self.id,) if name in WORDS else object.__getattribute__(self, name):
+                    tell(id)
         return object.__getattribute__(self, name)
 
     @property
@@ -71,8 +73,10 @@ class TrackedHistory(History):
     def find(self, id: str) -> Metadata | None:
         """The message with this id. If there is none, this counts as a look at all messages."""
         found = super().find(id)
-        self._notice(self._all() if found is None else [found])
-        return found
+        if found is None:
+            self._notice(self._all())
+            return None
+        return self._looked_at(found)
 
     def backwards(self, reader: str) -> Iterator[Metadata]:
         """The messages that a reader may read, the last one first. Each counts as looked at when it is yielded."""
@@ -83,8 +87,9 @@ class TrackedHistory(History):
         return map(self._looked_at, super().open_to(audience))
 
     def _looked_at(self, message: Metadata) -> Metadata:
+        """The message with those parents that all its readers may know, as views see it."""
         self._notice([message])
-        return message
+        return shown_to("", message, super().find)
 
     def __len__(self) -> int:
         self._notice(self._all())
@@ -99,7 +104,9 @@ class TrackedHistory(History):
     def __getitem__(self, place: slice) -> tuple[Metadata, ...]: ...
     def __getitem__(self, place: int | slice) -> Metadata | tuple[Metadata, ...]:
         self._notice(self._all())
-        return super().__getitem__(place)
+        if isinstance(place, slice):
+            return tuple(map(self._looked_at, super().__getitem__(place)))
+        return self._looked_at(super().__getitem__(place))
 
     def __eq__(self, other: object) -> bool:
         return super().__eq__(other)
@@ -108,21 +115,40 @@ class TrackedHistory(History):
         return super().__hash__()
 
 
+class Seen(NamedTuple):
+    """What the tasks of one move know: the messages that they have looked at, and those that they have requested, whose
+    existence therefore reveals nothing."""
+
+    sources: set[str]
+    requested: set[str]
+
+
 class TaintTracker:
-    """Tracks the messages that each task of one game has looked at."""
+    """Tracks the messages that each task of one game has looked at. Made in the thread that plays the game."""
 
     def __init__(self) -> None:
-        self._sources: ContextVar[set[str] | None] = ContextVar("sources", default=None)
-        self._first: set[str] = set()
-        self._given: set[str] = set()
+        self._own: ContextVar[Seen | None] = ContextVar("seen", default=None)
+        self._first = Seen(set(), set())
+        self._moves: list[Seen] = []
+        self._thread = get_ident()
         self._values: dict[str, tuple[ReturnedValue, tuple[str, ...]]] = {}
         self._used: set[str] = set()
 
     @property
     def sources(self) -> set[str]:
         """Ids of the messages that the running task has looked at. Tasks that it starts itself share them."""
-        own = self._sources.get()
-        return self._first if own is None else own
+        return self._seen.sources
+
+    @property
+    def _seen(self) -> Seen:
+        return self._own.get() or self._first
+
+    def _looked(self, ids: Iterable[str]) -> None:
+        """Record a look. One in another thread without a context of its own may be that of any move under way."""
+        ids, own = set(ids), self._own.get()
+        unknown = own is None and get_ident() != self._thread
+        for seen in (self._first, *self._moves) if unknown else (self._seen,):
+            seen.sources.update(ids)
 
     def track(self, message: Message, value: ReturnedValue | None = None, offered: tuple[str, ...] = ()) -> Message:
         """The message in a form that reports when its words are read. `value`: the value that a verb reads from the
@@ -130,12 +156,11 @@ class TaintTracker:
         tracked = TrackedMessage(**{field.name: getattr(message, field.name) for field in fields(Message)})
         if value is not None:
             self._values[message.id] = value, offered
-        object.__setattr__(tracked, "_told", self._look if value is None else lambda id: self.sources.add(id))
-        self.give(message.id)
+        object.__setattr__(tracked, "_told", self._look if value is None else lambda id: self._looked([id]))
         return tracked
 
     def _look(self, id: str) -> None:
-        self.sources.add(id)
+        self._looked([id])
         self._used.add(id)
 
     def returned(self, ids: Iterable[str], written: CodeText) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -148,7 +173,7 @@ class TaintTracker:
 
     def give(self, id: str) -> str:
         """Note that the playing code has requested this message, so its existence reveals nothing. Returns the id."""
-        self._given.add(id)
+        self._seen.requested.add(id)
         return id
 
     def history(self, history: History) -> History:
@@ -158,13 +183,13 @@ class TaintTracker:
     def notice(self, messages: Iterable[Metadata]) -> None:
         """Record that the running task has looked at metadata of these messages. Public messages do not count."""
         looked_at = {message.id for message in messages if message.audience.members is not None}
-        self.sources.update(looked_at)
+        self._looked(looked_at)
         self._used.update(looked_at)
 
     def probed(self, id: str, there: Metadata | None, messages: Iterable[Metadata]) -> None:
         """Record that the running task has asked whether a message with this id exists; `messages` are all messages.
         Ids number an author's messages, so a missing id reveals how many there are."""
-        if id not in self._given:
+        if id not in self._seen.requested:
             author = id.rpartition(".")[0]
             self.notice([there] if there else (message for message in messages if message.author == author))
 
@@ -174,27 +199,26 @@ class TaintTracker:
             self.notice(behind)
 
     def listener(self, id: str, listen: Listener) -> Listener:
-        """A listener to the words of a message that is being generated. Being called counts as a look at them."""
+        """A listener to the words of a message that is being generated. To listen counts as a look at them, even if
+        none come: that they are none is heard too."""
         if listen is None:
             return None
-        heard, told = self.sources, listen
+        self._look(id)
+        return listen
 
-        def hear(text: str) -> None:
-            heard.add(id)
-            self._used.add(id)
-            told(text)
-
-        return hear
-
-    def fork(self) -> set[str]:
-        """Give the running task, a move of a round, its own set. Returns the set, to `join` when the round is over."""
-        own = set(self.sources)
-        self._sources.set(own)
+    def fork(self) -> Seen:
+        """Give the running task, a move of a round, its own looks. Returns them, to `join` when the round is over."""
+        own = Seen(set(self._seen.sources), set(self._seen.requested))
+        self._moves.append(own)
+        self._own.set(own)
         return own
 
-    def join(self, forks: list[set[str]]) -> None:
+    def join(self, forks: Iterable[Seen]) -> None:
         """End a round: the task that awaited it may know what its moves know."""
-        self.sources.update(*forks)
+        for each in forks:
+            self._seen.sources.update(each.sources)
+            self._seen.requested.update(each.requested)
+            self._moves = [move for move in self._moves if move is not each]
 
     def raced(self, moves: Iterable[set[str]]) -> None:
         """End a race: who was first reveals something about all that its moves have generated."""

@@ -9,6 +9,7 @@ of the code is exempt, because the code wrote its words. Independent of tools, m
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple, Protocol
 
@@ -18,6 +19,8 @@ from agentcho.message import EVERYONE, SCENARIO, Audience, Metadata
 from agentcho.provenance.views import Act, ToolUse
 
 NOBODY = Audience(frozenset())
+LISTING = "tools"
+"""The part of the id of a list of tools between the agent and the number."""
 
 
 class MessageOrigin(Protocol):
@@ -32,6 +35,20 @@ class MessageOrigin(Protocol):
 def undisclosed(cone: Iterable[str], to: Audience, known: Callable[[str], Audience]) -> tuple[str, ...]:
     """The messages of a cone that not all of an audience may know. `known` returns who may know a message."""
     return tuple(id for id in cone if not known(id).covers(to))
+
+
+def listing_id(caller: str, number: int) -> str:
+    """The id of the list of an agent's tools that was made after `number` others."""
+    return f"{caller}.{LISTING}{number}"
+
+
+def offered_in(caller: str, parents: Iterable[str]) -> frozenset[str]:
+    """The lists of an agent's tools among the messages that one of its calls was directly generated over.
+
+    Whoever learns the arguments of a call may learn what its own list says: to offer a tool beside others permits it.
+    """
+    lists = re.compile(rf"{re.escape(caller)}\.{LISTING}\d+")
+    return frozenset(id for id in parents if lists.fullmatch(id))
 
 
 class TrustLabels:
@@ -104,7 +121,9 @@ class ToolSinks:
     def judge(self, call: str, cone: Set[str], use: ToolUse) -> ToolCallRefusal:
         """The objections to a call with this cone, which includes the call itself. Also used under audit."""
         behind = [id for id in self._said if id in cone and id != call]
-        secret = undisclosed(behind, use.audience, self.known_to)
+        made = self._said[call].metadata
+        offered = offered_in(made.author or SCENARIO, made.parents)
+        secret = undisclosed((id for id in behind if id not in offered), use.audience, self.known_to)
         return ToolCallRefusal(secret, self._trust.untrusted(behind) if use.effect else ())
 
     def check(self, call: str, cone: Set[str] | None, use: ToolUse, release: bool = False) -> None:

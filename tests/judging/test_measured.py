@@ -160,7 +160,7 @@ def test_the_command_prints_and_writes(
     assert found.command == "agentcho bench judge -n 4 --task votes --way full --json judge.json"
     printed = capsys.readouterr().out
     assert "votes, 4 choices of four candidates" in printed
-    assert "None of the measured ways keeps 99% of choices with at most 30% of tokens encoded anew" in printed
+    assert "None of the measured repairs keeps 99% of choices with at most 30% of tokens encoded anew" in printed
     assert [path.name for path in tmp_path.iterdir()] == ["judge.json"]
 
 

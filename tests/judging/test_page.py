@@ -51,7 +51,7 @@ def test_the_tables_say_how_many_picks_are_the_same_and_where_others_are() -> No
 def test_the_verdict_says_what_keeps_enough_at_which_cost() -> None:
     assert verdict(result(0, 25)).startswith("ends:0,8 keeps 99% of choices with at most 30% of tokens encoded anew")
     dear = verdict(result(0, 60))
-    assert "None of the measured ways keeps 99% of choices" in dear
+    assert "None of the measured repairs keeps 99% of choices" in dear
     assert "is ends:0,8 (votes: 100.0% of choices with 60% of tokens)" in dear
     assert "keeps most (votes: 95.0% of choices with 20% of tokens)" in verdict(result(10, 20))
     found = result(0, 25)

@@ -1,5 +1,6 @@
 """Random games with tools, compared with an independent implementation of the rules: a call runs if and only if
-everyone who learns its arguments may know what these depend on, and no untrusted words behind them have an effect.
+everyone who learns its arguments may know what these depend on, besides its own list of tools, and no untrusted words
+behind them have an effect.
 
 What a call depends on is computed by `reach`, from the reads alone; who learned what, and what is untrusted, by a walk
 without caches.
@@ -65,8 +66,10 @@ class Oracle:
         return set[str]().union(*map(self.world.reach, said.reads))
 
     def secret(self, call: str, tool: Declared) -> set[str]:
-        """Those of them that not everyone who learns the tool's arguments may know."""
-        return {id for id in self.behind(call) if not self._may_know(tool.audience.members, id)}
+        """Those of them that not everyone who learns the tool's arguments may know, without the list of tools that it
+        was chosen from."""
+        offered = {id for id in self.world.said[call].reads if ".tools" in id}
+        return {id for id in self.behind(call) - offered if not self._may_know(tool.audience.members, id)}
 
     def dirty(self, call: str, tool: Declared) -> set[str]:
         """Those of them that may contain untrusted words, if the tool has an effect."""
@@ -141,7 +144,8 @@ class Walk:
             return "result"
 
         tool = Tool("tool", "", {"type": "object", "properties": {}}, run, declared)
-        asked: dict[str, Any] = {"tools": [tool], "tool_choice": "tool", "max_calls": 1, "release": release}
+        beside = [Tool("other", "", {"type": "object"}, run, self._declared())] if self._random.random() < 0.5 else []
+        asked: dict[str, Any] = {"tools": [tool, *beside], "tool_choice": "tool", "max_calls": 1, "release": release}
         view, before = self._view(name), len(self.named)
         try:
             self._own[name].append(await agent.say(to=self._to(), view=view, max_tokens=12, **asked))
@@ -195,7 +199,7 @@ def games(count: int, leakage: Leakage) -> Iterator[tuple[Walk, Rehearsal]]:
 
 @pytest.mark.parametrize(
     ("leakage", "count"),
-    [("enforce", 10), ("deny", 6), *(pytest.param(each, 200, marks=pytest.mark.slow) for each in ("enforce", "deny"))],
+    [("enforce", 10), ("deny", 12), *(pytest.param(each, 200, marks=pytest.mark.slow) for each in ("enforce", "deny"))],
 )
 def test_a_call_runs_if_and_only_if_the_rules_allow_it(leakage: Leakage, count: int) -> None:
     ran = secrets = dirty = 0

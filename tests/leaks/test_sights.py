@@ -131,6 +131,14 @@ def of_words(name: str) -> Script:
     return script
 
 
+async def parents(game: Game, alice: Agent, bob: Agent) -> None:
+    assert (await alice.say(to="everyone", max_tokens=4)).parents == ("alice.0", "alice.1", "bob.0")
+
+
+async def metadata(game: Game, alice: Agent, bob: Agent) -> None:
+    assert (await alice.say(to="everyone", max_tokens=4)).metadata.author == "alice"
+
+
 async def choose(game: Game, alice: Agent, bob: Agent) -> None:
     await alice.choose(["yes", "no"])
 
@@ -174,7 +182,10 @@ async def raced(game: Game, alice: Agent, bob: Agent) -> None:
 
 HIDDEN = {"alice.0", "alice.1"}
 READS: dict[str, tuple[Script, set[str]]] = {
-    **{f"Message.{name}": (of_words(name), {"alice.2"}) for name in (*sorted(WORDS), "saying")},
+    **{f"Message.{name}": (of_words(name), {"alice.2"}) for name in sorted(WORDS)},
+    "Message.saying": (of_words("saying"), {"alice.2"} | HIDDEN),
+    "Message.parents": (parents, {"alice.0", "alice.1"}),
+    "Message.metadata": (metadata, {"alice.0", "alice.1"}),
     "Agent.choose": (choose, {"alice.2"}),
     "Agent.ask": (ask, {"alice.3"}),
     "Agent.answer": (answer, {"alice.2"}),
@@ -227,6 +238,16 @@ def test_an_id_that_is_not_there_counts_what_its_author_has_said() -> None:
     assert tainted(not_found) == HIDDEN
 
 
+async def parents_of_what_is_listed(game: Game, alice: Agent, bob: Agent) -> None:
+    said = await alice.say(to="everyone", max_tokens=4)
+    for listed in (
+        *game.said.open_to(Audience(None)),
+        game.said.find(said.id),
+    ):
+        assert listed is not None
+        assert not {"alice.0", "alice.1"} & {*listed.parents}
+
+
 async def in_view(game: Game, alice: Agent, bob: Agent) -> None:
     await alice.say(to="everyone", view=lambda readable: View.of(list(readable)[-1:]), max_tokens=4)
 
@@ -256,7 +277,16 @@ async def cancelled_in_the_open(game: Game, alice: Agent, bob: Agent) -> None:
 
 
 @pytest.mark.parametrize(
-    "script", [before_a_deadline, cancelled_in_the_open, in_view, open_to_all, by_its_id, wrong_arguments]
+    "script",
+    [
+        parents_of_what_is_listed,
+        before_a_deadline,
+        cancelled_in_the_open,
+        in_view,
+        open_to_all,
+        by_its_id,
+        wrong_arguments,
+    ],
 )
 def test_what_the_table_calls_public_is_not_noticed(script: Script) -> None:
     assert tainted(script) == set()

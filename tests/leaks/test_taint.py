@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Literal
 
 import pytest
@@ -329,7 +331,8 @@ async def not_looked_at(game: Game, alice: Talker) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
-    ("verb", "heard"), [(choose, True), (stream, True), (look_it_up, True), (not_looked_at, False)]
+    ("verb", "heard"),
+    [(choose, True), (stream, True), (look_it_up, True), (not_looked_at, False)],
 )
 def test_every_way_to_the_words_is_heard(verb: Callable[..., Awaitable[None]], heard: bool, backend: str) -> None:
     async def script(game: Game, alice: Talker, bob: Talker) -> None:
@@ -337,3 +340,65 @@ def test_every_way_to_the_words_is_heard(verb: Callable[..., Awaitable[None]], h
         await bob.say(to="everyone")
 
     assert acts(script, backend) == ({"bob.0": ("alice.0",)} if heard else {})
+
+
+def test_that_a_stream_is_empty_is_heard() -> None:
+    async def script(game: Game) -> None:
+        alice = game.cast(Talker, "alice")
+        async with alice.stream(to=()) as pieces:
+            said = "".join([piece async for piece in pieces])
+        await game.announce(f"alice has said {len(said)} letters")
+
+    entries = play(script, lambda call, prompt: "").entries
+    assert [(entry.message.id, entry.act.tainted_by) for entry in entries] == [
+        ("alice.0", ()),
+        ("scenario.0", ("alice.0",)),
+    ]
+
+
+def by_itself(look: Callable[[], Any]) -> Any:
+    """Look in a thread that has no context of its own."""
+    with ThreadPoolExecutor(1) as threads:
+        return threads.submit(look).result()
+
+
+@pytest.mark.parametrize("at", ["words", "history"])
+def test_a_look_in_a_thread_without_context_may_be_that_of_any_move(at: str) -> None:
+    async def script(game: Game, alice: Talker, bob: Talker) -> None:
+        async def looks() -> None:
+            plan = await alice.think()
+            assert by_itself(lambda: plan.text if at == "words" else len(game.said))
+            await alice.tell("A plan.", to="everyone")
+
+        async def waits() -> None:
+            for _ in range(3):
+                await bob.think(max_tokens=2)
+            await bob.tell("Hello.", to="everyone")
+
+        await alice.think()
+        await game.together(looks(), waits())
+
+    told = acts(script)
+    assert {"alice.2", "bob.3"} <= set(told)
+    assert ("alice.1" in told["alice.2"]) is (at == "words")
+
+
+def test_ids_that_another_move_has_requested_are_not_known_to_this_one() -> None:
+    async def script(game: Game, alice: Talker, bob: Talker) -> None:
+        async def thinks() -> None:
+            for _ in range(3):
+                await alice.think(max_tokens=2)
+
+        async def guesses() -> None:
+            await bob.say(to="everyone", max_tokens=20)
+            with suppress(KeyError):
+                game.message("alice.1")
+            await bob.tell("So be it.", to="everyone")
+
+        await game.together(thinks(), guesses())
+        game.message("alice.1")
+        await game.announce("It is over.")
+
+    told = acts(script)
+    assert "alice.1" in told["bob.1"]
+    assert set(told) == {"bob.1", "scenario.0"}, "the round is over, and what was looked at in it is known"

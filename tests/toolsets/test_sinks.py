@@ -16,6 +16,7 @@ from agentcho.audit.notes import Seal
 from agentcho.audit.report import AuditReport
 from agentcho.config import Leakage
 from agentcho.errors import LeakageError
+from agentcho.message import audience
 from agentcho.protocol.call import Decode
 from agentcho.testing import Rehearsal, play
 
@@ -194,3 +195,62 @@ def test_another_agent_may_read_and_choose_but_not_repeat(chosen: bool) -> None:
     with pytest.raises(LeakageError, match="by bob"):
         played(script)
     assert ran == ["inbox"]
+
+
+# -- lists of tools ------------------------------------------------------------------------------------------
+
+
+@agentcho.tool(audience="bob")
+def ask_bob(what: str) -> str:
+    """Bob is asked."""
+    return "Yes."
+
+
+@pytest.mark.parametrize(
+    ("tools", "readers"),
+    [
+        ([search], "everyone"),
+        ([search, inbox], ("ann",)),
+        ([ask_bob, search], ("ann", "bob")),
+        ([ask_bob, inbox], ("ann",)),
+        ([ask_bob], ("ann", "bob")),
+    ],
+)
+def test_a_list_of_tools_is_for_those_who_learn_the_arguments_of_all(tools: list[Any], readers: Any) -> None:
+    async def script(game: Game) -> None:
+        ann, bob = game.cast(Agent, "ann"), game.cast(Agent, "bob")
+        await ann.say(to="everyone", tools=tools)
+        await bob.say(to="everyone")
+
+    rehearsal = played(script)
+    listing = next(entry.message for entry in rehearsal.entries if entry.message.id == "ann.tools0")
+    assert listing.audience == audience(readers)
+    heard = next(entry for entry in rehearsal.entries if entry.message.author == "bob").own
+    assert heard is not None
+    assert ("ann.tools0" in heard.cone) is (readers == "everyone")
+    assert audited(rehearsal).conclusion == "clean"
+    leaking = audited(played(script, "audit"), "audit")
+    assert (leaking.conclusion == "clean") is ("bob" in readers or readers == "everyone")
+
+
+def test_the_same_list_with_other_declarations_is_another_message() -> None:
+    async def script(game: Game) -> None:
+        ann = game.cast(Agent, "ann")
+        for told in ("world", "nobody"):
+            await ann.say(to="everyone", tools=[agentcho.tool(search.function, name="search", audience=told)])
+
+    lists = [entry.message for entry in played(script).entries if "tools" in entry.message.id]
+    assert [each.audience for each in lists] == [audience("everyone"), audience("ann")]
+
+
+def test_who_learns_the_arguments_of_a_call_may_learn_its_own_list_but_no_other() -> None:
+    async def script(game: Game) -> None:
+        ann = game.cast(Agent, "ann")
+        await ann.say(to="everyone", tools=[search, inbox], tool_choice="search", max_calls=1)
+        with pytest.raises(LeakageError, match=r"ann\.tools0") as refused:
+            await call(ann, search)
+        assert refused.value.path == ("ann.tools0",)
+
+    report = audited(played(script))
+    assert ran == ["search"]
+    assert (report.calls[0].verdict, report.conclusion) == ("clean", "clean")

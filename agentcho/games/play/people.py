@@ -266,6 +266,10 @@ class Seats:
         """Return whether a person plays the agent."""
         return agent in self._people
 
+    def played_with(self, agent: str) -> tuple[str, ...]:
+        """Return all agents that have joined and that the person who plays this agent plays."""
+        return tuple(each for each in self._heard if self._people[each] is self._people[agent])
+
     def joined(self, agent: str) -> None:
         """Note that an agent has joined."""
         if agent in self._people:

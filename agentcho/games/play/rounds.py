@@ -23,7 +23,7 @@ from agentcho.games.play.lockstep import Lockstep, Seat
 from agentcho.games.play.precedence import Frontier, Precedence
 from agentcho.message import Metadata
 from agentcho.protocol.value_checks import type_name
-from agentcho.provenance.taint import TaintTracker
+from agentcho.provenance.taint import Seen, TaintTracker
 from agentcho.provenance.views import History, MessageLog, Move
 
 Moving = Coroutine[Any, Any, Any]
@@ -34,13 +34,13 @@ class Branch:
     """A move of a simultaneous round.
 
     It holds the messages that were out before the round, those that the move has published so far, those whose text its
-    code has looked at (`sources`), and those of which it has `said` anything. `moves` are its places in rounds, the
+    code has looked at (`seen`), and those of which it has `said` anything. `moves` are its places in rounds, the
     outermost first. `floor` precedes everything that it does. `seat` is that of a task in lockstep.
     """
 
     before: History
     out: MessageLog = field(default_factory=MessageLog)
-    sources: set[str] = field(default_factory=set)
+    seen: Seen | None = None
     said: set[str] = field(default_factory=set)
     moves: tuple[Move, ...] = ()
     floor: Frontier = ()
@@ -208,7 +208,7 @@ class Rounds:
             finally:
                 for run in runs:
                     run.close()
-                self.taint.join([branch.sources for branch in branches])
+                self.taint.join(branch.seen for branch in branches if branch.seen is not None)
                 if last and self.precedence.join() != before:
                     self._pass(last)
 
@@ -249,12 +249,12 @@ class Rounds:
         finally:
             for move in moves:
                 move.close()
-            self.taint.join([branch.sources for branch in branches])
+            self.taint.join(branch.seen for branch in branches if branch.seen is not None)
             self._publish(branches, outer)
             if self.precedence.join() != preceded:
                 self.precedence.closed(number)
 
     async def _run(self, branch: Branch, move: Moving) -> Any:
         self._branch.set(branch)
-        branch.sources = self.taint.fork()
+        branch.seen = self.taint.fork()
         return await move

@@ -27,6 +27,7 @@ from agentcho.message import EVERYONE, SCENARIO, Audience, Message
 from agentcho.protocol import value_checks
 from agentcho.protocol.call import ChatMessage
 from agentcho.protocol.tools import AnswerForm, ToolCall, ToolsPort, made_up_id
+from agentcho.provenance.tool_sinks import listing_id
 from agentcho.provenance.views import Charge, Read, ReadSet, ToolUse
 
 CALL, TEXT = "call", "answer"
@@ -90,15 +91,14 @@ class ToolTurns:
     def _offer(self, author: str, speech: Speech, tools: Mapping[str, Tool]) -> OfferedTools:
         """Return the tools, listed in a message that the agent reads and that no view shows.
 
-        Everybody who learns the arguments of a tool may read that message.
+        Only who learns the arguments of all these tools may read that message.
         """
         writer = speech.model.frames.framing.tools
         text, ids = writer.listing([tool.form for tool in tools.values()], "" if writer.auto else WHICH)
-        key = author, speech.model.choreographer.name, ids, text
+        to = self._told_of_all(author, [tool.declared.audience for tool in tools.values()])
+        key = author, speech.model.choreographer.name, ids, text, to
         if key not in self.listed:
-            told = [tool.declared.audience for tool in tools.values()]
-            to = EVERYONE if EVERYONE in told else self._all(author, told)
-            id = f"{author}.tools{sum(each[0] == author for each in self.listed)}"
+            id = listing_id(author, sum(each[0] == author for each in self.listed))
             said = (
                 ChatMessage("system", text, tools=tuple(tool.form for tool in tools.values())) if writer.auto else None
             )
@@ -108,9 +108,9 @@ class ToolTurns:
             )
         return OfferedTools(tools, writer, self.listed[key])
 
-    def _all(self, author: str, audiences: list[Audience]) -> Audience:
-        names = (each.members or frozenset() for each in audiences)
-        return self.messages.audience(author, frozenset().union(*names))
+    def _told_of_all(self, author: str, audiences: list[Audience]) -> Audience:
+        known = [each.members for each in audiences if each.members is not None]
+        return self.messages.audience(author, frozenset.intersection(*known)) if known else EVERYONE
 
     def _with(self, listing: str, reads: ReadSet) -> ReadSet:
         """Return the read set with the listing after the system prompts at its beginning."""

@@ -181,6 +181,7 @@ class Turns:
         thought = messages.drafts.get(draft.act.thought or "")
         if thought is not None and thought.message is not None:
             said = replace(said, thoughts=messages.taint.track(thought.message))
+        messages.taint.give(said.id)
         return messages.taint.track(said, value=_value(asked, options, said), offered=written.offered)
 
     def permit(self, speech: Speech, prompt: str | None = None) -> None:
@@ -222,10 +223,12 @@ class Turns:
         )
 
     def _shown(self, author: str) -> tuple[str, ...]:
-        """Return the messages that the person who plays an agent has been shown. Empty for a model."""
+        """Return the messages that the person who plays an agent has been shown, as any of the agents that the person
+        plays. Empty for a model."""
         if self._seats is None or author not in self._seats:
             return ()
-        return tuple(message.id for message in self._messages.readable(author))
+        agents = self._seats.played_with(author)
+        return tuple(dict.fromkeys(message.id for agent in agents for message in self._messages.readable(agent)))
 
     def _retold(
         self, draft: Draft, charge: Charge, to: Audience, model: GameModel, written: CodeText

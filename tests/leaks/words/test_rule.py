@@ -378,6 +378,26 @@ def test_a_person_is_refused_before_it_is_asked_and_forgets_nothing() -> None:
     }
 
 
+def test_who_plays_two_agents_knows_what_both_were_shown() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
+        await whispered(game)
+        with pytest.raises(LeakageError, match="not everyone may read"):
+            await bob.say(to="everyone", view=View(()))
+        await bob.choose(COLOURS, to="carol", view=View(()))
+
+    both = Scripted(["green"])
+    played = rehearse(script, {"carol": ["Well."]}, people={"alice": both, "bob": both})
+    assert [charge.owed for charge in charges(played).values()] == [(("alice", ("carol",)),)]
+    apart = Scripted(["Hello."])
+    rehearse(hello, {"carol": ["Well."]}, people={"alice": Scripted([]), "bob": apart})
+    assert [asked.agent for asked in apart.asked] == ["bob"], "another person has not heard it"
+
+
+async def hello(game: Game, alice: Agent, bob: Agent, carol: Agent) -> None:
+    await whispered(game)
+    await bob.say(to="everyone", view=View(()))
+
+
 @agentcho.tool(audience="nobody")
 def draw(what: str) -> str:
     """A card."""
