@@ -611,14 +611,14 @@ class Agent:
             if message.stopped == "max_tokens" and error.errors()[0]["type"] == "json_invalid":
                 raise self._invalid(
                     f"max_tokens ended the answer of {self.name} before its JSON was whole; raise max_tokens"
-                ) from error
+                ) from None
             declared = set(_declared(schema))
             fields = [_field(e["loc"], declared) or "(whole)" for e in error.errors()]
             raise self._invalid(
                 f"the answer of {self.name} fits the JSON schema of {model.__name__} but fails the model's "
                 f"own validators at: {', '.join(fields)}. Express the rule in the schema (enum, ge, le, "
                 "pattern), or ask again"
-            ) from error
+            ) from None
 
     def _invalid(self, why: str) -> AnswerInvalid:
         """Return the error of an answer that the agent has given and that is refused; the code learns from it."""

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Set
 from typing import Any, ClassVar, NamedTuple, cast
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, SecretBytes, SecretStr, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Secret, SecretBytes, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from agentcho.errors import ConfigError, ScenarioError, asking
@@ -243,7 +243,7 @@ def _has_secret(value: Any) -> bool:
         return any(map(_has_secret, value.values()))
     if isinstance(value, list | tuple | set | frozenset):
         return any(map(_has_secret, value))
-    return isinstance(value, SecretStr | SecretBytes)
+    return isinstance(value, Secret | SecretStr | SecretBytes)
 
 
 def _default(field: FieldInfo) -> str:

@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from agentcho import Agent, Game, View
+import agentcho
+from agentcho import Agent, Game, Scenario, View
 from agentcho.errors import AudienceError
 from agentcho.games.play.game_faults import GameFault, fault, told
 from agentcho.message import Metadata
-from agentcho.testing import play
+from agentcho.protocol.call import Decode
+from agentcho.testing import FakeEngine, play
 
 HERE = "tests/test_faults.py"
 
@@ -123,3 +125,27 @@ def test_an_error_of_any_shape_is_told() -> None:
     found = of(OSError(2, "No such file", "caf\udce9"))
     assert "caf\\udce9" in found.what
     (found.what + found.traceback).encode()
+
+
+def test_an_error_that_quotes_what_was_said_in_private_is_told_without_it(tmp_path: Path) -> None:
+    class Misled(Scenario):
+        """Passes the words of a thought where a name belongs."""
+
+        name = "misled"
+
+        async def play(self, game: Game) -> Scenario.Outcome:
+            ann, _ = game.cast(Agent, name="ann"), game.cast(Agent, name="bob")
+            if game.index:
+                await ann.say(to="bop")
+            thought = await ann.think("Whom?", max_tokens=8)
+            await ann.say(to=thought.text)
+            return self.Outcome()
+
+    def reply(call: Decode, prompt: str) -> str:
+        return "the cellar 'door'\nis bob"
+
+    agentcho.run(Misled(), engine=FakeEngine(reply, answer=reply), games=2, out=tmp_path, display="none")
+    (outcomes,) = tmp_path.glob("*/outcomes.jsonl")
+    ended = {over["game"]: over["ended"] for over in map(json.loads, outcomes.read_text().splitlines())}
+    assert ended[0].startswith('error: AudienceError: no agent named "…"')
+    assert ended[1].startswith("error: AudienceError: no agent named 'bop'")

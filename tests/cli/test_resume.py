@@ -340,10 +340,13 @@ def test_secret_options_are_named_alone(agentcho: Command, here: Path) -> None:
     assert "always-defect" not in told
 
 
-def test_a_secret_that_is_not_recorded_is_asked_for_again(agentcho: Command, here: Path) -> None:
+@pytest.mark.parametrize("kind", ["SecretStr", "Secret[str]"])
+def test_a_secret_that_is_not_recorded_is_asked_for_again(agentcho: Command, here: Path, kind: str) -> None:
     path = here / talk(here, "await ann.think(self.options.word.get_secret_value())")
-    options = "    class Options(agentcho.Scenario.Options):\n        word: SecretStr\n\n    async def play("
-    path.write_text("from pydantic import SecretStr\n" + path.read_text().replace("    async def play(", options))
+    options = f"    class Options(agentcho.Scenario.Options):\n        word: {kind}\n\n    async def play("
+    path.write_text(
+        "from pydantic import Secret, SecretStr\n" + path.read_text().replace("    async def play(", options)
+    )
     (here / "bad").write_text("raise OSError('x')")
     assert agentcho("run", "talk.py", *WORDS, "--set", "word=plum").code == 1
     assert "plum" not in (last().path / "run.json").read_text()

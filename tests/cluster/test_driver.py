@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pydantic
 import pytest
 from pydantic import BaseModel, Field, SecretStr, computed_field
 
@@ -385,6 +387,7 @@ class Secret(Scenario):
         word: SecretStr = SecretStr("none")
         count: int = 1
         logins: dict[str, list[SecretStr]] = Field(default_factory=dict)
+        born: pydantic.Secret[date] = pydantic.Secret[date](date(1990, 5, 1))
 
     async def play(self, game: Game) -> Scenario.Outcome:
         raise NotImplementedError
@@ -424,6 +427,6 @@ def test_options_with_aliases_and_computed_fields_can_be_given_to_a_worker() -> 
 
 
 def test_a_secret_option_travels_as_it_is() -> None:
-    options = {"word": "swordfish", "count": 1, "logins": {"ann": ["plum", "pear"]}}
+    options = {"word": "swordfish", "count": 1, "logins": {"ann": ["plum", "pear"]}, "born": "1984-02-03"}
     assert plain_options(Secret(**options)) == options
     assert Secret(**plain_options(Secret(word="swordfish"))).options.word.get_secret_value() == "swordfish"  # type: ignore[attr-defined]

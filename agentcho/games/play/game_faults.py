@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
@@ -23,6 +24,8 @@ PACKAGE = Path(__file__).parents[2]
 STANDARD = (Path(sysconfig.get_path("stdlib")), Path(os.__file__).parent)
 DEEPEST = 12
 """The maximum number of frames listed for an error; the traceback has all of them."""
+QUOTED = re.compile(r"'[^']*['…]|\"[^\"]*[\"…]")
+"""A value that an error quotes."""
 INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
@@ -84,12 +87,23 @@ def _written(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-def told(error: BaseException, found: GameFault) -> str:
-    """Return how the line of a game says that it ended. Only agentcho's own errors give their text, because they quote
-    no messages."""
-    if isinstance(error, AgentchoError):
-        return f"error: {found.error}"
-    return f"error: {found.kind}" + (f" ({found.where})" if found.where else "")
+def told(error: BaseException, found: GameFault, private: Sequence[str] = (), names: Collection[str] = ()) -> str:
+    """Return how the line of a game says that it ended.
+
+    Only agentcho's own errors give their text. They quote no messages, but values that the code gave, and code can give
+    the words of a message. So a quoted piece of a `private` text is left out, unless it is one of the `names`.
+    """
+    if not isinstance(error, AgentchoError):
+        return f"error: {found.kind}" + (f" ({found.where})" if found.where else "")
+
+    texts = [each.casefold() for text in private for each in (text, repr(text))]
+
+    def shown(quoted: re.Match[str]) -> str:
+        piece = quoted[0][1:-1]
+        hidden = piece and piece not in names and any(piece.casefold() in text for text in texts)
+        return f"{quoted[0][0]}…{quoted[0][-1]}" if hidden else quoted[0]
+
+    return f"error: {QUOTED.sub(shown, found.error)}"
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

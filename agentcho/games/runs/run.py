@@ -30,6 +30,7 @@ from agentcho.games.runs.limiter import GameLimiter
 from agentcho.games.runs.recording import GAME, RecordingSink, log
 from agentcho.games.runs.request import RunRequest
 from agentcho.integrations.endpoints.text_engine import TextEngine
+from agentcho.message import EVERYONE
 from agentcho.protocol.text_calls import TextPort
 from agentcho.scenario import Scenario
 from agentcho.tasks import Task, TaskSet
@@ -218,7 +219,9 @@ class Run:
 
     def _give_up(self, index: int, failed: FailedGame, seconds: float) -> None:
         self.errors[index] = failed
-        ended = told(failed.error, failed.fault)
+        said = [entry.message for entry in self._said.get(index, ())]
+        private = [message.text for message in said if message.audience != EVERYONE]
+        ended = told(failed.error, failed.fault, private, self._cast.get(index, {}))
         fault = failed.fault
         over = GameOver(index, None, {}, ended, seconds, fault.error, fault.traceback, where=fault.where)
         self._emit(over._replace(departed=failed.departed))

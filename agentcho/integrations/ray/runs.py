@@ -13,7 +13,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, cast
 
-from pydantic import BaseModel, SecretBytes, SecretStr
+from pydantic import BaseModel, Secret, SecretBytes, SecretStr
+from pydantic_core import to_jsonable_python
 
 from agentcho.config import RunConfig
 from agentcho.errors import WorkersLost
@@ -264,6 +265,8 @@ def _plain(value: Any, shown: Any) -> Any:
     """The JSON form `shown` of a value, with its secrets in plain text."""
     if isinstance(value, SecretStr | SecretBytes):
         return value.get_secret_value()
+    if isinstance(value, Secret):
+        return to_jsonable_python(value.get_secret_value())
     if isinstance(value, BaseModel):
         value = dict(value)
     if isinstance(value, Mapping) and isinstance(shown, dict) and len(value) == len(shown):
