@@ -29,13 +29,32 @@ class CodeText(NamedTuple):
         return any(has_value(text, value) for text in (*self.texts, *new))
 
 
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_LETTER = rf"[^\W\d_{_UNSPACED}]"
+"""A letter of a script that puts spaces between words."""
+
+
 def of_json(text: str) -> ReturnedValue:
-    """The words and numbers in JSON. Text that is not JSON counts as one word. True, false and null are left out,
-    because any text may contain them."""
+    """The words and numbers in JSON, and an object or array as a whole. Text that is not JSON counts as one word. True,
+    false and null alone are left out, because any text may contain them."""
     try:
-        return tuple(dict.fromkeys(_leaves(json.loads(text))))
+        value = json.loads(text)
+        return tuple(dict.fromkeys((*_leaves(value), *_wholes(value))))
     except (RecursionError, ValueError):
         return (text,)
+
+
+def words_of(schema: Any) -> tuple[str, ...]:
+    """The words and numbers in a JSON schema."""
+    return tuple(dict.fromkeys(_leaves(schema)))
+
+
+def _wholes(value: Any) -> Iterator[str]:
+    """The spellings that `json.dumps` and pydantic give an object or an array."""
+    if isinstance(value, dict | list) and value:
+        for separators in ((", ", ": "), (",", ":")):
+            yield json.dumps(value, separators=separators)
+            yield json.dumps(value, separators=separators, ensure_ascii=False)
 
 
 def _leaves(value: Any) -> Iterator[str]:
@@ -51,6 +70,17 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 def has_value(text: str, value: Iterable[str]) -> bool:
-    """Whether a text contains one of these words as a whole word, ignoring case."""
+    """Whether a text contains one of these words as a whole word, ignoring case: not inside a run of letters or of
+    digits. Scripts without spaces between words have no such runs."""
     words = (word.strip() for word in value)
-    return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE) for word in words if word)
+    return any(re.search(_whole(word), text, re.IGNORECASE) for word in words if word)
+
+
+def _whole(word: str) -> str:
+    first, last = _border(word[0]), _border(word[-1])
+    return f"{first and f'(?<!{first})'}{re.escape(word)}{last and f'(?!{last})'}"
+
+
+def _border(end: str) -> str:
+    """What must not stand beside the end of a word: more of the same kind."""
+    return _LETTER if re.match(_LETTER, end) else r"\d" if end.isdecimal() else ""

@@ -7,7 +7,6 @@ records.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -34,7 +33,7 @@ from agentcho.protocol.text_calls import TextPort
 from agentcho.protocol.tools import AnswerForm
 from agentcho.provenance.declassification import DisclosureRule, PlannedDisclosure, canonical_json
 from agentcho.provenance.drafts import Draft
-from agentcho.provenance.returned_values import CodeText, ReturnedValue, of_json
+from agentcho.provenance.returned_values import CodeText, ReturnedValue, of_json, words_of
 from agentcho.provenance.taint import Listener
 from agentcho.provenance.views import Charge, Read, ReadSet
 from agentcho.records.transcript import MessageUsage
@@ -422,7 +421,7 @@ def _written(asked: Utterance, options: Sampling) -> CodeText:
     around = tuple(choice.replace(label, " ", 1) for choice, label in zip(choices[:1], asked.labels, strict=False))
     offered = asked.labels or choices
     if options.json_schema is not None:
-        offered = of_json(json.dumps(options.json_schema))
+        offered = words_of(options.json_schema)
     return CodeText((asked.header, *around), offered)
 
 
