@@ -165,7 +165,9 @@ def test_a_server_that_ends_lets_streams_end_and_takes_no_more() -> None:
                 answer = await door.ask()
                 assert (await door.error(503, answer))["code"] == "shutting_down"
                 assert answer.headers["retry-after"] == "5"
-                assert (await door.client.get("/health")).json() == {"status": "draining"}
+                health = await door.client.get("/health")
+                assert (health.status_code, health.json()) == (503, {"status": "draining"})
+                assert health.headers["retry-after"] == "5"
                 model.held.set()
                 assert [line async for line in stream.aiter_lines() if line][-1] == "data: [DONE]"
             while door.server.connections:

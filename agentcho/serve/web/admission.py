@@ -21,6 +21,8 @@ from agentcho.serve.config import ServeLimits
 LONGEST = 120
 """Maximum wait in seconds that is announced. Clients give up when they are told to wait longer."""
 SHORTLY = 1
+DRAINING = 5
+"""Seconds after which to retry if the server is shutting down. Another server may then be in its place."""
 
 
 class KeyLimits(NamedTuple):
@@ -112,7 +114,7 @@ class Admission:
 
     def _check_room(self, whose: tuple[tuple[str, ...], ...], bounds: KeyLimits) -> None:
         if self.draining:
-            raise ApiError(503, "the server is shutting down", code="shutting_down", retry_after=5)
+            raise ApiError(503, "the server is shutting down", code="shutting_down", retry_after=DRAINING)
         if self.running >= self._limits.requests:
             raise ApiError(
                 503,

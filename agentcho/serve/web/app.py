@@ -39,7 +39,7 @@ from agentcho.serve.api_errors import ApiError, api_error
 from agentcho.serve.config import ServeLimits
 from agentcho.serve.request import AnswerDelta, Answers, Caller, ChatRequest, Hear, ServedMode, Sharing
 from agentcho.serve.web import metrics
-from agentcho.serve.web.admission import Admission, KeyLimits
+from agentcho.serve.web.admission import DRAINING, Admission, KeyLimits
 from agentcho.serve.web.conversations import PARAM, ResponseStore
 from agentcho.serve.web.exchange import GONE, TWO_LENGTHS, Channel, Events
 from agentcho.serve.web.keys import ABSENT, ApiKey, ApiKeys, RequestClaim
@@ -223,8 +223,10 @@ class StaticRoutes:
         self._site = site
 
     async def health(self, request: Request) -> Response:
-        """Whether the server is running, and whether it accepts requests."""
-        return JSONResponse({"status": "draining" if self._site.admission.draining else "ok"})
+        """Whether the server accepts requests: 503 if it is shutting down, so that load balancers send it no more."""
+        if self._site.admission.draining:
+            return JSONResponse({"status": "draining"}, 503, {"retry-after": str(DRAINING)})
+        return JSONResponse({"status": "ok"})
 
     async def version(self, request: Request) -> Response:
         """The version of agentcho."""
