@@ -30,13 +30,16 @@ from agentcho.serve.request import LogprobsRule, Sharing
 
 Count = Annotated[int, Field(ge=1, lt=1 << 53)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+TENANT_REQUESTS = 64
+"""The default of `ServeLimits.tenant_requests` on a server with keys."""
 
 
 class ServeLimits(BaseModel):
     """Limits of a server. `tenant_per_minute` and `tenant_generating` None: no limit.
 
-    - `connections`, `requests`: concurrent ones of the whole server. `tenant_requests`: concurrent ones of a tenant,
-      `tenant_per_minute`: those that a tenant starts within a minute; a key may have lower limits of its own.
+    - `connections`, `requests`: concurrent ones of the whole server. `tenant_requests`: concurrent ones of a tenant
+      (None: 64 with keys, no limit of its own without, because then all callers are one tenant). `tenant_per_minute`:
+      those that a tenant starts within a minute; a key may have lower limits of its own.
       `tenant_generating`: how many tokens the concurrent requests of a tenant may ask for in all; room for them is
       reserved until they end.
     - `header_seconds`, `body_seconds`, `send_seconds`: how long a client may take to send its header and its body, and
@@ -55,7 +58,7 @@ class ServeLimits(BaseModel):
 
     connections: Count = 512
     requests: Count = 256
-    tenant_requests: Count = 64
+    tenant_requests: Count | None = None
     tenant_per_minute: Count | None = None
     tenant_generating: Count | None = None
     header_seconds: Seconds = 10.0
@@ -78,6 +81,12 @@ class ServeLimits(BaseModel):
     society_tokens: Count = 1 << 18
     tenant_societies: Count = 1000
     tenant_tokens: Count = 1 << 20
+
+    def settled(self, keys: bool) -> ServeLimits:
+        """The limits of a server with or without keys, with the default of `tenant_requests` filled in."""
+        if not keys or self.tenant_requests is not None:
+            return self
+        return self.model_copy(update={"tenant_requests": TENANT_REQUESTS})
 
     @property
     def asked(self) -> RequestLimits:

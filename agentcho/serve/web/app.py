@@ -98,7 +98,8 @@ class Site:
 
     def __init__(self, served: Iterable[Model], keys: ApiKeys, limits: ServeLimits) -> None:
         self.models = {model.name: model for model in served}
-        self.keys, self.limits, self.admission = keys, limits, Admission(limits)
+        self.keys, self.limits = keys, limits.settled(bool(keys))
+        self.admission = Admission(self.limits)
         self.conversations = ResponseStore(
             limits.conversations, limits.conversation_letters, limits.conversation_minutes * 60
         )
