@@ -239,5 +239,8 @@ def test_every_bound_is_told_on_the_page_with_its_default() -> None:
     told = dict[str, str]()
     for names, values in rows.items():
         told |= zip(re.findall(r"`(\w+)`", names), re.split(r", (?=\S)", values), strict=True)
-    said = {name: None if value == "no limit" else float(value.replace(",", "")) for name, value in told.items()}
+    said = {
+        name: None if value.startswith("no limit") else float(value.replace(",", "")) for name, value in told.items()
+    }
     assert said == ServeLimits().model_dump()
+    assert told["tenant_requests"].endswith(f"; {ServeLimits().settled(keys=True).tenant_requests} with keys")
