@@ -93,6 +93,7 @@ def _loaded(config: ServeConfig, keys: ApiKeys, tell: ProgressCallback) -> list[
         called = f"{config.served_name}+{name}" if name else config.served_name
         engine = runtime.load_engine(how.model_copy(update={"deterministic": config.deterministic}), tell)
         found.append(ServedModel(called, engine, how, serving_of(config, keys, engine)))
+        found[-1].prepare(tell)
     return found
 
 
