@@ -169,7 +169,7 @@ def test_what_is_ignored_is_counted() -> None:
         ("tool_choice", "required"),
         ("tool_choice", {"type": "function", "function": {"name": "weather"}}),
         ("response_format.type", {"type": "xml"}),
-        ("response_format", {"type": "json_schema", "json_schema": {"schema": _deep(70)}}),
+        ("response_format", {"type": "json_schema", "json_schema": {"name": "x", "schema": _deep(70)}}),
         ("structured_outputs.regex", {"regex": "a*"}),
         ("cache_salt", ""),
         ("priority", 1 << 40),
@@ -263,7 +263,27 @@ def test_a_request_has_bounds() -> None:
     refused("structured_outputs.choice", few, structured_outputs={"choice": ["a", "b", "c"]})
     refused("tools[0].function.parameters", few, tools=[CHAT_TOOL])
     refused("tools", few, tools=[{"type": "function", "function": {"name": name}} for name in "ab"])
-    refused("response_format", few, response_format={"type": "json_schema", "json_schema": {"schema": SCHEMA}})
+    refused(
+        "response_format", few, response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("param", "named"),
+    [
+        ("response_format.json_schema", None),
+        ("response_format.json_schema.schema", {"name": "x"}),
+        ("response_format.json_schema.schema", {"name": "x", "schema": None}),
+        ("response_format.json_schema.name", {"schema": SCHEMA}),
+        *(
+            ("response_format.json_schema.name", {"name": name, "schema": SCHEMA})
+            for name in ("", "a b", "x" * 65, "é", "x\n")
+        ),
+    ],
+)
+def test_a_json_schema_has_a_name_and_a_schema(param: str, named: dict[str, Any] | None) -> None:
+    told = refused(param, response_format={"type": "json_schema", "json_schema": named}).message
+    assert told.startswith(f"{param}: it is ")
 
 
 def test_an_answer_may_be_held_to_texts_or_to_json() -> None:

@@ -168,6 +168,11 @@ def test_items_are_the_messages_that_they_are_parts_of() -> None:
     assert shape.ignored == ("input.phase", "input.reasoning")
 
 
+def test_a_json_schema_must_be_there() -> None:
+    told = refused("text.format.schema", api=responses, text={"format": {"type": "json_schema", "name": "x"}}).message
+    assert "it is missing" in told
+
+
 def test_formats_and_functions() -> None:
     named = {"type": "json_schema", "name": "x", "schema": SCHEMA, "strict": True}
     _, request, shape = of_responses(text={"format": named})

@@ -9,13 +9,13 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from agentcho.protocol.variables import Effort
 from agentcho.serve.api import functions, ids, request_fields
 from agentcho.serve.api import request_checks as asking
 from agentcho.serve.api.answer_shape import Shape, counts, event, logprob
-from agentcho.serve.api.body import Body, OnlyValue, Several, read
+from agentcho.serve.api.body import Body, OnlyValue, Several, read, wrong
 from agentcho.serve.api.items import Input, quoted
 from agentcho.serve.api.limits import RequestLimits
 from agentcho.serve.api.models import RequestTarget
@@ -64,7 +64,14 @@ class ResponsesFormat(Body):
     name: str = "answer"
     description: str | None = None
     strict: bool | None = None
-    schema_: dict[str, Any] = Field(default={"type": "object"}, alias="schema")
+    schema_: dict[str, Any] | None = Field(default=None, alias="schema")
+
+    @model_validator(mode="after")
+    def _whole(self) -> ResponsesFormat:
+        """Raise if the schema of this type is missing."""
+        if self.type == "json_schema" and self.schema_ is None:
+            raise wrong("schema", "it is missing, and type json_schema needs it; give a JSON schema")
+        return self
 
     @property
     def wanted(self) -> dict[str, Any] | None:
