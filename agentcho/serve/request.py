@@ -76,6 +76,7 @@ class ChatRequest:
       first token because the first event of a /v1/responses stream already names its message.
     - `variables`: what the chat template is given besides the messages. `asked`: those that the client names itself.
       `hard`: the client's field for reasoning effort (None: it gave none), from which the others come.
+    - `parallel`: an answer may have several function calls; otherwise those after the first are left out.
     - `constrained` is the client's field that constrains the answer, `most` that of `max_tokens`.
     """
 
@@ -98,6 +99,7 @@ class ChatRequest:
     variables: Variables = field(default_factory=dict)
     asked: frozenset[str] = frozenset()
     hard: str | None = None
+    parallel: bool = True
 
     @property
     def least(self) -> int:

@@ -91,6 +91,14 @@ def test_nulls_and_what_changes_nothing_are_taken() -> None:
     assert of_chat(**(nothing | default | more))[1].options == {}
 
 
+def test_both_apis_read_whether_calls_may_be_parallel() -> None:
+    for parsed in (of_chat, of_responses):
+        for given, parallel in ((None, True), (True, True), (False, False)):
+            _, request, shape = parsed(parallel_tool_calls=given)
+            assert (request.parallel, shape.ignored) == (parallel, ())
+    refused("parallel_tool_calls", parallel_tool_calls="no")
+
+
 def test_what_is_ignored_is_counted() -> None:
     given: dict[str, Any] = {
         "user": "u",
@@ -99,7 +107,6 @@ def test_what_is_ignored_is_counted() -> None:
         "metadata": {"a": "b"},
         "service_tier": "auto",
         "verbosity": "low",
-        "parallel_tool_calls": False,
         "prompt_cache_key": "k",
         "prompt_cache_retention": "24h",
     }

@@ -78,7 +78,6 @@ def test_what_other_clients_send_by_default_is_taken() -> None:
         "include",
         "max_tool_calls",
         "metadata",
-        "parallel_tool_calls",
         "prompt_cache_key",
         "stream_options.include_obfuscation",
         "text.verbosity",

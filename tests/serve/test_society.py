@@ -717,6 +717,22 @@ def test_a_call_of_a_function_comes_back_as_what_was_said_and_its_result_is_its_
 
 
 @pytest.mark.parametrize("who", [Caller(), ANN], ids=["no society", "society"])
+def test_without_parallel_calls_the_first_call_of_an_answer_is_the_only_one(who: Caller) -> None:
+    calls = (ToolCall(*CALL), ToolCall("weather", '{"town": "Rome"}'))
+    said = [""]
+
+    async def body() -> None:
+        async with served(engine=FakeEngine(reply=lambda call, prompt: said[0])) as at:
+            said[0] = at.engine.framing.tools.spoken("Let me see.", calls)[0]
+            for parallel, shown in ((True, [*calls]), (False, [calls[0]])):
+                asked = await at.ask(user("is it cold"), who=who, tools=Tools((WEATHER,)), parallel=parallel)
+                assert [call[:2] for call in asked.answers[0].calls] == [call[:2] for call in shown]
+                assert asked.answers[0].before == "Let me see."
+
+    play(body)
+
+
+@pytest.mark.parametrize("who", [Caller(), ANN], ids=["no society", "society"])
 def test_a_call_is_left_to_the_model_whether_or_not_its_template_has_a_format(who: Caller) -> None:
     said = ["Let me see."]
     engine = FakeEngine(reply=lambda call, prompt: said[0])

@@ -67,6 +67,7 @@ def request(given: request_fields.Parameters, asked: RequestParts, limits: Reque
         variables=request_fields.variables(given, asked.effort),
         asked=frozenset(given.templated or ()),
         hard=None if asked.effort is None else asked.hard,
+        parallel=given.parallel_tool_calls,
     )
 
 

@@ -34,7 +34,6 @@ IGNORED = frozenset(
         "media_io_kwargs",
         "metadata",
         "mm_processor_kwargs",
-        "parallel_tool_calls",
         "prompt_cache_key",
         "prompt_cache_options",
         "prompt_cache_retention",
@@ -180,6 +179,7 @@ class Parameters(Body):
     bad_words: Annotated[Several[BadWord], Field(max_length=1 << 10)] = ()
     allowed_token_ids: Annotated[Several[TokenId], Field(min_length=1, max_length=1 << 17)] = ()
     tool_choice: Any = None
+    parallel_tool_calls: bool = True
     agentcho: AgentchoFields = AgentchoFields()
     cache_salt: Salt | None = None
     priority: Annotated[int, Field(gt=-MACHINE, lt=MACHINE)] = 0

@@ -82,7 +82,7 @@ class AnswerStream:
             text=text,
             ended=ended,
             tokens=tokens,
-            calls=calls,
+            calls=calls if self._request.parallel else calls[:1],
             before=before,
             likely=tuple(self._likely),
             reason=words.stop_reason,
