@@ -162,16 +162,6 @@ class TokenLogprob(NamedTuple):
         return self.raw.decode(errors="replace")
 
 
-class AnswerDelta(NamedTuple):
-    """What a step added to answer number `choice`: visible text and, if requested, the log-probabilities of its tokens;
-    or `thought`, text of the model's thought before the answer."""
-
-    choice: int
-    text: str
-    likely: tuple[TokenLogprob, ...] = ()
-    thought: str = ""
-
-
 class TokenUsage(NamedTuple):
     """Token counts of a request, framing included.
 
@@ -212,6 +202,18 @@ class Answer(NamedTuple):
     def sampled(self) -> int:
         """The number of tokens generated for it."""
         return len(self.tokens) + self.pondered
+
+
+class AnswerDelta(NamedTuple):
+    """What a step added to answer number `choice`: visible text and, if requested, the log-probabilities of its tokens;
+    or `thought`, text of the model's thought before the answer. `ended`: nothing is added, the answer is complete, and
+    this is all of it. A request for a single answer has no such delta."""
+
+    choice: int
+    text: str
+    likely: tuple[TokenLogprob, ...] = ()
+    thought: str = ""
+    ended: Answer | None = None
 
 
 class Answers(NamedTuple):

@@ -563,6 +563,23 @@ def _heard(shape: Any, deltas: list[str], answer: Answer, opening: str | None) -
     return pieces, [*calls, found[-1].choices[0].finish_reason]
 
 
+def test_each_of_several_choices_ends_when_it_ends() -> None:
+    _, _, shape = of_chat(n=2, stream=True, tools=[CHAT_TOOL])
+    answers = answered(shape, CALLED, PLAIN)
+    deltas = [
+        AnswerDelta(0, "Let me see. "),
+        AnswerDelta(1, "hé"),
+        AnswerDelta(0, "", ended=answers.answers[0]),
+        AnswerDelta(1, " there"),
+    ]
+    told = [each.choices[0] for each in chunks(shape, deltas, answers, "<call>")]
+    reasons = [(each.index, each.finish_reason) for each in told if each.finish_reason]
+    assert reasons == [(0, "tool_calls"), (1, "stop")]
+    [end] = [place for place, each in enumerate(told) if each.finish_reason == "tool_calls"]
+    assert [each.delta.content for each in told[end + 1 :] if each.delta.content] == [" there"]
+    assert not any(each.index == 0 for each in told[end + 1 :])
+
+
 def test_what_may_become_a_call_is_held_back_and_told_at_the_end() -> None:
     _, _, shape = of_chat(tools=[CHAT_TOOL], stream=True)
     deltas = ["Let me ", "see. <", "call", ">{}</call>"]

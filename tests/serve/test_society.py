@@ -686,6 +686,19 @@ def test_one_that_fails_hurts_nobody_else(tmp_path: Path) -> None:
     assert audit_run(saved(tmp_path)).conclusion == "clean"
 
 
+@pytest.mark.parametrize("who", [Caller(), ANN], ids=["no society", "society"])
+def test_the_end_of_each_of_several_answers_is_passed_on_at_once(who: Caller) -> None:
+    async def body() -> None:
+        async with served() as at:
+            answers = (await at.ask(user("is it cold"), who=who, choices=2, max_tokens=4)).answers
+            ends = {delta.choice: delta.ended for delta in at.heard if delta.ended is not None}
+            assert ends == dict(enumerate(answers))
+            await at.ask(user("is it cold"), who=who, max_tokens=4)
+            assert not any(delta.ended for delta in at.heard)
+
+    play(body)
+
+
 WEATHER = ToolDefinition("weather", "Tells it.", {"type": "object", "properties": {"town": {"type": "string"}}})
 CALL = ("weather", '{"town": "Oslo"}')
 CALLED = '{"name": "weather", "arguments": {"town": "Oslo"}}'

@@ -168,6 +168,7 @@ class ChatStream:
         self._held = [ToolCallBuffer(how) for _ in shape.ids]
         self._likely: list[list[TokenLogprob]] = [[] for _ in shape.ids]
         self._heard = [0 for _ in shape.ids]
+        self._ended = set[int]()
 
     def begin(self) -> list[bytes]:
         """The events before the first token."""
@@ -175,7 +176,10 @@ class ChatStream:
         return [self._chunk(index, first) for index in range(len(self._held))]
 
     def delta(self, delta: AnswerDelta) -> list[bytes]:
-        """The events for what a step added to an answer, or to the thought before it."""
+        """The events for what a step added to an answer, or to the thought before it, or for the end of an answer."""
+        if delta.ended is not None:
+            self._ended.add(delta.choice)
+            return list(self._ending(delta.choice, delta.ended))
         if delta.thought:
             return [self._chunk(delta.choice, _thought(delta.thought))]
         shown, waiting = self._held[delta.choice].add(delta.text), self._likely[delta.choice]
@@ -187,7 +191,8 @@ class ChatStream:
 
     def end(self, answers: Answers) -> list[bytes]:
         """The last events, after all answers have ended."""
-        sent = [part for index, answer in enumerate(answers.answers) for part in self._ending(index, answer)]
+        left = ((index, answer) for index, answer in enumerate(answers.answers) if index not in self._ended)
+        sent = [part for index, answer in left for part in self._ending(index, answer)]
         if self._shape.usage:
             sent.append(event(_head(self._shape, CHUNK) | {"choices": [], "usage": _usage(answers.usage)}))
         return [*sent, DONE]
