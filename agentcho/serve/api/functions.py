@@ -53,11 +53,12 @@ class ResponsesTool(Function):
     kinds = ("function",)
 
     type: Literal["function"]
+    strict: bool | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The function in the form in which a client may send it."""
         own = {"type": "function", "name": self.name, "description": self.description or None}
-        return own | {"parameters": self.parameters, "strict": None}
+        return own | {"parameters": self.parameters, "strict": self.strict}
 
 
 class ToolChoice(NamedTuple):

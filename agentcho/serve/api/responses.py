@@ -45,6 +45,8 @@ NO_ITEMS = (
 )
 ADDED, DONE = "response.output_item.added", "response.output_item.done"
 LOGPROBS = "message.output_text.logprobs"
+REPEATED = ("max_tool_calls", "prompt_cache_key", "safety_identifier", "service_tier", "user")
+"""Parameters that have no effect, and are only repeated in the response."""
 Includable = Literal[
     "code_interpreter_call.outputs",
     "computer_call_output.output.image_url",
@@ -112,7 +114,7 @@ class ResponsesStreamOptions(Body):
 class ResponsesBody(request_fields.Parameters):
     """A request body."""
 
-    ignored = IGNORED - {"metadata", "store"}
+    ignored = IGNORED - {"metadata", "store", *REPEATED}
     only: ClassVar[Mapping[str, OnlyValue]] = {
         **ONLY,
         "background": OnlyValue(False, "an answer is told as it is said"),
@@ -122,7 +124,12 @@ class ResponsesBody(request_fields.Parameters):
     input: Annotated[Input, Field(min_length=1)]
     instructions: str | None = None
     max_output_tokens: Positive | None = None
+    max_tool_calls: Positive | None = None
     metadata: dict[str, str] = Field(default_factory=dict)
+    prompt_cache_key: str | None = None
+    safety_identifier: str | None = None
+    service_tier: str | None = None
+    user: str | None = None
     include: Several[Includable] = ()
     text: TextOptions = TextOptions()
     top_logprobs: TopLogprobs | None = None
@@ -138,7 +145,9 @@ class ResponsesBody(request_fields.Parameters):
 
     def without_effect(self) -> set[str]:
         """The names of fields that are accepted and have no effect on the answer."""
-        found = {"metadata"} if self.metadata else set[str]()
+        found = {name for name in REPEATED if getattr(self, name) is not None}
+        found |= {"metadata"} if self.metadata else set()
+        found |= {"tools.strict"} if any(tool.strict is not None for tool in self.tools) else set()
         return found | ({"include"} if set(self.include) - {LOGPROBS} else set())
 
 
@@ -188,6 +197,8 @@ def whole(shape: Shape, answers: Answers) -> dict[str, Any]:
     """The answer as one object."""
     answer = answers.answers[0]
     ended: dict[str, Any] = {"status": _status(answer)}
+    if not _cut(answer):
+        ended["completed_at"] = int(time.time())
     if _cut(answer):
         ended["incomplete_details"] = {"reason": "max_output_tokens"}
     if shape.tokens:
@@ -313,6 +324,7 @@ def _head(shape: Shape) -> dict[str, Any]:
         "id": shape.id,
         "object": "response",
         "created_at": shape.created,
+        "completed_at": None,
         "status": "in_progress",
         "background": False,
         "error": None,
@@ -333,7 +345,7 @@ def _echo(given: ResponsesBody, chosen: functions.ToolChoice, store: bool) -> di
         "instructions": given.instructions,
         "max_output_tokens": given.max_output_tokens,
         "metadata": given.metadata,
-        "parallel_tool_calls": True,
+        "parallel_tool_calls": given.parallel_tool_calls,
         "reasoning": {"effort": given.reasoning.effort, "summary": None},
         "temperature": 1.0 if given.temperature is None else given.temperature,
         "text": {"format": given.text.format.to_json()},
@@ -341,6 +353,7 @@ def _echo(given: ResponsesBody, chosen: functions.ToolChoice, store: bool) -> di
         "tools": [each.to_json() for each in given.tools],
         "top_logprobs": given.top_logprobs or 0,
         "top_p": 1.0 if given.top_p is None else given.top_p,
+        **{name: getattr(given, name) for name in REPEATED},
     }
 
 
