@@ -41,9 +41,10 @@ from agentcho.serve.request import AnswerDelta, Answers, Caller, ChatRequest, He
 from agentcho.serve.web import metrics
 from agentcho.serve.web.admission import DRAINING, Admission, KeyLimits
 from agentcho.serve.web.conversations import PARAM, ResponseStore
-from agentcho.serve.web.exchange import GONE, TWO_LENGTHS, Channel, Events
+from agentcho.serve.web.exchange import GONE, TWO_LENGTHS, Channel, Events, as_json
 from agentcho.serve.web.keys import ABSENT, ApiKey, ApiKeys, RequestClaim
 from agentcho.serve.web.length import check_length
+from agentcho.serve.web.stored import StoredRoutes
 
 LOG = logging.getLogger("agentcho.serve")
 """Logs ids, routes, statuses and error classes; never words of messages, names of societies, or keys."""
@@ -125,15 +126,8 @@ class Site:
     def caller(self, scope: Scope, target: models.RequestTarget) -> tuple[Model, Caller]:
         """The requested model and the caller, after combining what path, headers and key say."""
         key: ApiKey | None = scope["state"]["key"]
-        target = models.agreed(target, *_places(scope))
-        society, agent = target.society, target.agent
-        if key is not None:
-            society, agent = self.keys.allowed(key, RequestClaim(society, agent))
-        if society is None:  # without a society, the agent of a key does not matter
-            agent = target.agent
-        target = models.settled(target._replace(society=society, agent=agent), self.models)
-        tenant, name = ("", "") if key is None else (key.tenant, key.name)
-        model = self.models[target.model]
+        target = models.settled(self._claimed(scope, target), self.models)
+        model, society = self.models[target.model], target.society
         if key is not None and key.agent is not None and society is not None and target.mode not in (None, model.mode):
             raise ApiError(
                 403,
@@ -142,7 +136,22 @@ class Site:
                 "model",
                 "mode_not_allowed",
             )
-        return model, Caller(tenant, society, agent, target.mode, name)
+        return model, _caller(key, target)
+
+    def asker(self, scope: Scope) -> Caller:
+        """The caller of a request that names no model, by its path, headers and key."""
+        return _caller(scope["state"]["key"], self._claimed(scope, models.RequestTarget("")))
+
+    def _claimed(self, scope: Scope, target: models.RequestTarget) -> models.RequestTarget:
+        """The target after combining it with what path, headers and key say about society and agent."""
+        key: ApiKey | None = scope["state"]["key"]
+        target = models.agreed(target, *_places(scope))
+        if key is None:
+            return target
+        society, agent = self.keys.allowed(key, RequestClaim(target.society, target.agent))
+        if society is None:  # without a society, the agent of a key does not matter
+            return target
+        return target._replace(society=society, agent=agent)
 
 
 class Generate:
@@ -167,7 +176,8 @@ class Generate:
             _check_priority(key, request)
             request = self._continued(caller, request, shape)
             self._site.metrics.ignored((*shape.ignored, *model.without_effect(caller, request)))
-            await self._answer(channel, ModelRequest(self._site, model, caller, request, shape), shape)
+            asked = ModelRequest(self._site, model, caller, request, shape, self._api.whole)
+            await self._answer(channel, asked, shape)
 
     def _continued(self, caller: Caller, request: ChatRequest, shape: Shape) -> ChatRequest:
         """The request, preceded by the messages of the response that it continues, and with the stored items that it
@@ -193,10 +203,19 @@ class Generate:
 
 
 class ModelRequest:
-    """One request to a model."""
+    """One request to a model. `whole` writes its answer as one object."""
 
-    def __init__(self, site: Site, model: Model, caller: Caller, request: ChatRequest, shape: Shape) -> None:
+    def __init__(
+        self,
+        site: Site,
+        model: Model,
+        caller: Caller,
+        request: ChatRequest,
+        shape: Shape,
+        whole: Callable[[Shape, Answers], dict[str, Any]],
+    ) -> None:
         self._site, self.model, self._caller, self._request, self._shape = site, model, caller, request, shape
+        self._whole = whole
 
     async def answer(self, hear: Hear) -> Answers:
         """Ask the model. The time to the first delta is measured."""
@@ -213,7 +232,8 @@ class ModelRequest:
         answers = await self.model.answer(self._caller, self._request, heard)
         if self._shape.store:
             messages = (*self._request.messages[self._shape.leading :], ids.quotation(answers.answers[0]))
-            self._site.conversations.keep(self._caller, self._shape.id, messages)
+            shown = as_json(self._whole(self._shape, answers))
+            self._site.conversations.keep(self._caller, self._shape.id, messages, shown)
         return answers
 
 
@@ -346,7 +366,7 @@ APIS = {
 
 def application(site: Site) -> Starlette:
     """The server's application."""
-    pages = StaticRoutes(site)
+    pages, stored = StaticRoutes(site), StoredRoutes(site.conversations, site.asker)
     routes: list[BaseRoute] = [
         Route(OPEN, pages.health),
         Route("/version", pages.version),
@@ -358,6 +378,7 @@ def application(site: Site) -> Starlette:
         routes += [Route(f"{base}/v1/models", pages.models), Route(f"{base}/v1/models/{{id:path}}", pages.model)]
         for path, api in APIS.items():
             routes.append(Route(f"{base}/v1/{path}", Generate(path, site, api), methods=["POST"]))
+        routes += stored.routes(base)
     app = Starlette(
         routes=routes,
         middleware=[Middleware(RequestMiddleware, site=site)],
@@ -385,6 +406,11 @@ def _place(error: Exception) -> str:
     """Where an error was raised: file and line, without its text."""
     frames = [f"{Path(frame.f_code.co_filename).name}:{line}" for frame, line in walk_tb(error.__traceback__)]
     return frames[-1] if frames else "no line"
+
+
+def _caller(key: ApiKey | None, target: models.RequestTarget) -> Caller:
+    tenant, name = ("", "") if key is None else (key.tenant, key.name)
+    return Caller(tenant, target.society, target.agent, target.mode, name)
 
 
 def _key(request: Request) -> ApiKey | None:
