@@ -262,7 +262,7 @@ def test_a_request_has_bounds() -> None:
     )
     assert of_chat(few, messages=[user("12345")] * 2)[1].messages
     refused("messages", few, messages=[user("1")] * 3)
-    refused("messages", few, messages=[user("123456")] * 2)
+    assert refused("messages", few, messages=[user("123456")] * 2).code == "context_length_exceeded"
     refused("n", few, n=3)
     refused("max_completion_tokens", few, max_completion_tokens=10)
     refused("stop", few, stop=["a", "b"])

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Strict, ValidationError, V
 from pydantic_core import PydanticCustomError, from_json
 
 from agentcho.serve.api.limits import RequestLimits
-from agentcho.serve.api_errors import ApiError
+from agentcho.serve.api_errors import TOO_LONG, ApiError
 
 PARTS = (b"{", b"[", b'":')
 """The beginnings of objects and lists, and the ends of names in objects."""
@@ -141,10 +141,15 @@ def _kinds(annotation: Any) -> set[Any]:
     return _kinds(get_args(annotation)[0]) if get_origin(annotation) is Annotated else {annotation}
 
 
-def within(count: int, most: int, param: str, what: str = "items") -> None:
+def within(count: int, most: int, param: str, what: str = "items", code: str | None = None) -> None:
     """`ApiError`: there are more than `most`."""
     if count > most:
-        raise ApiError(400, f"{param}: it has {count} {what}; this server takes at most {most}", param)
+        raise ApiError(400, f"{param}: it has {count} {what}; this server takes at most {most}", param, code)
+
+
+def within_letters(count: int, most: int, param: str) -> None:
+    """`ApiError`: the messages have more than `most` characters, so that they fit into no context."""
+    within(count, most, param, "letters", TOO_LONG)
 
 
 def wrong(field: str, why: str) -> PydanticCustomError:

@@ -32,7 +32,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from agentcho.protocol.call import FramePort
 from agentcho.serve.api import chat, ids, models, responses
 from agentcho.serve.api.answer_shape import Shape
-from agentcho.serve.api.body import within
+from agentcho.serve.api.body import within, within_letters
 from agentcho.serve.api.limits import RequestLimits
 from agentcho.serve.api.messages import letters
 from agentcho.serve.api_errors import ApiError, api_error
@@ -189,7 +189,7 @@ class Generate:
         before = () if shape.previous is None else stored.get(caller, shape.previous)
         whole, param = (*first, *before, *stored.resolved(caller, own)), "input" if shape.previous is None else PARAM
         within(len(whole), limits.messages, param, "messages")
-        within(letters(whole), limits.letters, param, "letters")
+        within_letters(letters(whole), limits.letters, param)
         return replace(request, messages=whole)
 
     async def _answer(self, channel: Channel, asked: ModelRequest, shape: Shape) -> None:
