@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import socket
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 
 import anyio
 import pytest
@@ -150,6 +152,20 @@ def test_of_too_many_connections_the_oldest_that_asks_for_nothing_makes_room() -
                     stack.enter_context(door.raw())
                 await is_well(door)
                 assert door.server.connections <= 3
+
+    play(body)
+
+
+def test_every_response_says_when_it_was_sent() -> None:
+    async def body() -> None:
+        async with opened(Scripted()) as door:
+            stream = await door.ask(stream=True)
+            for answer in (await door.ask(), stream, await door.client.get("/health"), await door.client.get("/none")):
+                [date] = answer.headers.get_list("date")
+                age = datetime.now(UTC) - parsedate_to_datetime(date)
+                assert abs(age) < timedelta(minutes=1)
+            with door.raw(b"nonsense\r\n\r\n") as connection:
+                assert (await heard(connection)).lower().count(b"\r\ndate: ") == 1
 
     play(body)
 
