@@ -5,10 +5,11 @@ Independent of HTTP.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from agentcho.config import (
     FAKE,
@@ -30,6 +31,8 @@ from agentcho.serve.request import LogprobsRule, Sharing
 
 Count = Annotated[int, Field(ge=1, lt=1 << 53)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9._:\[\]-]+")
+USUAL_PORT = {"http": ":80", "https": ":443"}
 TENANT_REQUESTS = 64
 """The default of `ServeLimits.tenant_requests` on a server with keys."""
 
@@ -119,12 +122,29 @@ class ListenOptions(FrozenOptions):
         description="File of keys, as written by `agentcho key`. Without it, anyone on this machine may send requests.",
         json_schema_extra={"metavar": "FILE"},
     )
+    allow_origin: tuple[str, ...] = Field(
+        default=(),
+        description="Origin of web pages that may use this server, such as https://chat.example.org; repeatable.",
+        json_schema_extra={"metavar": "ORIGIN", "panel": "Options"},
+    )
     leakage: Literal["audit", "enforce"] = Field(default="enforce", description="How societies handle leaks.")
     user_messages: Sharing = Field(
         default="shared",
         description="Whether user messages are shared with the whole society or private to the agent that sends them.",
         json_schema_extra={"panel": "Leakage"},
     )
+
+    @field_validator("allow_origin")
+    @classmethod
+    def _origins(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        """Raise for a text that no browser sends as an origin: it would allow nothing."""
+        for origin in given:
+            if not ORIGIN.fullmatch(origin) or origin.endswith(USUAL_PORT.get(origin.partition(":")[0], "/")):
+                raise ValueError(
+                    f"allow_origin {origin!r}: no browser sends this; give scheme, host and port in lower case, "
+                    "without the usual port and without a path, as in https://chat.example.org"
+                )
+        return given
 
 
 class ServeConfig(TemplateChecks, ListenOptions, ComputeOptions, DeviceOptions, EngineOptions, ModelNames):

@@ -267,6 +267,47 @@ def test_without_keys_no_page_of_another_site_is_served() -> None:
     play(body)
 
 
+PAGE, OTHER = "https://chat.example", "https://evil.example"
+ALLOWED = "access-control-allow-origin"
+
+
+@pytest.mark.parametrize("keys", [(), (key("a"),)])
+def test_a_page_of_an_allowed_origin_asks_first_and_is_served(keys: tuple[ApiKey, ...]) -> None:
+    async def body() -> None:
+        async with opened(Scripted(), keys=keys, origins=[PAGE]) as door:
+            asks = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
+            first = await door.client.options(CHAT, headers={"origin": PAGE, **asks})
+            assert (first.status_code, first.headers[ALLOWED]) == (200, PAGE)
+            assert "authorization" in first.headers["access-control-allow-headers"]
+            sent = {"origin": PAGE, "authorization": "Bearer a"}
+            answer = await door.client.post(CHAT, json=ASKED, headers=sent)
+            assert (answer.status_code, answer.headers[ALLOWED]) == (200, PAGE)
+            assert "x-request-id" in answer.headers["access-control-expose-headers"]
+            wrong = await door.client.post(CHAT, content=b"{", headers=sent)
+            assert (wrong.status_code, wrong.headers[ALLOWED]) == (400, PAGE)
+            other = await door.client.options(CHAT, headers={"origin": OTHER, **asks})
+            assert ALLOWED not in other.headers
+            refused = await door.client.post(CHAT, json=ASKED, headers={"origin": OTHER})
+            await door.error(401 if keys else 403, refused)
+            assert ALLOWED not in refused.headers
+            if not keys:
+                rebound = await door.client.post(CHAT, json=ASKED, headers=sent | {"host": "evil.example"})
+                await door.error(403, rebound)
+
+    play(body)
+
+
+def test_no_page_is_allowed_unless_its_origin_is_given() -> None:
+    async def body() -> None:
+        async with opened(Scripted(), keys=[key("a")]) as door:
+            asks = {"origin": PAGE, "access-control-request-method": "POST"}
+            assert ALLOWED not in (await door.client.options(CHAT, headers=asks)).headers
+            sent = {"origin": PAGE, "authorization": "Bearer a"}
+            assert ALLOWED not in (await door.client.post(CHAT, json=ASKED, headers=sent)).headers
+
+    play(body)
+
+
 def test_society_and_agent_come_by_path_header_or_model_and_are_never_two() -> None:
     async def body() -> None:
         model = Scripted()

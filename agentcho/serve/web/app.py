@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from importlib.metadata import version
@@ -24,6 +24,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -95,9 +96,13 @@ class Api(NamedTuple):
 
 
 class Site:
-    """What all requests share: models by name, keys, limits, metrics."""
+    """What all requests share: models by name, keys, limits, metrics. `origins` are those of the web pages whose
+    scripts may use the server."""
 
-    def __init__(self, served: Iterable[Model], keys: ApiKeys, limits: ServeLimits) -> None:
+    def __init__(
+        self, served: Iterable[Model], keys: ApiKeys, limits: ServeLimits, origins: Sequence[str] = ()
+    ) -> None:
+        self.origins = frozenset(origins)
         self.models = {model.name: model for model in served}
         self.keys, self.limits = keys, limits.settled(bool(keys))
         self.admission = Admission(self.limits)
@@ -328,7 +333,7 @@ class RequestMiddleware:
         if scope["path"] == OPEN:
             return None
         if not self._site.keys:
-            _check_near(headers)
+            _check_near(headers, self._site.origins)
         return self._site.key(headers)
 
     async def _refuse(self, error: Exception, channel: Channel, sent: SentResponse) -> None:
@@ -381,11 +386,27 @@ def application(site: Site) -> Starlette:
         routes += stored.routes(base)
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(RequestMiddleware, site=site)],
+        middleware=[*_cors(site.origins), Middleware(RequestMiddleware, site=site)],
         exception_handlers={HTTPException: _not_routed},
     )
     app.router.redirect_slashes = False
     return app
+
+
+def _cors(origins: Collection[str]) -> list[Middleware]:
+    """What tells browsers that pages of these origins may send requests and read answers. It is outside of
+    authentication, because browsers ask first, and without a key."""
+    if not origins:
+        return []
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=sorted(origins),
+            allow_methods=("GET", "POST", "DELETE"),
+            allow_headers=("*",),
+            expose_headers=("x-request-id", "retry-after"),
+        )
+    ]
 
 
 async def _not_routed(request: Request, error: Exception) -> Response:
@@ -483,19 +504,22 @@ def _check_length(headers: Headers) -> None:
         raise ApiError(400, "the request has a content-length and a chunked body; use one of them", code=TWO_LENGTHS)
 
 
-def _check_near(headers: Headers) -> None:
-    """Without keys, serve only this machine, and no browser page of another site: neither the site's own script, nor a
-    host name of its own that resolves to this machine."""
+def _check_near(headers: Headers, origins: Collection[str]) -> None:
+    """Without keys, serve only this machine, and no browser page of another site but those of these `origins`: neither
+    the site's own script, nor a host name of its own that resolves to this machine."""
+    if not _is_near(f"//{headers.get('host', '')}"):
+        raise ApiError(
+            403,
+            "without --keys, this server answers only requests from its own machine, addressed to localhost or a "
+            "loopback address",
+        )
     origin = headers.get("origin")
-    for said in (f"//{headers.get('host', '')}", *([] if origin is None else [origin])):
-        if not _is_near(said):
-            raise ApiError(
-                403,
-                (
-                    "without --keys, this server answers only requests from its own machine, addressed to "
-                    "localhost or a loopback address"
-                ),
-            )
+    if origin is not None and origin not in origins and not _is_near(origin):
+        raise ApiError(
+            403,
+            "without --keys, this server answers no web page of another site; if you trust the page, start the server "
+            "with --allow-origin and the page's origin",
+        )
 
 
 def _is_near(url: str) -> bool:
