@@ -107,10 +107,16 @@ def test_errors_have_the_one_shape_plain_before_a_stream_and_in_its_midst(
 def test_a_path_or_a_method_that_is_not_there() -> None:
     async def body() -> None:
         async with opened(Scripted()) as door:
-            for path in ("/", "/v1", "/v1/models/", "/v1/completions", "/s/a/b/c/v1/models"):
-                await door.error(404, await door.client.get(path))
+            await door.error(404, await door.client.get("/v1/models/"))
+            for path in ("/", "/v1", "/v1/completions", "/s/a/b/c/v1/models"):
+                told = await door.error(404, await door.client.get(path))
+                assert told["code"] == "unknown_url"
+                assert "offers POST /v1/chat/completions" in told["message"]
+            for base in ("", "/s/talk"):
+                told = await door.error(404, await door.client.post(f"{base}/v1/embeddings", json={}))
+                assert told["message"].startswith("this server computes no embeddings;")
             answer = await door.client.get(CHAT)
-            await door.error(405, answer)
+            assert (await door.error(405, answer))["code"] == "method_not_allowed"
             assert answer.headers["allow"] == "POST"
             assert (await door.error(404, await door.ask(model="other")))["code"] == "model_not_found"
 

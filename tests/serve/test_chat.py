@@ -276,6 +276,51 @@ def test_a_request_has_bounds() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content: Input should be a string or a list"),
+        ({"messages": 5}, "messages: Input should be a list"),
+        ({"stop": 5}, "stop: Input should be a string or a list"),
+        ({"logit_bias": 5}, "logit_bias: Input should be an object"),
+        ({"guided_json": 5}, "guided_json: Input should be an object"),
+    ],
+)
+def test_what_is_of_another_type_is_told_by_the_types_of_json(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        of_chat(**given)
+    assert caught.value.message == told
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(
+    ("part", "place", "told"),
+    [
+        ({"type": "integer", "maximum": 1 << 64}, "/maximum", "the number is too large; give one from -9223372036854"),
+        ({"enum": [0, -(1 << 63) - 1]}, "/enum/1", "the number is too large; give one from -9223372036854774784 to 18"),
+        ({"type": "bogus"}, "/type", "Invalid type: bogus; correct the schema"),
+        ({"pattern": "("}, "/pattern", "; correct the schema"),
+        ({"type": "array", "uniqueItems": True}, "/uniqueItems", "leave this out, and check the answer yourself"),
+    ],
+)
+def test_what_is_wrong_in_a_schema_is_told_with_its_place_and_remedy(
+    part: dict[str, Any], place: str, told: str, whole: bool
+) -> None:
+    schema = part if whole else {"type": "object", "properties": {"a/b": part}, "required": ["a/b"]}
+    wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    message = refused("response_format", response_format=wanted).message
+    assert f"at #{'' if whole else '/properties/a~1b'}{place}: " in message
+    assert told in message
+
+
+def test_the_largest_numbers_of_a_schema_are_taken() -> None:
+    schema = {"enum": [-(1 << 63) + 1024, (1 << 64) - 1]}
+    assert of_chat(guided_json=schema)[1].options == {"json_schema": schema}
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"properties": {"a": {"maximum": 1 << 64}}}}}
+    told = refused("tools[0].function.parameters", tools=[tool], tool_choice="required").message
+    assert "at #/properties/a/maximum: the number is too large" in told
+
+
+@pytest.mark.parametrize(
     ("param", "named"),
     [
         ("response_format.json_schema", None),

@@ -18,6 +18,7 @@ from agentcho.protocol.variables import Effort, checked, of_effort
 from agentcho.serve.api import models
 from agentcho.serve.api.body import Body, OnlyValue, Several, single, within
 from agentcho.serve.api.limits import RequestLimits
+from agentcho.serve.api.schema_faults import schema_fault
 from agentcho.serve.api_errors import ApiError
 from agentcho.serve.request import Sharing
 
@@ -298,11 +299,8 @@ def size(given: Schema) -> int:
 
 def _usable(given: Schema, param: str) -> Schema:
     """Check that a grammar can be made from a schema. `ApiError`: it cannot."""
-    from agentcho.runner.sampling.grammar import fault
-
-    if (found := fault(given)) is not None:
-        remedy = "mend the schema" if found.hopeless else "leave this out, and check the answer yourself"
-        raise ApiError(400, f"{param}: it cannot be used, {found}; {remedy}", param)
+    if (found := schema_fault(given)) is not None:
+        raise ApiError(400, f"{param}: it cannot be used, {found}", param)
     return given
 
 

@@ -51,6 +51,15 @@ LOG = logging.getLogger("agentcho.serve")
 """Logs ids, routes, statuses and error classes; never words of messages, names of societies, or keys."""
 REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 OPEN = "/health"
+OFFERED = (
+    "this server offers POST /v1/chat/completions, POST /v1/responses, GET /v1/models, GET /health, GET /version and "
+    "GET /metrics"
+)
+MISSING = {
+    "/v1/completions": "this server completes no plain text, so send it as a message to /v1/chat/completions",
+    "/v1/embeddings": "this server computes no embeddings",
+}
+"""What is said of known endpoints that are not offered."""
 UNREADABLE = "\N{REPLACEMENT CHARACTER}"
 """Stands in a path for bytes that are not text."""
 
@@ -412,8 +421,12 @@ def _cors(origins: Collection[str]) -> list[Middleware]:
 async def _not_routed(request: Request, error: Exception) -> Response:
     """404 and 405, in the shape of all other errors."""
     assert isinstance(error, HTTPException)
-    there = "this path takes another method" if error.status_code == 405 else "there is nothing at this path"
-    told = ApiError(error.status_code, f"{there}; see /v1/models, /v1/chat/completions, /v1/responses")
+    if error.status_code == 405:
+        said, code = "this path takes another method", "method_not_allowed"
+    else:
+        missing = (why for path, why in MISSING.items() if request.url.path.endswith(path))
+        said, code = next(missing, "there is nothing at this path"), "unknown_url"
+    told = ApiError(error.status_code, f"{said}; {OFFERED}", code=code)
     return JSONResponse(told.to_json(), error.status_code, error.headers)
 
 

@@ -99,7 +99,7 @@ class ResponseStore:
         """Keep the messages of a response, its answer included, and the response itself as JSON."""
         own = self._alive(caller.tenant)
         until = self._clock() + self._seconds
-        own[id] = StoredResponse(_owner(caller), messages, _size(messages) + len(shown), until, shown)
+        own[id] = StoredResponse(_owner(caller), messages, _size(messages) + len(shown), until, shown=shown)
         while len(own) > self._most or sum(each.letters for each in own.values()) > self._letters:
             del own[next(iter(own))]
         if own:
