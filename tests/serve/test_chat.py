@@ -312,6 +312,38 @@ def test_what_is_wrong_in_a_schema_is_told_with_its_place_and_remedy(
     assert told in message
 
 
+LEAST = -(1 << 63)
+
+
+@pytest.mark.parametrize(
+    ("schema", "place"),
+    [
+        ({"const": LEAST}, "/const"),
+        ({"enum": [0, LEAST + 1]}, "/enum/1"),
+        ({"const": {"minimum": [LEAST]}}, "/const/minimum/0"),
+        ({"type": "integer", "const": -1e300}, "/const"),
+        ({"type": "integer", "minimum": LEAST, "maximum": LEAST + 8}, "/maximum"),
+        ({"properties": {"default": {"items": {"const": LEAST}}}}, "/properties/default/items/const"),
+    ],
+)
+def test_a_number_that_would_end_the_process_never_reaches_the_compiler(schema: dict[str, Any], place: str) -> None:
+    """A failure here is a segmentation fault."""
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"properties": {"a": schema}}}}
+    for given in ({"guided_json": schema}, {"structured_outputs": {"json": schema}}, {"tools": [tool]}):
+        with pytest.raises(ApiError) as caught:
+            of_chat(**given)
+        assert f"{place}: the number is too large" in caught.value.message
+    wanted = {"format": {"type": "json_schema", "name": "x", "schema": schema}}
+    assert place in refused("text.format", api=responses, text=wanted).message
+
+
+def test_a_least_number_that_the_compiler_refuses_itself_is_left_to_it() -> None:
+    harmless = {"type": "integer", "minimum": LEAST, "default": LEAST, "examples": [LEAST]}
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"properties": {"a": harmless}}}}
+    assert tools(of_chat(tools=[tool])[1]).tools
+    refused("guided_json", guided_json=harmless)
+
+
 def test_the_largest_numbers_of_a_schema_are_taken() -> None:
     schema = {"enum": [-(1 << 63) + 1024, (1 << 64) - 1]}
     assert of_chat(guided_json=schema)[1].options == {"json_schema": schema}
