@@ -71,7 +71,7 @@ def serve_models(config: ServeConfig) -> int:
         os.umask(0o077)  # only the owner may read files written from now on
         with progress("serve", sys.stderr) as told:
             served = _loaded(config, keys, told.tell)
-        site = Site(served, keys, config.limits)
+        site = Site(served, keys, config.limits, config.allow_origin)
         ready = partial(_tell, [model.name for model in served])
         whole = anyio.run(serve, site, served, listening, ready)
     return 0 if whole else INTERRUPTED
@@ -93,6 +93,7 @@ def _loaded(config: ServeConfig, keys: ApiKeys, tell: ProgressCallback) -> list[
         called = f"{config.served_name}+{name}" if name else config.served_name
         engine = runtime.load_engine(how.model_copy(update={"deterministic": config.deterministic}), tell)
         found.append(ServedModel(called, engine, how, serving_of(config, keys, engine)))
+        found[-1].prepare(tell)
     return found
 
 

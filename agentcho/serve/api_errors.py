@@ -18,6 +18,8 @@ from agentcho.errors import (
 )
 
 SHORTLY = 1
+TOO_LONG = "context_length_exceeded"
+"""OpenAI's code for a prompt that is too long, by which clients know that they have to shorten it."""
 UNKNOWN = "the server failed; the log has the class of the error"
 TOO_EXPENSIVE = "what constrains this answer became too expensive to follow; simplify its patterns"
 
@@ -67,7 +69,7 @@ def api_error(error: Exception) -> ApiError:
             told = (
                 f"{error.needed} tokens of context are needed, if not more, and the model has {error.limit}; send less"
             )
-            return ApiError(400, told, "messages", "context_length_exceeded")
+            return ApiError(400, told, "messages", TOO_LONG)
         case RequestError() | AudienceError():
             return ApiError(400, str(error))
         case LeakageError():

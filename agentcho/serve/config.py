@@ -5,10 +5,11 @@ Independent of HTTP.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from agentcho.config import (
     FAKE,
@@ -30,13 +31,18 @@ from agentcho.serve.request import LogprobsRule, Sharing
 
 Count = Annotated[int, Field(ge=1, lt=1 << 53)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9._:\[\]-]+")
+USUAL_PORT = {"http": ":80", "https": ":443"}
+TENANT_REQUESTS = 64
+"""The default of `ServeLimits.tenant_requests` on a server with keys."""
 
 
 class ServeLimits(BaseModel):
     """Limits of a server. `tenant_per_minute` and `tenant_generating` None: no limit.
 
-    - `connections`, `requests`: concurrent ones of the whole server. `tenant_requests`: concurrent ones of a tenant,
-      `tenant_per_minute`: those that a tenant starts within a minute; a key may have lower limits of its own.
+    - `connections`, `requests`: concurrent ones of the whole server. `tenant_requests`: concurrent ones of a tenant
+      (None: 64 with keys, no limit of its own without, because then all callers are one tenant). `tenant_per_minute`:
+      those that a tenant starts within a minute; a key may have lower limits of its own.
       `tenant_generating`: how many tokens the concurrent requests of a tenant may ask for in all; room for them is
       reserved until they end.
     - `header_seconds`, `body_seconds`, `send_seconds`: how long a client may take to send its header and its body, and
@@ -55,7 +61,7 @@ class ServeLimits(BaseModel):
 
     connections: Count = 512
     requests: Count = 256
-    tenant_requests: Count = 64
+    tenant_requests: Count | None = None
     tenant_per_minute: Count | None = None
     tenant_generating: Count | None = None
     header_seconds: Seconds = 10.0
@@ -78,6 +84,12 @@ class ServeLimits(BaseModel):
     society_tokens: Count = 1 << 18
     tenant_societies: Count = 1000
     tenant_tokens: Count = 1 << 20
+
+    def settled(self, keys: bool) -> ServeLimits:
+        """The limits of a server with or without keys, with the default of `tenant_requests` filled in."""
+        if not keys or self.tenant_requests is not None:
+            return self
+        return self.model_copy(update={"tenant_requests": TENANT_REQUESTS})
 
     @property
     def asked(self) -> RequestLimits:
@@ -110,12 +122,29 @@ class ListenOptions(FrozenOptions):
         description="File of keys, as written by `agentcho key`. Without it, anyone on this machine may send requests.",
         json_schema_extra={"metavar": "FILE"},
     )
+    allow_origin: tuple[str, ...] = Field(
+        default=(),
+        description="Origin of web pages that may use this server, such as https://chat.example.org; repeatable.",
+        json_schema_extra={"metavar": "ORIGIN", "panel": "Options"},
+    )
     leakage: Literal["audit", "enforce"] = Field(default="enforce", description="How societies handle leaks.")
     user_messages: Sharing = Field(
         default="shared",
         description="Whether user messages are shared with the whole society or private to the agent that sends them.",
         json_schema_extra={"panel": "Leakage"},
     )
+
+    @field_validator("allow_origin")
+    @classmethod
+    def _origins(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        """Raise for a text that no browser sends as an origin: it would allow nothing."""
+        for origin in given:
+            if not ORIGIN.fullmatch(origin) or origin.endswith(USUAL_PORT.get(origin.partition(":")[0], "/")):
+                raise ValueError(
+                    f"allow_origin {origin!r}: no browser sends this; give scheme, host and port in lower case, "
+                    "without the usual port and without a path, as in https://chat.example.org"
+                )
+        return given
 
 
 class ServeConfig(TemplateChecks, ListenOptions, ComputeOptions, DeviceOptions, EngineOptions, ModelNames):

@@ -76,6 +76,7 @@ class ChatRequest:
       first token because the first event of a /v1/responses stream already names its message.
     - `variables`: what the chat template is given besides the messages. `asked`: those that the client names itself.
       `hard`: the client's field for reasoning effort (None: it gave none), from which the others come.
+    - `parallel`: an answer may have several function calls; otherwise those after the first are left out.
     - `constrained` is the client's field that constrains the answer, `most` that of `max_tokens`.
     """
 
@@ -98,6 +99,7 @@ class ChatRequest:
     variables: Variables = field(default_factory=dict)
     asked: frozenset[str] = frozenset()
     hard: str | None = None
+    parallel: bool = True
 
     @property
     def least(self) -> int:
@@ -160,16 +162,6 @@ class TokenLogprob(NamedTuple):
         return self.raw.decode(errors="replace")
 
 
-class AnswerDelta(NamedTuple):
-    """What a step added to answer number `choice`: visible text and, if requested, the log-probabilities of its tokens;
-    or `thought`, text of the model's thought before the answer."""
-
-    choice: int
-    text: str
-    likely: tuple[TokenLogprob, ...] = ()
-    thought: str = ""
-
-
 class TokenUsage(NamedTuple):
     """Token counts of a request, framing included.
 
@@ -210,6 +202,18 @@ class Answer(NamedTuple):
     def sampled(self) -> int:
         """The number of tokens generated for it."""
         return len(self.tokens) + self.pondered
+
+
+class AnswerDelta(NamedTuple):
+    """What a step added to answer number `choice`: visible text and, if requested, the log-probabilities of its tokens;
+    or `thought`, text of the model's thought before the answer. `ended`: nothing is added, the answer is complete, and
+    this is all of it. A request for a single answer has no such delta."""
+
+    choice: int
+    text: str
+    likely: tuple[TokenLogprob, ...] = ()
+    thought: str = ""
+    ended: Answer | None = None
 
 
 class Answers(NamedTuple):

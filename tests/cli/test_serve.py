@@ -202,6 +202,17 @@ def test_each_adapter_is_a_model_on_an_engine_of_its_own(agentcho: Command, monk
         (("--limit", "tenant_request=3"), "did you mean 'tenant_requests'? The limits are connections,"),
         (("--limit", "logprobs=50"), "less than or equal to 20"),
         (("--name", "x@audit@enforce"), "contains a mode or a society"),
+        *(
+            (("--allow-origin", origin), "no browser sends this")
+            for origin in (
+                "*",
+                "null",
+                "chat.example",
+                "https://a.example/",
+                "https://A.example",
+                "https://a.example:443",
+            )
+        ),
     ],
 )
 def test_what_a_server_cannot_be_started_with_is_told(agentcho: Command, words: tuple[str, ...], told: str) -> None:
@@ -239,5 +250,8 @@ def test_every_bound_is_told_on_the_page_with_its_default() -> None:
     told = dict[str, str]()
     for names, values in rows.items():
         told |= zip(re.findall(r"`(\w+)`", names), re.split(r", (?=\S)", values), strict=True)
-    said = {name: None if value == "no limit" else float(value.replace(",", "")) for name, value in told.items()}
+    said = {
+        name: None if value.startswith("no limit") else float(value.replace(",", "")) for name, value in told.items()
+    }
     assert said == ServeLimits().model_dump()
+    assert told["tenant_requests"].endswith(f"; {ServeLimits().settled(keys=True).tenant_requests} with keys")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
@@ -107,9 +107,11 @@ class Door:
 
 
 @asynccontextmanager
-async def opened(*served: Model, keys: Iterable[ApiKey] = (), late: float = LATE, **limits: Any) -> AsyncIterator[Door]:
+async def opened(
+    *served: Model, keys: Iterable[ApiKey] = (), late: float = LATE, origins: Sequence[str] = (), **limits: Any
+) -> AsyncIterator[Door]:
     """Serves these models while the context lasts, for at most `late` seconds. Checks that nothing is left over."""
-    site = Site(served, ApiKeys(keys), ServeLimits(**limits))
+    site = Site(served, ApiKeys(keys), ServeLimits(**limits), origins)
     server, address = Server(application(site), site), list[str]()
     listening = bound("127.0.0.1", 0, False)
     ready = anyio.Event()

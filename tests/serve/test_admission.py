@@ -9,6 +9,8 @@ import pytest
 from agentcho.serve.api_errors import ApiError
 from agentcho.serve.config import ServeLimits
 from agentcho.serve.web.admission import Admission, KeyLimits
+from agentcho.serve.web.app import Site
+from agentcho.serve.web.keys import ApiKey, ApiKeys
 
 FREE = KeyLimits()
 
@@ -45,6 +47,34 @@ def test_a_tenant_and_a_key_have_bounds_of_their_own_and_no_neighbour_notices() 
             assert refused(admission, key="c").status == 429
             with admission.admitted("blue", "d", FREE):
                 assert admission.running == 3
+
+
+def test_without_keys_only_the_limit_of_the_server_or_a_limit_that_was_given_applies() -> None:
+    keys = ApiKeys([ApiKey(sha256="0" * 64, tenant="red")])
+    for site, taken in (
+        (Site((), ApiKeys(), ServeLimits()), 256),
+        (Site((), keys, ServeLimits()), 64),
+        (Site((), ApiKeys(), ServeLimits(tenant_requests=3)), 3),
+        (Site((), keys, ServeLimits(tenant_requests=3)), 3),
+    ):
+        with ExitStack() as stack:
+            for _ in range(taken):
+                stack.enter_context(site.admission.admitted("", "", FREE))
+            assert refused(site.admission, "").status == (503 if taken == 256 else 429)
+
+
+def test_who_is_refused_waits_about_as_long_as_a_request_of_its_tenant_takes() -> None:
+    clock = Clock()
+    admission = Admission(ServeLimits(tenant_requests=1), clock)
+    for seconds in (8, 12):
+        with admission.admitted("red", "", FREE):
+            clock.now += seconds
+    with admission.admitted("red", "", FREE), admission.admitted("blue", "", FREE):
+        assert refused(admission).retry_after == 9
+        assert refused(admission, "blue").retry_after == 1
+        clock.now += 1000
+    with admission.admitted("red", "", FREE):
+        assert refused(admission).retry_after == 60
 
 
 def test_what_was_refused_or_failed_counts_for_nothing() -> None:

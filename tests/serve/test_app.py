@@ -107,10 +107,16 @@ def test_errors_have_the_one_shape_plain_before_a_stream_and_in_its_midst(
 def test_a_path_or_a_method_that_is_not_there() -> None:
     async def body() -> None:
         async with opened(Scripted()) as door:
-            for path in ("/", "/v1", "/v1/models/", "/v1/completions", "/s/a/b/c/v1/models"):
-                await door.error(404, await door.client.get(path))
+            await door.error(404, await door.client.get("/v1/models/"))
+            for path in ("/", "/v1", "/v1/completions", "/s/a/b/c/v1/models"):
+                told = await door.error(404, await door.client.get(path))
+                assert told["code"] == "unknown_url"
+                assert "offers POST /v1/chat/completions" in told["message"]
+            for base in ("", "/s/talk"):
+                told = await door.error(404, await door.client.post(f"{base}/v1/embeddings", json={}))
+                assert told["message"].startswith("this server computes no embeddings;")
             answer = await door.client.get(CHAT)
-            await door.error(405, answer)
+            assert (await door.error(405, answer))["code"] == "method_not_allowed"
             assert answer.headers["allow"] == "POST"
             assert (await door.error(404, await door.ask(model="other")))["code"] == "model_not_found"
 
@@ -263,6 +269,47 @@ def test_without_keys_no_page_of_another_site_is_served() -> None:
                 await door.error(403, await door.client.post(CHAT, json=ASKED, headers=headers))
             near = {"host": "localhost:1", "origin": "http://127.0.0.1:3000"}
             assert (await door.client.post(CHAT, json=ASKED, headers=near)).status_code == 200
+
+    play(body)
+
+
+PAGE, OTHER = "https://chat.example", "https://evil.example"
+ALLOWED = "access-control-allow-origin"
+
+
+@pytest.mark.parametrize("keys", [(), (key("a"),)])
+def test_a_page_of_an_allowed_origin_asks_first_and_is_served(keys: tuple[ApiKey, ...]) -> None:
+    async def body() -> None:
+        async with opened(Scripted(), keys=keys, origins=[PAGE]) as door:
+            asks = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
+            first = await door.client.options(CHAT, headers={"origin": PAGE, **asks})
+            assert (first.status_code, first.headers[ALLOWED]) == (200, PAGE)
+            assert "authorization" in first.headers["access-control-allow-headers"]
+            sent = {"origin": PAGE, "authorization": "Bearer a"}
+            answer = await door.client.post(CHAT, json=ASKED, headers=sent)
+            assert (answer.status_code, answer.headers[ALLOWED]) == (200, PAGE)
+            assert "x-request-id" in answer.headers["access-control-expose-headers"]
+            wrong = await door.client.post(CHAT, content=b"{", headers=sent)
+            assert (wrong.status_code, wrong.headers[ALLOWED]) == (400, PAGE)
+            other = await door.client.options(CHAT, headers={"origin": OTHER, **asks})
+            assert ALLOWED not in other.headers
+            refused = await door.client.post(CHAT, json=ASKED, headers={"origin": OTHER})
+            await door.error(401 if keys else 403, refused)
+            assert ALLOWED not in refused.headers
+            if not keys:
+                rebound = await door.client.post(CHAT, json=ASKED, headers=sent | {"host": "evil.example"})
+                await door.error(403, rebound)
+
+    play(body)
+
+
+def test_no_page_is_allowed_unless_its_origin_is_given() -> None:
+    async def body() -> None:
+        async with opened(Scripted(), keys=[key("a")]) as door:
+            asks = {"origin": PAGE, "access-control-request-method": "POST"}
+            assert ALLOWED not in (await door.client.options(CHAT, headers=asks)).headers
+            sent = {"origin": PAGE, "authorization": "Bearer a"}
+            assert ALLOWED not in (await door.client.post(CHAT, json=ASKED, headers=sent)).headers
 
     play(body)
 

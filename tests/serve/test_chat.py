@@ -91,6 +91,14 @@ def test_nulls_and_what_changes_nothing_are_taken() -> None:
     assert of_chat(**(nothing | default | more))[1].options == {}
 
 
+def test_both_apis_read_whether_calls_may_be_parallel() -> None:
+    for parsed in (of_chat, of_responses):
+        for given, parallel in ((None, True), (True, True), (False, False)):
+            _, request, shape = parsed(parallel_tool_calls=given)
+            assert (request.parallel, shape.ignored) == (parallel, ())
+    refused("parallel_tool_calls", parallel_tool_calls="no")
+
+
 def test_what_is_ignored_is_counted() -> None:
     given: dict[str, Any] = {
         "user": "u",
@@ -99,7 +107,6 @@ def test_what_is_ignored_is_counted() -> None:
         "metadata": {"a": "b"},
         "service_tier": "auto",
         "verbosity": "low",
-        "parallel_tool_calls": False,
         "prompt_cache_key": "k",
         "prompt_cache_retention": "24h",
     }
@@ -169,7 +176,7 @@ def test_what_is_ignored_is_counted() -> None:
         ("tool_choice", "required"),
         ("tool_choice", {"type": "function", "function": {"name": "weather"}}),
         ("response_format.type", {"type": "xml"}),
-        ("response_format", {"type": "json_schema", "json_schema": {"schema": _deep(70)}}),
+        ("response_format", {"type": "json_schema", "json_schema": {"name": "x", "schema": _deep(70)}}),
         ("structured_outputs.regex", {"regex": "a*"}),
         ("cache_salt", ""),
         ("priority", 1 << 40),
@@ -255,7 +262,7 @@ def test_a_request_has_bounds() -> None:
     )
     assert of_chat(few, messages=[user("12345")] * 2)[1].messages
     refused("messages", few, messages=[user("1")] * 3)
-    refused("messages", few, messages=[user("123456")] * 2)
+    assert refused("messages", few, messages=[user("123456")] * 2).code == "context_length_exceeded"
     refused("n", few, n=3)
     refused("max_completion_tokens", few, max_completion_tokens=10)
     refused("stop", few, stop=["a", "b"])
@@ -263,7 +270,104 @@ def test_a_request_has_bounds() -> None:
     refused("structured_outputs.choice", few, structured_outputs={"choice": ["a", "b", "c"]})
     refused("tools[0].function.parameters", few, tools=[CHAT_TOOL])
     refused("tools", few, tools=[{"type": "function", "function": {"name": name}} for name in "ab"])
-    refused("response_format", few, response_format={"type": "json_schema", "json_schema": {"schema": SCHEMA}})
+    refused(
+        "response_format", few, response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content: Input should be a string or a list"),
+        ({"messages": 5}, "messages: Input should be a list"),
+        ({"stop": 5}, "stop: Input should be a string or a list"),
+        ({"logit_bias": 5}, "logit_bias: Input should be an object"),
+        ({"guided_json": 5}, "guided_json: Input should be an object"),
+    ],
+)
+def test_what_is_of_another_type_is_told_by_the_types_of_json(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        of_chat(**given)
+    assert caught.value.message == told
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(
+    ("part", "place", "told"),
+    [
+        ({"type": "integer", "maximum": 1 << 64}, "/maximum", "the number is too large; give one from -9223372036854"),
+        ({"enum": [0, -(1 << 63) - 1]}, "/enum/1", "the number is too large; give one from -9223372036854774784 to 18"),
+        ({"type": "bogus"}, "/type", "Invalid type: bogus; correct the schema"),
+        ({"pattern": "("}, "/pattern", "; correct the schema"),
+        ({"type": "array", "uniqueItems": True}, "/uniqueItems", "leave this out, and check the answer yourself"),
+    ],
+)
+def test_what_is_wrong_in_a_schema_is_told_with_its_place_and_remedy(
+    part: dict[str, Any], place: str, told: str, whole: bool
+) -> None:
+    schema = part if whole else {"type": "object", "properties": {"a/b": part}, "required": ["a/b"]}
+    wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    message = refused("response_format", response_format=wanted).message
+    assert f"at #{'' if whole else '/properties/a~1b'}{place}: " in message
+    assert told in message
+
+
+LEAST = -(1 << 63)
+
+
+@pytest.mark.parametrize(
+    ("schema", "place"),
+    [
+        ({"const": LEAST}, "/const"),
+        ({"enum": [0, LEAST + 1]}, "/enum/1"),
+        ({"const": {"minimum": [LEAST]}}, "/const/minimum/0"),
+        ({"type": "integer", "const": -1e300}, "/const"),
+        ({"type": "integer", "minimum": LEAST, "maximum": LEAST + 8}, "/maximum"),
+        ({"properties": {"default": {"items": {"const": LEAST}}}}, "/properties/default/items/const"),
+    ],
+)
+def test_a_number_that_would_end_the_process_never_reaches_the_compiler(schema: dict[str, Any], place: str) -> None:
+    """A failure here is a segmentation fault."""
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"properties": {"a": schema}}}}
+    for given in ({"guided_json": schema}, {"structured_outputs": {"json": schema}}, {"tools": [tool]}):
+        with pytest.raises(ApiError) as caught:
+            of_chat(**given)
+        assert f"{place}: the number is too large" in caught.value.message
+    wanted = {"format": {"type": "json_schema", "name": "x", "schema": schema}}
+    assert place in refused("text.format", api=responses, text=wanted).message
+
+
+def test_a_least_number_that_the_compiler_refuses_itself_is_left_to_it() -> None:
+    harmless = {"type": "integer", "minimum": LEAST, "default": LEAST, "examples": [LEAST]}
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"properties": {"a": harmless}}}}
+    assert tools(of_chat(tools=[tool])[1]).tools
+    refused("guided_json", guided_json=harmless)
+
+
+def test_the_largest_numbers_of_a_schema_are_taken() -> None:
+    schema = {"enum": [-(1 << 63) + 1024, (1 << 64) - 1]}
+    assert of_chat(guided_json=schema)[1].options == {"json_schema": schema}
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"properties": {"a": {"maximum": 1 << 64}}}}}
+    told = refused("tools[0].function.parameters", tools=[tool], tool_choice="required").message
+    assert "at #/properties/a/maximum: the number is too large" in told
+
+
+@pytest.mark.parametrize(
+    ("param", "named"),
+    [
+        ("response_format.json_schema", None),
+        ("response_format.json_schema.schema", {"name": "x"}),
+        ("response_format.json_schema.schema", {"name": "x", "schema": None}),
+        ("response_format.json_schema.name", {"schema": SCHEMA}),
+        *(
+            ("response_format.json_schema.name", {"name": name, "schema": SCHEMA})
+            for name in ("", "a b", "x" * 65, "é", "x\n")
+        ),
+    ],
+)
+def test_a_json_schema_has_a_name_and_a_schema(param: str, named: dict[str, Any] | None) -> None:
+    told = refused(param, response_format={"type": "json_schema", "json_schema": named}).message
+    assert told.startswith(f"{param}: it is ")
 
 
 def test_an_answer_may_be_held_to_texts_or_to_json() -> None:
@@ -534,6 +638,23 @@ def _heard(shape: Any, deltas: list[str], answer: Answer, opening: str | None) -
     pieces = [each.choices[0].delta.content for each in found if each.choices[0].delta.content]
     calls = [call for each in found for call in each.choices[0].delta.tool_calls or ()]
     return pieces, [*calls, found[-1].choices[0].finish_reason]
+
+
+def test_each_of_several_choices_ends_when_it_ends() -> None:
+    _, _, shape = of_chat(n=2, stream=True, tools=[CHAT_TOOL])
+    answers = answered(shape, CALLED, PLAIN)
+    deltas = [
+        AnswerDelta(0, "Let me see. "),
+        AnswerDelta(1, "hé"),
+        AnswerDelta(0, "", ended=answers.answers[0]),
+        AnswerDelta(1, " there"),
+    ]
+    told = [each.choices[0] for each in chunks(shape, deltas, answers, "<call>")]
+    reasons = [(each.index, each.finish_reason) for each in told if each.finish_reason]
+    assert reasons == [(0, "tool_calls"), (1, "stop")]
+    [end] = [place for place, each in enumerate(told) if each.finish_reason == "tool_calls"]
+    assert [each.delta.content for each in told[end + 1 :] if each.delta.content] == [" there"]
+    assert not any(each.index == 0 for each in told[end + 1 :])
 
 
 def test_what_may_become_a_call_is_held_back_and_told_at_the_end() -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import pytest
+from openai.types.responses import Response
+from openai.types.responses.response_item_list import ResponseItemList
 
 from agentcho.serve.api import responses
 from agentcho.serve.api_errors import ApiError
@@ -13,7 +16,7 @@ from agentcho.serve.web import conversations
 from agentcho.serve.web.conversations import EACH, ResponseStore, _owner
 
 from .bodies import LIMITS, of_responses, refused
-from .door import Scripted, opened, play
+from .door import Door, Scripted, opened, play
 
 ANN = Caller("lab", "talk", "ann", None, "k1")
 OTHERS = {
@@ -200,5 +203,100 @@ def test_a_response_goes_on_with_another(stream: bool) -> None:
             await asked(404, at="/s/talk/bob/v1/responses", input="and then?", previous_response_id=id)
             unkept = await asked(input="hello", store=False)
             await asked(404, input="more", previous_response_id=unkept[unkept.index("resp_") :].split('"')[0])
+
+    play(body)
+
+
+AT = "/s/talk/ann/v1/responses"
+
+
+async def made(door: Door, input: Any = "hello", **more: Any) -> dict[str, Any]:
+    """A response to Ann that is stored."""
+    answer = await door.client.post(AT, json={"model": "m", "input": input} | more)
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def test_a_stored_response_is_shown_and_deleted() -> None:
+    async def body() -> None:
+        async with opened(Scripted()) as door:
+            whole = await made(door, instructions="Be brief.")
+            at = f"{AT}/{whole['id']}"
+            shown = (await door.client.get(at)).json()
+            assert Response.model_validate(shown).output_text == "good day to you "
+            assert shown | {"completed_at": 0} == whole | {"completed_at": 0}
+            assert (await door.error(400, await door.client.get(f"{at}?stream=true")))["param"] == "stream"
+            gone = await door.client.delete(at)
+            assert gone.json() == {"id": whole["id"], "object": "response", "deleted": True}
+            for method, path in (("GET", at), ("DELETE", at), ("GET", f"{at}/input_items")):
+                assert (await door.error(404, await door.client.request(method, path)))["code"] == "response_not_found"
+            continued = {"model": "m", "input": "more", "previous_response_id": whole["id"]}
+            assert (await door.client.post(AT, json=continued)).status_code == 404
+
+    play(body)
+
+
+def test_a_stored_response_is_shown_to_nobody_else() -> None:
+    async def body() -> None:
+        async with opened(Scripted()) as door:
+            id = (await made(door))["id"]
+            for base in ("", "/s/talk", "/s/talk/bob", "/s/walk/ann"):
+                for method, more in (("GET", ""), ("GET", "/input_items"), ("DELETE", "")):
+                    await door.error(404, await door.client.request(method, f"{base}/v1/responses/{id}{more}"))
+            named = {"x-agentcho-society": "talk", "x-agentcho-agent": "ann"}
+            assert (await door.client.get(f"/v1/responses/{id}", headers=named)).status_code == 200
+
+    play(body)
+
+
+@pytest.mark.parametrize("differs", OTHERS)
+def test_somebody_elses_response_cannot_be_shown_or_deleted(differs: str) -> None:
+    kept = ResponseStore(9, 999, 60)
+    kept.keep(ANN, "r1", SAID, "{}")
+    for forbidden in (kept.shown, kept.delete):
+        with pytest.raises(ApiError, match="there is no such response"):
+            forbidden(OTHERS[differs], "r1")
+    assert kept.shown(ANN, "r1").shown == "{}"
+    kept.delete(ANN, "r1")
+    absent(kept, ANN, "r1")
+
+
+def test_what_is_shown_counts_as_kept() -> None:
+    kept = ResponseStore(9, 30 + 2 * EACH, 60)
+    kept.keep(ANN, "r1", SAID, "x" * 17)
+    kept.keep(ANN, "r2", SAID, "x" * 18)
+    absent(kept, ANN, "r1")
+    absent(kept, ANN, "r2")
+
+
+def test_the_input_of_a_stored_response_is_listed() -> None:
+    call = {"type": "function_call", "call_id": "call_a_0", "name": "look", "arguments": "{}"}
+    given = [{"role": "user", "content": "hello"}, call]
+    given += [{"type": "function_call_output", "call_id": "call_a_0", "output": "tin"}]
+
+    async def body() -> None:
+        async with opened(Scripted()) as door:
+            first = await made(door, given, instructions="Be brief.")
+            second = await made(door, "and then?", previous_response_id=first["id"])
+
+            async def listed(status: int = 200, **asked: Any) -> httpx.Response:
+                answer = await door.client.get(f"{AT}/{second['id']}/input_items", params=asked)
+                assert answer.status_code == status, answer.text
+                return answer
+
+            found = ResponseItemList.model_validate((await listed(order="asc")).json())
+            types = ["message", "function_call", "function_call_output", "message", "message"]
+            assert [each.type for each in found.data] == types
+            assert found.data[1].id == "fc_a_0"
+            assert found.data[3].id == first["output"][0]["id"]
+            assert (found.has_more, found.first_id, found.last_id) == (False, found.data[0].id, found.data[-1].id)
+            ids = [each.id for each in found.data]
+            newest = (await listed(limit=2)).json()
+            assert ([each["id"] for each in newest["data"]], newest["has_more"]) == ([ids[4], ids[3]], True)
+            rest = (await listed(after=newest["last_id"])).json()
+            assert ([each["id"] for each in rest["data"]], rest["has_more"]) == (ids[2::-1], False)
+            assert (await listed(after=ids[0])).json()["data"] == []
+            for wrong in ({"order": "up"}, {"limit": 0}, {"limit": "x"}, {"after": "x"}):
+                assert (await listed(400, **wrong)).json()["error"]["param"] == next(iter(wrong))
 
     play(body)

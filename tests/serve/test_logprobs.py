@@ -282,3 +282,33 @@ def test_raw_ones_contradict_a_deterministic_server() -> None:
     assert ServeConfig().logprobs_rule == "exact"
     with pytest.raises(ValidationError, match="logprobs=raw contradicts deterministic"):
         ServeConfig(deterministic=True, logprobs="raw")
+
+
+@pytest.mark.parametrize(("rule", "deterministic"), [("exact", False), ("raw", False), ("raw", True)])
+def test_what_log_probabilities_need_is_proved_before_the_first_request(
+    rule: LogprobsRule, deterministic: bool, engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, proofs, told = engines.own(), list[object](), list[str]()
+
+    def proved(*given: Any) -> tuple[int, ...]:
+        proofs.append(given)
+        return ()
+
+    monkeypatch.setattr("agentcho.runner.runner.prove_invariant_sizes", proved)
+    model = ServedModel("m", engine, RunConfig(), Serving(logprobs=rule, deterministic=deterministic))
+    model.prepare(lambda what, done, of: told.append(f"{done} of {of} {what}"))
+    needed = deterministic or rule == "exact"
+    assert len(proofs) == needed
+    assert [line[:6] for line in told] == (["0 of 1", "1 of 1"] if needed else [])
+    assert all("log-probabilities" in line for line in told)
+
+    async def body() -> None:
+        async with model.serving():
+            await model.answer(Caller(), ChatRequest((user("hello"),), max_tokens=2, logprobs=1), lambda delta: None)
+
+    play_model(body)
+    assert len(proofs) == needed
+
+
+def test_an_engine_that_proves_nothing_is_ready_at_once() -> None:
+    ServedModel("m", FakeEngine(), RunConfig(), Serving()).prepare(lambda *told: pytest.fail(str(told)))

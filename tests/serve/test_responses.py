@@ -78,11 +78,31 @@ def test_what_other_clients_send_by_default_is_taken() -> None:
         "include",
         "max_tool_calls",
         "metadata",
-        "parallel_tool_calls",
         "prompt_cache_key",
         "stream_options.include_obfuscation",
         "text.verbosity",
     )
+
+
+def test_a_response_repeats_what_it_was_asked_with() -> None:
+    given: dict[str, Any] = {
+        "parallel_tool_calls": False,
+        "max_tool_calls": 3,
+        "prompt_cache_key": "k",
+        "safety_identifier": "s",
+        "service_tier": "flex",
+        "user": "u",
+    }
+    _, _, shape = of_responses(**given, tools=[RESPONSES_TOOL | {"strict": True}])
+    found = response(shape, answered(shape, PLAIN)).model_dump()
+    assert {name: found[name] for name in given} == given
+    assert found["tools"][0]["strict"] is True
+    assert found["completed_at"] >= found["created_at"]
+    assert shape.ignored == tuple(sorted({*given, "tools.strict"} - {"parallel_tool_calls"}))
+    cut = response(shape, answered(shape, PLAIN._replace(ended="max_tokens")))
+    assert (cut.status, cut.completed_at) == ("incomplete", None)
+    plain = of_responses()[2].echo
+    assert (plain["parallel_tool_calls"], plain["user"], plain["service_tier"]) == (True, None, None)
 
 
 @pytest.mark.parametrize(
@@ -166,6 +186,11 @@ def test_items_are_the_messages_that_they_are_parts_of() -> None:
         QuotedMessage("assistant", "", calls=(weather,)),
     )
     assert shape.ignored == ("input.phase", "input.reasoning")
+
+
+def test_a_json_schema_must_be_there() -> None:
+    told = refused("text.format.schema", api=responses, text={"format": {"type": "json_schema", "name": "x"}}).message
+    assert "it is missing" in told
 
 
 def test_formats_and_functions() -> None:

@@ -686,6 +686,19 @@ def test_one_that_fails_hurts_nobody_else(tmp_path: Path) -> None:
     assert audit_run(saved(tmp_path)).conclusion == "clean"
 
 
+@pytest.mark.parametrize("who", [Caller(), ANN], ids=["no society", "society"])
+def test_the_end_of_each_of_several_answers_is_passed_on_at_once(who: Caller) -> None:
+    async def body() -> None:
+        async with served() as at:
+            answers = (await at.ask(user("is it cold"), who=who, choices=2, max_tokens=4)).answers
+            ends = {delta.choice: delta.ended for delta in at.heard if delta.ended is not None}
+            assert ends == dict(enumerate(answers))
+            await at.ask(user("is it cold"), who=who, max_tokens=4)
+            assert not any(delta.ended for delta in at.heard)
+
+    play(body)
+
+
 WEATHER = ToolDefinition("weather", "Tells it.", {"type": "object", "properties": {"town": {"type": "string"}}})
 CALL = ("weather", '{"town": "Oslo"}')
 CALLED = '{"name": "weather", "arguments": {"town": "Oslo"}}'
@@ -714,6 +727,22 @@ def test_a_call_of_a_function_comes_back_as_what_was_said_and_its_result_is_its_
     assert conclusion(tmp_path) == "clean"
     results = [entry.message for entry in entries(tmp_path) if entry.message.role == "tool"]
     assert [(message.author, message.audience.to_json()) for message in results] == [("ann", ["ann"])]
+
+
+@pytest.mark.parametrize("who", [Caller(), ANN], ids=["no society", "society"])
+def test_without_parallel_calls_the_first_call_of_an_answer_is_the_only_one(who: Caller) -> None:
+    calls = (ToolCall(*CALL), ToolCall("weather", '{"town": "Rome"}'))
+    said = [""]
+
+    async def body() -> None:
+        async with served(engine=FakeEngine(reply=lambda call, prompt: said[0])) as at:
+            said[0] = at.engine.framing.tools.spoken("Let me see.", calls)[0]
+            for parallel, shown in ((True, [*calls]), (False, [calls[0]])):
+                asked = await at.ask(user("is it cold"), who=who, tools=Tools((WEATHER,)), parallel=parallel)
+                assert [call[:2] for call in asked.answers[0].calls] == [call[:2] for call in shown]
+                assert asked.answers[0].before == "Let me see."
+
+    play(body)
 
 
 @pytest.mark.parametrize("who", [Caller(), ANN], ids=["no society", "society"])

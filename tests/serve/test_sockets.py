@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import socket
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 
 import anyio
 import pytest
@@ -154,6 +156,20 @@ def test_of_too_many_connections_the_oldest_that_asks_for_nothing_makes_room() -
     play(body)
 
 
+def test_every_response_says_when_it_was_sent() -> None:
+    async def body() -> None:
+        async with opened(Scripted()) as door:
+            stream = await door.ask(stream=True)
+            for answer in (await door.ask(), stream, await door.client.get("/health"), await door.client.get("/none")):
+                [date] = answer.headers.get_list("date")
+                age = datetime.now(UTC) - parsedate_to_datetime(date)
+                assert abs(age) < timedelta(minutes=1)
+            with door.raw(b"nonsense\r\n\r\n") as connection:
+                assert (await heard(connection)).lower().count(b"\r\ndate: ") == 1
+
+    play(body)
+
+
 def test_a_server_that_ends_lets_streams_end_and_takes_no_more() -> None:
     async def body() -> None:
         model = Scripted()
@@ -165,7 +181,9 @@ def test_a_server_that_ends_lets_streams_end_and_takes_no_more() -> None:
                 answer = await door.ask()
                 assert (await door.error(503, answer))["code"] == "shutting_down"
                 assert answer.headers["retry-after"] == "5"
-                assert (await door.client.get("/health")).json() == {"status": "draining"}
+                health = await door.client.get("/health")
+                assert (health.status_code, health.json()) == (503, {"status": "draining"})
+                assert health.headers["retry-after"] == "5"
                 model.held.set()
                 assert [line async for line in stream.aiter_lines() if line][-1] == "data: [DONE]"
             while door.server.connections:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Strict, ValidationError, V
 from pydantic_core import PydanticCustomError, from_json
 
 from agentcho.serve.api.limits import RequestLimits
-from agentcho.serve.api_errors import ApiError
+from agentcho.serve.api_errors import TOO_LONG, ApiError
 
 PARTS = (b"{", b"[", b'":')
 """The beginnings of objects and lists, and the ends of names in objects."""
@@ -23,6 +23,7 @@ NAMED = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 TOLD = {
     "missing": "it is missing; give it",
     "model_type": "Input should be an object",
+    "dict_type": "Input should be an object",
     "tuple_type": "Input should be a list",
     "too_short": "it is empty; give at least one",
 }
@@ -141,10 +142,15 @@ def _kinds(annotation: Any) -> set[Any]:
     return _kinds(get_args(annotation)[0]) if get_origin(annotation) is Annotated else {annotation}
 
 
-def within(count: int, most: int, param: str, what: str = "items") -> None:
+def within(count: int, most: int, param: str, what: str = "items", code: str | None = None) -> None:
     """`ApiError`: there are more than `most`."""
     if count > most:
-        raise ApiError(400, f"{param}: it has {count} {what}; this server takes at most {most}", param)
+        raise ApiError(400, f"{param}: it has {count} {what}; this server takes at most {most}", param, code)
+
+
+def within_letters(count: int, most: int, param: str) -> None:
+    """`ApiError`: the messages have more than `most` characters, so that they fit into no context."""
+    within(count, most, param, "letters", code=TOO_LONG)
 
 
 def wrong(field: str, why: str) -> PydanticCustomError:
@@ -153,13 +159,20 @@ def wrong(field: str, why: str) -> PydanticCustomError:
     return PydanticCustomError("parameter", "{why}", {"field": field, "why": why})
 
 
+def _check_text_or_list(given: object) -> None:
+    if not isinstance(given, str | list | tuple):
+        raise PydanticCustomError("text_or_list", "Input should be a string or a list")
+
+
 def wrapped(given: object, kind: str, key: str, **more: str) -> object:
     """Convert a text to the list of the single object that it stands for."""
+    _check_text_or_list(given)
     return [{"type": kind, key: given, **more}] if isinstance(given, str) else given
 
 
 def single(given: object) -> object:
     """Convert a text to a list that contains only it."""
+    _check_text_or_list(given)
     return [given] if isinstance(given, str) else given
 
 

@@ -5,17 +5,19 @@ Independent of sockets, callers, and how answers are generated.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from agentcho.protocol.variables import Effort
 from agentcho.serve.api import functions, ids, request_fields
 from agentcho.serve.api import request_checks as asking
 from agentcho.serve.api.answer_shape import Shape, counts, event, logprob
-from agentcho.serve.api.body import Body, OnlyValue, Several, read
+from agentcho.serve.api.body import Body, OnlyValue, Several, read, wrong
 from agentcho.serve.api.limits import RequestLimits
 from agentcho.serve.api.messages import ChatMessageBody
 from agentcho.serve.api.models import RequestTarget
@@ -27,6 +29,7 @@ from agentcho.serve.request import Answer, AnswerDelta, Answers, ChatRequest, To
 
 DONE = b"data: [DONE]\n\n"
 CHUNK = "chat.completion.chunk"
+SCHEMA_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class ChatStreamOptions(Body):
@@ -41,13 +44,20 @@ class ChatStreamOptions(Body):
     include_usage: bool = False
 
 
+def _schema_name(given: str) -> str:
+    """Check the name of a schema."""
+    if not SCHEMA_NAME.fullmatch(given):
+        raise PydanticCustomError("name", "it is not 1 to 64 letters (a to z, A to Z), digits, _ and -; change it")
+    return given
+
+
 class NamedSchema(Body):
     """A JSON schema with the client's name for it."""
 
-    name: str = "answer"
+    name: Annotated[str, AfterValidator(_schema_name)]
     description: str | None = None
     strict: bool | None = None
-    schema_: dict[str, Any] = Field(default={"type": "object"}, alias="schema")
+    schema_: dict[str, Any] = Field(alias="schema")
 
 
 class ChatFormat(Body):
@@ -56,11 +66,20 @@ class ChatFormat(Body):
     type: Literal["text", "json_object", "json_schema"]
     json_schema: NamedSchema | None = None
 
+    @model_validator(mode="after")
+    def _whole(self) -> ChatFormat:
+        """Raise if the schema of this type is missing."""
+        if self.type == "json_schema" and self.json_schema is None:
+            raise wrong(
+                "json_schema", "it is missing, and type json_schema needs it; give an object with a name and a schema"
+            )
+        return self
+
     @property
     def wanted(self) -> dict[str, Any] | None:
         """The schema that the answer must match, if any."""
-        if self.type == "json_schema":
-            return (self.json_schema or NamedSchema()).schema_
+        if self.type == "json_schema" and self.json_schema is not None:
+            return self.json_schema.schema_
         return {"type": "object"} if self.type == "json_object" else None
 
 
@@ -149,6 +168,7 @@ class ChatStream:
         self._held = [ToolCallBuffer(how) for _ in shape.ids]
         self._likely: list[list[TokenLogprob]] = [[] for _ in shape.ids]
         self._heard = [0 for _ in shape.ids]
+        self._ended = set[int]()
 
     def begin(self) -> list[bytes]:
         """The events before the first token."""
@@ -156,7 +176,10 @@ class ChatStream:
         return [self._chunk(index, first) for index in range(len(self._held))]
 
     def delta(self, delta: AnswerDelta) -> list[bytes]:
-        """The events for what a step added to an answer, or to the thought before it."""
+        """The events for what a step added to an answer, or to the thought before it, or for the end of an answer."""
+        if delta.ended is not None:
+            self._ended.add(delta.choice)
+            return list(self._ending(delta.choice, delta.ended))
         if delta.thought:
             return [self._chunk(delta.choice, _thought(delta.thought))]
         shown, waiting = self._held[delta.choice].add(delta.text), self._likely[delta.choice]
@@ -168,7 +191,8 @@ class ChatStream:
 
     def end(self, answers: Answers) -> list[bytes]:
         """The last events, after all answers have ended."""
-        sent = [part for index, answer in enumerate(answers.answers) for part in self._ending(index, answer)]
+        left = ((index, answer) for index, answer in enumerate(answers.answers) if index not in self._ended)
+        sent = [part for index, answer in left for part in self._ending(index, answer)]
         if self._shape.usage:
             sent.append(event(_head(self._shape, CHUNK) | {"choices": [], "usage": _usage(answers.usage)}))
         return [*sent, DONE]

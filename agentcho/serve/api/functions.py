@@ -13,6 +13,7 @@ from pydantic import Field
 from agentcho.serve.api import request_fields
 from agentcho.serve.api.body import Body, OnlyValue, within
 from agentcho.serve.api.limits import RequestLimits
+from agentcho.serve.api.schema_faults import schema_fault
 from agentcho.serve.api_errors import ApiError
 from agentcho.serve.request import ToolDefinition, Tools
 
@@ -53,11 +54,12 @@ class ResponsesTool(Function):
     kinds = ("function",)
 
     type: Literal["function"]
+    strict: bool | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The function in the form in which a client may send it."""
         own = {"type": "function", "name": self.name, "description": self.description or None}
-        return own | {"parameters": self.parameters, "strict": None}
+        return own | {"parameters": self.parameters, "strict": self.strict}
 
 
 class ToolChoice(NamedTuple):
@@ -104,7 +106,7 @@ def tools(given: Sequence[Function], choice: Any, limits: RequestLimits, inside:
     if made is not None and odd and (made.named in odd or len(odd) == len(made.tools)):
         name = made.named or made.tools[0].name
         param = f"tools[{[*found].index(name)}]{inside}.parameters"
-        told = f"no call of the function {name} can be held to it, {_fault(found[name])}; mend that"
+        told = f"no call of the function {name} can be held to it, {_fault(found[name])}"
         raise ApiError(400, f"{param}: {told}", param)
     return made
 
@@ -117,10 +119,8 @@ def apart(tools: Tools | None) -> frozenset[str]:
     return frozenset(tool.name for tool in asked if _fault(tool) is not None)
 
 
-def _fault(tool: ToolDefinition) -> Any:
-    from agentcho.runner.sampling.grammar import fault
-
-    return None if tool.parameters is None else fault(tool.parameters, lenient=True)
+def _fault(tool: ToolDefinition) -> str | None:
+    return None if tool.parameters is None else schema_fault(tool.parameters, lenient=True)
 
 
 def _of(chosen: ToolChoice, found: dict[str, ToolDefinition]) -> Tools | None:

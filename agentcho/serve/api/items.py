@@ -97,6 +97,32 @@ def quoted(items: Iterable[Item]) -> list[QuotedMessage]:
     return found
 
 
+def written(messages: Iterable[QuotedMessage], response: str) -> list[dict[str, Any]]:
+    """The messages as items, the reverse of `quoted`. Those without an id of their own get one from that of their
+    `response`."""
+    found = list[dict[str, Any]]()
+    for number, message in enumerate(messages):
+        made = f"in_{response}_{number}"
+        if message.role == "tool":
+            own = {"type": "function_call_output", "call_id": message.call_id, "output": message.text}
+            found.append({"id": made, **own, "status": "completed"})
+        elif message.text or not message.calls:
+            found.append(_written_message(message, made))
+        for nth, call in enumerate(message.calls):
+            id = ids.item(message.id, nth) if message.id else f"{made}_{nth}"
+            own = {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
+            found.append({"id": id, **own, "status": "completed"})
+    return found
+
+
+def _written_message(message: QuotedMessage, made: str) -> dict[str, Any]:
+    part: dict[str, Any] = {"type": "input_text", "text": message.text}
+    if message.role == "assistant":
+        part = {"type": "output_text", "text": message.text, "annotations": [], "logprobs": []}
+        made = ids.item(message.id) if message.id else made
+    return {"id": made, "type": "message", "role": message.role, "status": "completed", "content": [part]}
+
+
 def _add(found: list[QuotedMessage], item: Item) -> None:
     """Add a call to the message before it, if both belong to one answer, or both come from another server."""
     of = ids.of_calls([item.call_id or ""]) or ids.of_calls([item.id or ""])

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from agentcho.protocol.variables import Effort
 from agentcho.serve.api import functions, ids, messages, request_fields
 from agentcho.serve.api.answer_shape import Calling
-from agentcho.serve.api.body import within
+from agentcho.serve.api.body import within, within_letters
 from agentcho.serve.api.limits import RequestLimits
 from agentcho.serve.api_errors import ApiError
 from agentcho.serve.request import ChatRequest, QuotedMessage, Tools
@@ -37,7 +37,7 @@ class RequestParts(NamedTuple):
 def request(given: request_fields.Parameters, asked: RequestParts, limits: RequestLimits) -> ChatRequest:
     """Make the request. `ApiError`: a limit is exceeded, or parameters contradict each other."""
     within(len(asked.quoted), limits.messages, asked.spoken, "messages")
-    within(messages.letters(asked.quoted), limits.letters, asked.spoken, "letters")
+    within_letters(messages.letters(asked.quoted), limits.letters, asked.spoken)
     if asked.choices > limits.choices:
         raise ApiError(400, f"n: this server gives at most {limits.choices} answers; ask for fewer", "n")
     if asked.logprobs is not None and asked.logprobs > limits.logprobs:
@@ -67,6 +67,7 @@ def request(given: request_fields.Parameters, asked: RequestParts, limits: Reque
         variables=request_fields.variables(given, asked.effort),
         asked=frozenset(given.templated or ()),
         hard=None if asked.effort is None else asked.hard,
+        parallel=given.parallel_tool_calls,
     )
 
 

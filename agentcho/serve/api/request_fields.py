@@ -18,6 +18,7 @@ from agentcho.protocol.variables import Effort, checked, of_effort
 from agentcho.serve.api import models
 from agentcho.serve.api.body import Body, OnlyValue, Several, single, within
 from agentcho.serve.api.limits import RequestLimits
+from agentcho.serve.api.schema_faults import TOO_LARGE, fatal_number, schema_fault
 from agentcho.serve.api_errors import ApiError
 from agentcho.serve.request import Sharing
 
@@ -34,7 +35,6 @@ IGNORED = frozenset(
         "media_io_kwargs",
         "metadata",
         "mm_processor_kwargs",
-        "parallel_tool_calls",
         "prompt_cache_key",
         "prompt_cache_options",
         "prompt_cache_retention",
@@ -180,6 +180,7 @@ class Parameters(Body):
     bad_words: Annotated[Several[BadWord], Field(max_length=1 << 10)] = ()
     allowed_token_ids: Annotated[Several[TokenId], Field(min_length=1, max_length=1 << 17)] = ()
     tool_choice: Any = None
+    parallel_tool_calls: bool = True
     agentcho: AgentchoFields = AgentchoFields()
     cache_salt: Salt | None = None
     priority: Annotated[int, Field(gt=-MACHINE, lt=MACHINE)] = 0
@@ -278,6 +279,8 @@ def schema(given: Schema, param: str, limits: RequestLimits) -> Schema:
     """Check that a JSON schema can be compiled. `ApiError`: it cannot be, or it is too long or too deep."""
     within(size(given), limits.schema_bytes, param, "bytes")
     within(depth(given), limits.schema_depth, param, "levels")
+    if (place := fatal_number(given)) is not None:
+        raise ApiError(400, f"{param}: it cannot be used, at {place}: {TOO_LARGE}", param)
     try:
         read = value_checks.checked_schema(given, param)
     except RequestError as error:
@@ -298,11 +301,8 @@ def size(given: Schema) -> int:
 
 def _usable(given: Schema, param: str) -> Schema:
     """Check that a grammar can be made from a schema. `ApiError`: it cannot."""
-    from agentcho.runner.sampling.grammar import fault
-
-    if (found := fault(given)) is not None:
-        remedy = "mend the schema" if found.hopeless else "leave this out, and check the answer yourself"
-        raise ApiError(400, f"{param}: it cannot be used, {found}; {remedy}", param)
+    if (found := schema_fault(given)) is not None:
+        raise ApiError(400, f"{param}: it cannot be used, {found}", param)
     return given
 
 

@@ -9,13 +9,13 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from agentcho.protocol.variables import Effort
 from agentcho.serve.api import functions, ids, request_fields
 from agentcho.serve.api import request_checks as asking
 from agentcho.serve.api.answer_shape import Shape, counts, event, logprob
-from agentcho.serve.api.body import Body, OnlyValue, Several, read
+from agentcho.serve.api.body import Body, OnlyValue, Several, read, wrong
 from agentcho.serve.api.items import Input, quoted
 from agentcho.serve.api.limits import RequestLimits
 from agentcho.serve.api.models import RequestTarget
@@ -45,6 +45,8 @@ NO_ITEMS = (
 )
 ADDED, DONE = "response.output_item.added", "response.output_item.done"
 LOGPROBS = "message.output_text.logprobs"
+REPEATED = ("max_tool_calls", "prompt_cache_key", "safety_identifier", "service_tier", "user")
+"""Parameters that have no effect, and are only repeated in the response."""
 Includable = Literal[
     "code_interpreter_call.outputs",
     "computer_call_output.output.image_url",
@@ -64,7 +66,14 @@ class ResponsesFormat(Body):
     name: str = "answer"
     description: str | None = None
     strict: bool | None = None
-    schema_: dict[str, Any] = Field(default={"type": "object"}, alias="schema")
+    schema_: dict[str, Any] | None = Field(default=None, alias="schema")
+
+    @model_validator(mode="after")
+    def _whole(self) -> ResponsesFormat:
+        """Raise if the schema of this type is missing."""
+        if self.type == "json_schema" and self.schema_ is None:
+            raise wrong("schema", "it is missing, and type json_schema needs it; give a JSON schema")
+        return self
 
     @property
     def wanted(self) -> dict[str, Any] | None:
@@ -105,7 +114,7 @@ class ResponsesStreamOptions(Body):
 class ResponsesBody(request_fields.Parameters):
     """A request body."""
 
-    ignored = IGNORED - {"metadata", "store"}
+    ignored = IGNORED - {"metadata", "store", *REPEATED}
     only: ClassVar[Mapping[str, OnlyValue]] = {
         **ONLY,
         "background": OnlyValue(False, "an answer is told as it is said"),
@@ -115,7 +124,12 @@ class ResponsesBody(request_fields.Parameters):
     input: Annotated[Input, Field(min_length=1)]
     instructions: str | None = None
     max_output_tokens: Positive | None = None
+    max_tool_calls: Positive | None = None
     metadata: dict[str, str] = Field(default_factory=dict)
+    prompt_cache_key: str | None = None
+    safety_identifier: str | None = None
+    service_tier: str | None = None
+    user: str | None = None
     include: Several[Includable] = ()
     text: TextOptions = TextOptions()
     top_logprobs: TopLogprobs | None = None
@@ -131,7 +145,9 @@ class ResponsesBody(request_fields.Parameters):
 
     def without_effect(self) -> set[str]:
         """The names of fields that are accepted and have no effect on the answer."""
-        found = {"metadata"} if self.metadata else set[str]()
+        found = {name for name in REPEATED if getattr(self, name) is not None}
+        found |= {"metadata"} if self.metadata else set()
+        found |= {"tools.strict"} if any(tool.strict is not None for tool in self.tools) else set()
         return found | ({"include"} if set(self.include) - {LOGPROBS} else set())
 
 
@@ -181,6 +197,8 @@ def whole(shape: Shape, answers: Answers) -> dict[str, Any]:
     """The answer as one object."""
     answer = answers.answers[0]
     ended: dict[str, Any] = {"status": _status(answer)}
+    if not _cut(answer):
+        ended["completed_at"] = int(time.time())
     if _cut(answer):
         ended["incomplete_details"] = {"reason": "max_output_tokens"}
     if shape.tokens:
@@ -306,6 +324,7 @@ def _head(shape: Shape) -> dict[str, Any]:
         "id": shape.id,
         "object": "response",
         "created_at": shape.created,
+        "completed_at": None,
         "status": "in_progress",
         "background": False,
         "error": None,
@@ -326,7 +345,7 @@ def _echo(given: ResponsesBody, chosen: functions.ToolChoice, store: bool) -> di
         "instructions": given.instructions,
         "max_output_tokens": given.max_output_tokens,
         "metadata": given.metadata,
-        "parallel_tool_calls": True,
+        "parallel_tool_calls": given.parallel_tool_calls,
         "reasoning": {"effort": given.reasoning.effort, "summary": None},
         "temperature": 1.0 if given.temperature is None else given.temperature,
         "text": {"format": given.text.format.to_json()},
@@ -334,6 +353,7 @@ def _echo(given: ResponsesBody, chosen: functions.ToolChoice, store: bool) -> di
         "tools": [each.to_json() for each in given.tools],
         "top_logprobs": given.top_logprobs or 0,
         "top_p": 1.0 if given.top_p is None else given.top_p,
+        **{name: getattr(given, name) for name in REPEATED},
     }
 
 

@@ -59,8 +59,15 @@ class AnswerStream:
         fresh, self._told = tuple(self._likely[self._told :]), len(self._likely)
         self._hear(AnswerDelta(self._choice, text, fresh))
 
-    def answer(self, words: Words) -> Answer:
-        """The complete answer. `words` are those of the thought together with those of the answer, if there is one."""
+    def end(self, words: Words) -> Answer:
+        """The complete answer, which is passed on too if other answers of the request may still be running."""
+        answer = self._answer(words)
+        if self._request.choices > 1:
+            self._hear(AnswerDelta(self._choice, "", ended=answer))
+        return answer
+
+    def _answer(self, words: Words) -> Answer:
+        """`words` are those of the thought together with those of the answer, if there is one."""
         thought, pondered = "", 0
         if words.said is not None:
             start, stop = words.sampled or (0, 0)
@@ -82,7 +89,7 @@ class AnswerStream:
             text=text,
             ended=ended,
             tokens=tokens,
-            calls=calls,
+            calls=calls if self._request.parallel else calls[:1],
             before=before,
             likely=tuple(self._likely),
             reason=words.stop_reason,

@@ -10,6 +10,7 @@ import hmac
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from time import monotonic
@@ -20,6 +21,7 @@ from agentcho.config import Markers, ReusePolicy, RunConfig
 from agentcho.errors import CallFailed, RequestError
 from agentcho.games.runs.recording import RecordingSink
 from agentcho.protocol.call import EnginePort, FramePort, SchedulingPriority
+from agentcho.protocol.progress import ProgressCallback, counted, no_progress
 from agentcho.provenance.message_boundaries import check_markers
 from agentcho.records.record import RunRecord
 from agentcho.serve.api_errors import SHORTLY, TOO_EXPENSIVE, ApiError
@@ -38,6 +40,10 @@ NO_LOGPROBS = (
     "logprobs: this server shows no log-probabilities; leave them out, or start the server with --logprobs exact, "
     "which computes them apart from all that runs beside them (with --engine vllm: --logprobs raw)"
 )
+
+
+PROVING = "proofs for the deterministic profile, in which requests for log-probabilities run"
+"""What the progress of `ServedModel.prepare` counts."""
 
 
 class Serving(NamedTuple):
@@ -90,6 +96,18 @@ class ServedModel:
     def frames(self) -> FramePort:
         """The part of the engine that never changes."""
         return self.engine
+
+    def prepare(self, tell: ProgressCallback = no_progress) -> None:
+        """Prove now, before requests come, which forward passes the deterministic profile may use. Otherwise the first
+        request that needs that profile would hold up all others. Does nothing if no request can need it, or if the
+        engine proves nothing."""
+        needed = self._serving.deterministic or self._serving.logprobs == "exact"
+        if not needed or not hasattr(type(self.engine), "sizes"):
+            return
+        told = counted(tell, PROVING, 1)
+        with ThreadPoolExecutor(1) as alone:  # a thread that ends, because torch keeps a pool for each that lives
+            alone.submit(getattr, self.engine, "sizes").result()
+        told(1)
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[ServedModel]:

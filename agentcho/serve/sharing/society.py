@@ -24,11 +24,12 @@ from agentcho.message import EVERYONE, Audience, Words, agent_name
 from agentcho.protocol.call import SchedulingPriority
 from agentcho.records.record import Status
 from agentcho.serve.api_errors import ApiError
-from agentcho.serve.request import Answers, Caller, ChatRequest, Hear, Sharing, TokenUsage
+from agentcho.serve.request import Answer, Answers, Caller, ChatRequest, Hear, Sharing, TokenUsage
 from agentcho.serve.sharing.answer_stream import AnswerStream, all_said
 from agentcho.serve.sharing.conversation import AnswerContext, PromptSender, SocietyConversation, missed
 from agentcho.serve.sharing.message_index import Reader
 from agentcho.serve.sharing.request_prompt import FramedMessage, prompt_of, room_for, samplings, speaker, tokenised
+from agentcho.serve.sharing.reuse_counts import ReuseCounts
 
 LOG = logging.getLogger("agentcho.serve")
 UNNAMED = "~"
@@ -178,9 +179,14 @@ class Society:
         hows = (
             AnswerContext(*each, turn, self._recording.flush, exact) for each in zip(options, speeches, strict=True)
         )
-        said = await all_said([talk.say(reads, to, request, how) for how in hows])
-        answers = tuple(s.answer(each.words) for s, each in zip(speeches, said, strict=True))
-        reused = min((each.reused for each in said), key=sum)
+
+        async def say(how: AnswerContext) -> tuple[Answer, ReuseCounts]:
+            said = await talk.say(reads, to, request, how)
+            return how.speech.end(said.words), said.reused
+
+        said = await all_said(map(say, hows))
+        answers = tuple(answer for answer, _ in said)
+        reused = min((reused for _, reused in said), key=sum)
         completion, pondered = (
             sum(counted) for counted in zip(*((a.sampled, a.pondered) for a in answers), strict=True)
         )

@@ -132,7 +132,7 @@ class StatelessPrompts:
         calls: tuple[Call, ...] = (*made.values(), decode)
         place = Place((self._asked,), how.turn, how.exact)
         result = await run_decode(self._choreographer, calls, place, how.speech.hooks(done))
-        return how.speech.answer(result.made[-1].words), sum(node.length for node in path if node not in fresh)
+        return how.speech.end(result.made[-1].words), sum(node.length for node in path if node not in fresh)
 
     def _keep(self, tree: PrefixTree, path: list[Node], request: ChatRequest, made: FinishedCall) -> None:
         """Keep the encoding of an answer for the request that quotes it, if it equals the encoding of the quotation. An

@@ -18,9 +18,15 @@ import anyio
 from agentcho.serve.api_errors import ApiError
 from agentcho.serve.config import ServeLimits
 
+KEPT = 0.75
+"""The share of the old mean that stays in the mean duration of a tenant's requests when another one has ended."""
+LONGEST_TURN = 60
+"""Maximum wait in seconds that is announced if too many requests are running. OpenAI's clients ignore longer ones."""
 LONGEST = 120
 """Maximum wait in seconds that is announced. Clients give up when they are told to wait longer."""
 SHORTLY = 1
+DRAINING = 5
+"""Seconds after which to retry if the server is shutting down. Another server may then be in its place."""
 
 
 class KeyLimits(NamedTuple):
@@ -61,6 +67,7 @@ class Admission:
         self.running = self.buffered = 0
         self._at_once = Counter[tuple[str, ...]]()
         self._rates: dict[tuple[str, ...], RateLimit] = {}
+        self._took: dict[str, float] = {}
 
     def drain(self) -> None:
         """Accept no more requests."""
@@ -76,14 +83,17 @@ class Admission:
         """Count a request as running while the context lasts. `ApiError` 503: the server has no room; 429: the limits
         of its tenant or its key are used up."""
         whose = (tenant,), (tenant, key)
-        self._check_room(whose, bounds)
+        self._check_room(whose, bounds, self._turn(tenant))
         for rate in self._checked_rates(whose, bounds):
             rate.take()
         self.running += 1
         self._at_once.update(whose)
+        began = self._clock()
         try:
             yield
         finally:
+            took = self._clock() - began
+            self._took[tenant] = KEPT * self._took.get(tenant, took) + (1 - KEPT) * took
             self.running -= 1
             self._at_once.subtract(whose)
             self._note()
@@ -110,20 +120,25 @@ class Admission:
         finally:
             self.buffered -= held
 
-    def _check_room(self, whose: tuple[tuple[str, ...], ...], bounds: KeyLimits) -> None:
+    def _turn(self, tenant: str) -> int:
+        """Seconds after which one of the running requests has probably ended: the mean duration of the tenant's own
+        requests, because that of all would tell about other tenants."""
+        return min(LONGEST_TURN, max(SHORTLY, ceil(self._took.get(tenant, 0.0))))
+
+    def _check_room(self, whose: tuple[tuple[str, ...], ...], bounds: KeyLimits, turn: int) -> None:
         if self.draining:
-            raise ApiError(503, "the server is shutting down", code="shutting_down", retry_after=5)
+            raise ApiError(503, "the server is shutting down", code="shutting_down", retry_after=DRAINING)
         if self.running >= self._limits.requests:
             raise ApiError(
                 503,
                 "the server has no room for more requests at the moment; try again later",
                 code="overloaded",
-                retry_after=SHORTLY,
+                retry_after=turn,
             )
         for who, most in zip(whose, (self._limits.tenant_requests, bounds.concurrent), strict=True):
             if most is not None and self._at_once[who] >= most:
                 said = f"{most} requests of yours are under way, and no more are taken at once"
-                raise ApiError(429, said, code="rate_limit_exceeded", retry_after=SHORTLY)
+                raise ApiError(429, said, code="rate_limit_exceeded", retry_after=turn)
 
     def _checked_rates(self, whose: tuple[tuple[str, ...], ...], bounds: KeyLimits) -> list[RateLimit]:
         now, rates = self._clock(), list[RateLimit]()

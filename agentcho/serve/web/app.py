@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from importlib.metadata import version
@@ -24,6 +24,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -32,23 +33,33 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from agentcho.protocol.call import FramePort
 from agentcho.serve.api import chat, ids, models, responses
 from agentcho.serve.api.answer_shape import Shape
-from agentcho.serve.api.body import within
+from agentcho.serve.api.body import within, within_letters
 from agentcho.serve.api.limits import RequestLimits
 from agentcho.serve.api.messages import letters
 from agentcho.serve.api_errors import ApiError, api_error
 from agentcho.serve.config import ServeLimits
 from agentcho.serve.request import AnswerDelta, Answers, Caller, ChatRequest, Hear, ServedMode, Sharing
 from agentcho.serve.web import metrics
-from agentcho.serve.web.admission import Admission, KeyLimits
+from agentcho.serve.web.admission import DRAINING, Admission, KeyLimits
 from agentcho.serve.web.conversations import PARAM, ResponseStore
-from agentcho.serve.web.exchange import GONE, TWO_LENGTHS, Channel, Events
+from agentcho.serve.web.exchange import GONE, TWO_LENGTHS, Channel, Events, as_json
 from agentcho.serve.web.keys import ABSENT, ApiKey, ApiKeys, RequestClaim
 from agentcho.serve.web.length import check_length
+from agentcho.serve.web.stored import StoredRoutes
 
 LOG = logging.getLogger("agentcho.serve")
 """Logs ids, routes, statuses and error classes; never words of messages, names of societies, or keys."""
 REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 OPEN = "/health"
+OFFERED = (
+    "this server offers POST /v1/chat/completions, POST /v1/responses, GET /v1/models, GET /health, GET /version and "
+    "GET /metrics"
+)
+MISSING = {
+    "/v1/completions": "this server completes no plain text, so send it as a message to /v1/chat/completions",
+    "/v1/embeddings": "this server computes no embeddings",
+}
+"""What is said of known endpoints that are not offered."""
 UNREADABLE = "\N{REPLACEMENT CHARACTER}"
 """Stands in a path for bytes that are not text."""
 
@@ -94,11 +105,16 @@ class Api(NamedTuple):
 
 
 class Site:
-    """What all requests share: models by name, keys, limits, metrics."""
+    """What all requests share: models by name, keys, limits, metrics. `origins` are those of the web pages whose
+    scripts may use the server."""
 
-    def __init__(self, served: Iterable[Model], keys: ApiKeys, limits: ServeLimits) -> None:
+    def __init__(
+        self, served: Iterable[Model], keys: ApiKeys, limits: ServeLimits, origins: Sequence[str] = ()
+    ) -> None:
+        self.origins = frozenset(origins)
         self.models = {model.name: model for model in served}
-        self.keys, self.limits, self.admission = keys, limits, Admission(limits)
+        self.keys, self.limits = keys, limits.settled(bool(keys))
+        self.admission = Admission(self.limits)
         self.conversations = ResponseStore(
             limits.conversations, limits.conversation_letters, limits.conversation_minutes * 60
         )
@@ -124,15 +140,8 @@ class Site:
     def caller(self, scope: Scope, target: models.RequestTarget) -> tuple[Model, Caller]:
         """The requested model and the caller, after combining what path, headers and key say."""
         key: ApiKey | None = scope["state"]["key"]
-        target = models.agreed(target, *_places(scope))
-        society, agent = target.society, target.agent
-        if key is not None:
-            society, agent = self.keys.allowed(key, RequestClaim(society, agent))
-        if society is None:  # without a society, the agent of a key does not matter
-            agent = target.agent
-        target = models.settled(target._replace(society=society, agent=agent), self.models)
-        tenant, name = ("", "") if key is None else (key.tenant, key.name)
-        model = self.models[target.model]
+        target = models.settled(self._claimed(scope, target), self.models)
+        model, society = self.models[target.model], target.society
         if key is not None and key.agent is not None and society is not None and target.mode not in (None, model.mode):
             raise ApiError(
                 403,
@@ -141,7 +150,22 @@ class Site:
                 "model",
                 "mode_not_allowed",
             )
-        return model, Caller(tenant, society, agent, target.mode, name)
+        return model, _caller(key, target)
+
+    def asker(self, scope: Scope) -> Caller:
+        """The caller of a request that names no model, by its path, headers and key."""
+        return _caller(scope["state"]["key"], self._claimed(scope, models.RequestTarget("")))
+
+    def _claimed(self, scope: Scope, target: models.RequestTarget) -> models.RequestTarget:
+        """The target after combining it with what path, headers and key say about society and agent."""
+        key: ApiKey | None = scope["state"]["key"]
+        target = models.agreed(target, *_places(scope))
+        if key is None:
+            return target
+        society, agent = self.keys.allowed(key, RequestClaim(target.society, target.agent))
+        if society is None:  # without a society, the agent of a key does not matter
+            return target
+        return target._replace(society=society, agent=agent)
 
 
 class Generate:
@@ -166,7 +190,8 @@ class Generate:
             _check_priority(key, request)
             request = self._continued(caller, request, shape)
             self._site.metrics.ignored((*shape.ignored, *model.without_effect(caller, request)))
-            await self._answer(channel, ModelRequest(self._site, model, caller, request, shape), shape)
+            asked = ModelRequest(self._site, model, caller, request, shape, self._api.whole)
+            await self._answer(channel, asked, shape)
 
     def _continued(self, caller: Caller, request: ChatRequest, shape: Shape) -> ChatRequest:
         """The request, preceded by the messages of the response that it continues, and with the stored items that it
@@ -178,7 +203,7 @@ class Generate:
         before = () if shape.previous is None else stored.get(caller, shape.previous)
         whole, param = (*first, *before, *stored.resolved(caller, own)), "input" if shape.previous is None else PARAM
         within(len(whole), limits.messages, param, "messages")
-        within(letters(whole), limits.letters, param, "letters")
+        within_letters(letters(whole), limits.letters, param)
         return replace(request, messages=whole)
 
     async def _answer(self, channel: Channel, asked: ModelRequest, shape: Shape) -> None:
@@ -192,10 +217,19 @@ class Generate:
 
 
 class ModelRequest:
-    """One request to a model."""
+    """One request to a model. `whole` writes its answer as one object."""
 
-    def __init__(self, site: Site, model: Model, caller: Caller, request: ChatRequest, shape: Shape) -> None:
+    def __init__(
+        self,
+        site: Site,
+        model: Model,
+        caller: Caller,
+        request: ChatRequest,
+        shape: Shape,
+        whole: Callable[[Shape, Answers], dict[str, Any]],
+    ) -> None:
         self._site, self.model, self._caller, self._request, self._shape = site, model, caller, request, shape
+        self._whole = whole
 
     async def answer(self, hear: Hear) -> Answers:
         """Ask the model. The time to the first delta is measured."""
@@ -212,7 +246,8 @@ class ModelRequest:
         answers = await self.model.answer(self._caller, self._request, heard)
         if self._shape.store:
             messages = (*self._request.messages[self._shape.leading :], ids.quotation(answers.answers[0]))
-            self._site.conversations.keep(self._caller, self._shape.id, messages)
+            shown = as_json(self._whole(self._shape, answers))
+            self._site.conversations.keep(self._caller, self._shape.id, messages, shown)
         return answers
 
 
@@ -223,8 +258,10 @@ class StaticRoutes:
         self._site = site
 
     async def health(self, request: Request) -> Response:
-        """Whether the server is running, and whether it accepts requests."""
-        return JSONResponse({"status": "draining" if self._site.admission.draining else "ok"})
+        """Whether the server accepts requests: 503 if it is shutting down, so that load balancers send it no more."""
+        if self._site.admission.draining:
+            return JSONResponse({"status": "draining"}, 503, {"retry-after": str(DRAINING)})
+        return JSONResponse({"status": "ok"})
 
     async def version(self, request: Request) -> Response:
         """The version of agentcho."""
@@ -305,7 +342,7 @@ class RequestMiddleware:
         if scope["path"] == OPEN:
             return None
         if not self._site.keys:
-            _check_near(headers)
+            _check_near(headers, self._site.origins)
         return self._site.key(headers)
 
     async def _refuse(self, error: Exception, channel: Channel, sent: SentResponse) -> None:
@@ -343,7 +380,7 @@ APIS = {
 
 def application(site: Site) -> Starlette:
     """The server's application."""
-    pages = StaticRoutes(site)
+    pages, stored = StaticRoutes(site), StoredRoutes(site.conversations, site.asker)
     routes: list[BaseRoute] = [
         Route(OPEN, pages.health),
         Route("/version", pages.version),
@@ -355,20 +392,41 @@ def application(site: Site) -> Starlette:
         routes += [Route(f"{base}/v1/models", pages.models), Route(f"{base}/v1/models/{{id:path}}", pages.model)]
         for path, api in APIS.items():
             routes.append(Route(f"{base}/v1/{path}", Generate(path, site, api), methods=["POST"]))
+        routes += stored.routes(base)
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(RequestMiddleware, site=site)],
+        middleware=[*_cors(site.origins), Middleware(RequestMiddleware, site=site)],
         exception_handlers={HTTPException: _not_routed},
     )
     app.router.redirect_slashes = False
     return app
 
 
+def _cors(origins: Collection[str]) -> list[Middleware]:
+    """What tells browsers that pages of these origins may send requests and read answers. It is outside of
+    authentication, because browsers ask first, and without a key."""
+    if not origins:
+        return []
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=sorted(origins),
+            allow_methods=("GET", "POST", "DELETE"),
+            allow_headers=("*",),
+            expose_headers=("x-request-id", "retry-after"),
+        )
+    ]
+
+
 async def _not_routed(request: Request, error: Exception) -> Response:
     """404 and 405, in the shape of all other errors."""
     assert isinstance(error, HTTPException)
-    there = "this path takes another method" if error.status_code == 405 else "there is nothing at this path"
-    told = ApiError(error.status_code, f"{there}; see /v1/models, /v1/chat/completions, /v1/responses")
+    if error.status_code == 405:
+        said, code = "this path takes another method", "method_not_allowed"
+    else:
+        missing = (why for path, why in MISSING.items() if request.url.path.endswith(path))
+        said, code = next(missing, "there is nothing at this path"), "unknown_url"
+    told = ApiError(error.status_code, f"{said}; {OFFERED}", code=code)
     return JSONResponse(told.to_json(), error.status_code, error.headers)
 
 
@@ -382,6 +440,11 @@ def _place(error: Exception) -> str:
     """Where an error was raised: file and line, without its text."""
     frames = [f"{Path(frame.f_code.co_filename).name}:{line}" for frame, line in walk_tb(error.__traceback__)]
     return frames[-1] if frames else "no line"
+
+
+def _caller(key: ApiKey | None, target: models.RequestTarget) -> Caller:
+    tenant, name = ("", "") if key is None else (key.tenant, key.name)
+    return Caller(tenant, target.society, target.agent, target.mode, name)
 
 
 def _key(request: Request) -> ApiKey | None:
@@ -454,19 +517,22 @@ def _check_length(headers: Headers) -> None:
         raise ApiError(400, "the request has a content-length and a chunked body; use one of them", code=TWO_LENGTHS)
 
 
-def _check_near(headers: Headers) -> None:
-    """Without keys, serve only this machine, and no browser page of another site: neither the site's own script, nor a
-    host name of its own that resolves to this machine."""
+def _check_near(headers: Headers, origins: Collection[str]) -> None:
+    """Without keys, serve only this machine, and no browser page of another site but those of these `origins`: neither
+    the site's own script, nor a host name of its own that resolves to this machine."""
+    if not _is_near(f"//{headers.get('host', '')}"):
+        raise ApiError(
+            403,
+            "without --keys, this server answers only requests from its own machine, addressed to localhost or a "
+            "loopback address",
+        )
     origin = headers.get("origin")
-    for said in (f"//{headers.get('host', '')}", *([] if origin is None else [origin])):
-        if not _is_near(said):
-            raise ApiError(
-                403,
-                (
-                    "without --keys, this server answers only requests from its own machine, addressed to "
-                    "localhost or a loopback address"
-                ),
-            )
+    if origin is not None and origin not in origins and not _is_near(origin):
+        raise ApiError(
+            403,
+            "without --keys, this server answers no web page of another site; if you trust the page, start the server "
+            "with --allow-origin and the page's origin",
+        )
 
 
 def _is_near(url: str) -> bool:

@@ -23,13 +23,14 @@ EACH = 200
 
 
 class StoredResponse(NamedTuple):
-    """The messages up to the answer of a response, their owner, their number of characters, and until when they are
-    kept."""
+    """The messages up to the answer of a response, their owner, the number of characters kept, and until when they are
+    kept. `shown` is the response as JSON, as it was sent."""
 
     owner: Owner
     messages: tuple[QuotedMessage, ...]
     letters: int
     until: float
+    shown: str = ""
 
 
 class ResponseStore:
@@ -46,13 +47,32 @@ class ResponseStore:
     def get(self, caller: Caller, id: str) -> tuple[QuotedMessage, ...]:
         """The messages up to the answer of this response. `ApiError` 404: this caller has none with that id, whether or
         not others do."""
+        found = self._found(caller, id)
+        if found is None:
+            told = f"{PARAM}: there is no such response, or it is no longer kept; send all messages"
+            raise ApiError(404, told, PARAM, "previous_response_not_found")
+        return found.messages
+
+    def shown(self, caller: Caller, id: str) -> StoredResponse:
+        """A response that the caller asks to see. `ApiError` 404: as for `get`."""
+        found = self._found(caller, id)
+        if found is None:
+            told = "there is no such response for this key, society and agent, or it is no longer kept"
+            raise ApiError(404, f"{told}; give the id of a stored response", code="response_not_found")
+        return found
+
+    def delete(self, caller: Caller, id: str) -> None:
+        """Forget a response. `ApiError` 404: as for `get`."""
+        self.shown(caller, id)
+        del self._kept[caller.tenant][id]
+
+    def _found(self, caller: Caller, id: str) -> StoredResponse | None:
         own = self._alive(caller.tenant)
         found = own.get(id)
         if found is None or found.owner != _owner(caller):
-            told = f"{PARAM}: there is no such response, or it is no longer kept; send all messages"
-            raise ApiError(404, told, PARAM, "previous_response_not_found")
+            return None
         own[id] = own.pop(id)
-        return found.messages
+        return found
 
     def resolved(self, caller: Caller, messages: Iterable[QuotedMessage]) -> list[QuotedMessage]:
         """The messages, with the answers of stored responses, or parts of them, where they refer to these. `ApiError`
@@ -75,11 +95,11 @@ class ResponseStore:
         found = {stored.messages[-1].id: id for id, stored in own.items() if stored.owner == owner}
         return _OwnAnswers(own, found)
 
-    def keep(self, caller: Caller, id: str, messages: tuple[QuotedMessage, ...]) -> None:
-        """Keep the messages of a response, its answer included."""
+    def keep(self, caller: Caller, id: str, messages: tuple[QuotedMessage, ...], shown: str = "") -> None:
+        """Keep the messages of a response, its answer included, and the response itself as JSON."""
         own = self._alive(caller.tenant)
         until = self._clock() + self._seconds
-        own[id] = StoredResponse(_owner(caller), messages, _size(messages), until)
+        own[id] = StoredResponse(_owner(caller), messages, _size(messages) + len(shown), until, shown=shown)
         while len(own) > self._most or sum(each.letters for each in own.values()) > self._letters:
             del own[next(iter(own))]
         if own:

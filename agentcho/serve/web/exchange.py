@@ -110,8 +110,7 @@ class Channel(NamedTuple):
 
     async def reply_json(self, status: int, content: Any, headers: Mapping[str, str] | None = None) -> None:
         """Send JSON."""
-        text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        await self.reply(status, text.encode(errors="replace"), {"content-type": JSON, **(headers or {})})
+        await self.reply(status, as_json(content).encode(errors="replace"), {"content-type": JSON, **(headers or {})})
 
     async def refuse(self, error: ApiError) -> None:
         """Send an error."""
@@ -166,6 +165,11 @@ class Channel(NamedTuple):
 def _waiting(heard: MemoryObjectReceiveStream[AnswerDelta]) -> Sequence[AnswerDelta]:
     """The deltas that arrived while something else was being sent."""
     return [heard.receive_nowait() for _ in range(heard.statistics().current_buffer_used)]
+
+
+def as_json(content: Any) -> str:
+    """JSON in few characters."""
+    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def started(status: int, headers: Mapping[str, str]) -> Message:

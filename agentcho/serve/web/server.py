@@ -15,6 +15,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, contextmanager
+from email.utils import formatdate
 from functools import partial
 from ipaddress import ip_address
 from types import FrameType
@@ -23,7 +24,7 @@ from typing import Any, Literal
 import anyio
 import h11
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
@@ -126,7 +127,12 @@ class GuardedProtocol(H11Protocol):
             self.transport.abort()
             return
         body = json.dumps(error.to_json()).encode()
-        headers = [("content-type", JSON), ("content-length", str(len(body))), ("connection", "close")]
+        headers = [
+            ("content-type", JSON),
+            ("content-length", str(len(body))),
+            ("connection", "close"),
+            ("date", date()),
+        ]
         for event in (h11.Response(status_code=error.status, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
             self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
@@ -145,6 +151,25 @@ class GuardedProtocol(H11Protocol):
             self._stuck = None
 
 
+def date() -> str:
+    """The current time as HTTP writes it."""
+    return formatdate(usegmt=True)
+
+
+def dated(app: ASGIApp) -> ASGIApp:
+    """The application, with a Date header in each response. uvicorn's own is set by a loop that does not run here."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", ()), (b"date", date().encode())]}
+            await send(message)
+
+        await app(scope, receive, sent)
+
+    return answer
+
+
 class Server:
     """Answers requests on a socket until it is told to end."""
 
@@ -153,7 +178,7 @@ class Server:
         self._state = ServerState()
         self._cut = anyio.Event()
         self._config = uvicorn.Config(
-            app,
+            dated(app),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -161,6 +186,7 @@ class Server:
             access_log=False,
             proxy_headers=False,
             server_header=False,
+            date_header=False,
         )
         self._config.load()
 
