@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from agentcho import Sampling
 from agentcho.errors import RequestError
+from agentcho.games.tools.tool import Tool
 from agentcho.protocol.schema_limits import BOUND, DEEPEST, PATTERNS, why_not_compilable
 
 
@@ -16,6 +17,25 @@ def chain(links: int, last: dict[str, Any], name: str = "#/$defs/a{}") -> dict[s
     """Definitions that each refer to the next, ending in `last`."""
     definitions = {f"a{number}": {"items": {"$ref": name.format(number + 1)}} for number in range(links)}
     return {"$defs": definitions | {f"a{links}": last}, "$ref": name.format(0)}
+
+
+@pytest.mark.parametrize(
+    ("schema", "place"),
+    [
+        ({"const": -(1 << 63)}, "#/const"),
+        ({"type": "object", "properties": {"a": {"type": "integer", "maximum": -1e300}}}, "#/properties/a/maximum"),
+        ({"enum": [1, {"minimum": -(1 << 63)}]}, "#/enum/1/minimum"),
+    ],
+)
+def test_a_number_that_would_end_the_process_is_refused(schema: dict[str, Any], place: str) -> None:
+    with pytest.raises(RequestError, match=rf"json_schema cannot be used, at {place}: the number is too large"):
+        Sampling(json_schema=schema)
+    with pytest.raises(RequestError, match=r"the schema of the tool t cannot be used, at #/properties/x"):
+        Tool("t", "", {"type": "object", "properties": {"x": schema}}, print)
+
+
+def test_a_number_that_the_compiler_refuses_or_does_not_read_is_left_to_it() -> None:
+    assert why_not_compilable({"type": "integer", "minimum": -(1 << 63), "default": -1e300}) is None
 
 
 class Tree(BaseModel):

@@ -1,12 +1,13 @@
 """Checks whether a JSON schema can be compiled safely, by its form alone.
 
-The compiler itself does not refuse two kinds of schemas: a very deep one (references followed) overflows its stack,
-which ends the process; and if several patterns must match at once, each pattern multiplies the time.
+The compiler itself does not refuse three kinds of schemas. A very deep one (references followed) overflows its stack,
+which ends the process, and so does a whole number near the least one of 64 bits. If several patterns must match at once,
+each pattern multiplies the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 DEEPEST = 300
@@ -16,7 +17,12 @@ BOUND = 600
 PLACES = ("$defs", "definitions")
 PATTERNS = 8
 """Maximum number of patterns of a schema in which some of them must match at once."""
+LEAST, MOST = -(1 << 63) + 1024, (1 << 64) - 1
+"""The whole numbers that a grammar can be made of. Below them, a float may be the least number of 64 bits, or less."""
+TOO_LARGE = f"the number is too large; give one from {LEAST} to {MOST}"
 ASIDE = ("$ref", "anyOf", "oneOf", "pattern")
+HARMLESS = frozenset({"minimum", "exclusiveMinimum", "default", "examples"})
+"""Keywords whose numbers may be below `LEAST`, because the compiler refuses them or does not read them."""
 
 
 def why_not_compilable(schema: Mapping[str, Any]) -> str | None:
@@ -25,7 +31,36 @@ def why_not_compilable(schema: Mapping[str, Any]) -> str | None:
         return f"goes more than {DEEPEST} levels deep, its references followed; make it flatter"
     if _is_crossed(schema):
         return f"has more than {PATTERNS} patterns, some of which hold at once; leave some out"
+    if (place := fatal_number(schema)) is not None:
+        return f"cannot be used, at {place}: {TOO_LARGE}"
     return None
+
+
+def fatal_number(value: object, pointer: str = "#", exact: bool = False) -> str | None:
+    """The JSON pointer of the first number on which the compiler of grammars (llguidance 1.9.1) may end the whole
+    process: it recurses without end on a range of whole numbers whose ends are both the least number of 64 bits.
+    `exact`: the value is one that answers must equal, so that names in it are not keywords."""
+    if isinstance(value, int | float):
+        return pointer if value < LEAST else None
+    for name, part in parts(value):
+        if not exact and name in HARMLESS and not isinstance(part, Mapping):
+            continue
+        inside = exact or name in ("const", "enum")
+        if (found := fatal_number(part, f"{pointer}/{escaped(name)}", inside)) is not None:
+            return found
+    return None
+
+
+def parts(value: object) -> Iterable[tuple[str, Any]]:
+    """The parts of an object or a list, by name or number."""
+    if isinstance(value, Mapping):
+        return value.items()
+    return [(str(number), part) for number, part in enumerate(value)] if isinstance(value, list) else ()
+
+
+def escaped(name: str) -> str:
+    """A name in a JSON pointer."""
+    return name.replace("~", "~0").replace("/", "~1")
 
 
 def _is_crossed(schema: Mapping[str, Any]) -> bool:

@@ -18,7 +18,7 @@ from agentcho.protocol.variables import Effort, checked, of_effort
 from agentcho.serve.api import models
 from agentcho.serve.api.body import Body, OnlyValue, Several, single, within
 from agentcho.serve.api.limits import RequestLimits
-from agentcho.serve.api.schema_faults import TOO_LARGE, fatal_number, schema_fault
+from agentcho.serve.api.schema_faults import schema_fault
 from agentcho.serve.api_errors import ApiError
 from agentcho.serve.request import Sharing
 
@@ -279,8 +279,6 @@ def schema(given: Schema, param: str, limits: RequestLimits) -> Schema:
     """Check that a JSON schema can be compiled. `ApiError`: it cannot be, or it is too long or too deep."""
     within(size(given), limits.schema_bytes, param, "bytes")
     within(depth(given), limits.schema_depth, param, "levels")
-    if (place := fatal_number(given)) is not None:
-        raise ApiError(400, f"{param}: it cannot be used, at {place}: {TOO_LARGE}", param)
     try:
         read = value_checks.checked_schema(given, param)
     except RequestError as error:
