@@ -1,8 +1,8 @@
 """Checks whether a JSON schema can be compiled safely, by its form alone.
 
 The compiler itself does not refuse three kinds of schemas. A very deep one (references followed) overflows its stack,
-which ends the process, and so does a whole number near the least one of 64 bits. If several patterns must match at once,
-each pattern multiplies the time.
+which ends the process, and so does a whole number near the least one of 64 bits. If several patterns must match at
+once, each pattern multiplies the time.
 """
 
 from __future__ import annotations
