@@ -52,6 +52,7 @@ from types import MappingProxyType
 
 SHORT = 60
 SHOWN = 20  # the most failed games that an error lists one by one
+NAMED = 5  # the most runs that an error lists by their ids
 COMPARED = 1000  # the most names that an unknown one is compared with
 MODELS = ("understudy", "smollm2")  # the names of models that agentcho itself knows
 TRACE = "the format is agentcho-trace/1"
@@ -60,8 +61,8 @@ TRACE = "the format is agentcho-trace/1"
 class AudienceWarning(UserWarning):
     """Warns that `choose`, `ask` or `answer` was called without `to` on an agent with an `audience`.
 
-    The message goes to the agent's audience. Before 0.5 it was private. Pass `to=()` to keep it private, or
-    `to=self.audience`.
+    The message goes to the agent's audience. Before 0.5 it was private. Pass `to=()` to keep it private, or the
+    audience: `to="everyone"`, or that of the agent, such as `to=ann.audience`.
     """
 
 
@@ -642,14 +643,25 @@ class RecordError(AgentchoError):
 
 
 class RecordNotFound(RecordError):
-    """Raised when no run has the given id or path. `agentcho ls --runs` lists the recorded runs."""
+    """Raised when no run, or more than one, has the given id or path. `agentcho ls --runs` lists the recorded runs.
 
-    def __init__(self, run: str, folder: Path, inside: Sequence[str] = ()) -> None:
+    Attributes:
+        several: The ids of the runs that begin as given, if there is more than one.
+    """
+
+    def __init__(self, run: str, folder: Path, inside: Sequence[str] = (), several: Sequence[str] = ()) -> None:
         told = f"no run {run!r} in {folder}; `agentcho ls --runs` lists them"
         if inside:
             some = f"{len(inside)} runs, such as {inside[0]}" if len(inside) > 1 else f"the run {inside[0]}"
             told = f"{run} is a folder with {some}; give the path of one run (`agentcho view {run}` shows all)"
+        if several:
+            more = [f"and {len(several) - NAMED} more"] if len(several) > NAMED else []
+            told = (
+                f"{len(several)} runs in {folder} begin so: {', '.join([*several[:NAMED], *more])}; give more of the id "
+                f"than {run!r} (`agentcho ls --runs` lists all)"
+            )
         super().__init__(told)
+        self.several = tuple(several)
 
 
 class RecordBroken(RecordError, ValueError):

@@ -211,6 +211,13 @@ def test_what_is_wrong_is_said_in_a_line(agentcho: Command, words: tuple[str, ..
     assert told in one_line(agentcho("audit", *words))
 
 
+def test_a_beginning_of_several_ids_is_reported_as_such(agentcho: Command) -> None:
+    for _ in range(2):
+        agentcho("run", "prisoners-dilemma", "--model", "fake", "--display", "none")
+    for words in (("audit", "2"), ("show", "2"), ("run", "--resume", "2")):
+        assert "2 runs in runs begin so: 2" in one_line(agentcho(*words))
+
+
 def test_repair_is_audited_as_played_and_as_planned(agentcho: Command) -> None:
     for repair, code in (("first-k:2", 1), ("full", 0)):
         played = agentcho(*AUDIT, "--repair", repair, "--json", "played.json")
