@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -256,7 +257,8 @@ def new_scenario(
 
     for path in new.new_scenario(name, folder):
         typer.echo(inline(str(path)))
-    typer.echo(f"agentcho run {name} --model fake · pytest tests/test_{name.replace('-', '_')}.py")
+    entered = "" if folder.absolute() == Path.cwd() else f"cd {shlex.quote(inline(str(folder)))} · "
+    typer.echo(f"{entered}agentcho run {name} --model fake · pytest tests/test_{name.replace('-', '_')}.py")
 
 
 def show(
