@@ -172,6 +172,14 @@ def test_many_games_end_in_counts_and_means(kind: Kind) -> None:
     assert "SILENT" not in out
 
 
+def test_scores_of_0_and_1_have_the_interval_of_a_share_and_equal_ones_none() -> None:
+    games = [GameOver(number, {}, {"right": 1.0, "points": 2.5}, None, 1.0) for number in range(3)]
+    assert outcomes(games)[-1].rows == (
+        ("right", "1.00", "0.44 to 1.00", "1", "1"),
+        ("points", "2.50", "-", "2.5", "2.5"),
+    )
+
+
 def test_one_game_ended_early_says_why() -> None:
     (sheet,) = outcomes([GameOver(0, None, {}, "limit: ada 3 messages", 1.0)])
     assert "ended early  limit: ada 3 messages" in plain(sheet)
