@@ -166,7 +166,8 @@ class Scenario:
             outcome: The outcome of the game.
 
         Returns:
-            Numbers by name. Numbers that are 0 or 1 in every game are treated as shares.
+            Finite numbers by name. Numbers that are 0 or 1 in every game are treated as shares. Leave out what has no
+            value in a game.
         """
         return {}
 

@@ -192,10 +192,14 @@ def test_a_script_of_one_game_raises_and_of_several_returns(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("score", "told"),
     [
-        ("{'a': object()}", "TypeError"),
-        ("{('a', 1): 2}", "RequestError"),
+        ("{'a': object()}", "`score` of odd returned a value of type object as 'a'; return a number, or leave the key"),
+        ("{'a': '1'}", "`score` of odd returned a value of type str as 'a'; return a number"),
+        ("{'a': None}", "`score` of odd returned None as 'a'; return a number"),
+        ("{'a': float('nan')}", "`score` of odd returned a value of type float as 'a' that is nan; return a finite"),
+        ("{'a': float('-inf')}", "`score` of odd returned a value of type float as 'a' that is -inf; return a finite"),
+        ("{('a', 1): 2}", "`score` of odd returned a key that is a value of type tuple; return a dict of numbers with"),
         ("{'\\ud800': 1}", "RequestError"),
-        ("None", "a dict of numbers"),
+        ("None", "`score` of odd returned None; return a dict of numbers"),
     ],
 )
 def test_a_score_that_is_no_number_is_its_games_error(agentcho: Command, here: Path, score: str, told: str) -> None:

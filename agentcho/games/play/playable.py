@@ -6,11 +6,12 @@ Both come from user code, so they are checked before they reach a record.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
+from math import isfinite
 from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from agentcho.errors import RequestError, ScenarioError
+from agentcho.errors import ScenarioError, shown
 from agentcho.protocol import value_checks
 
 
@@ -24,13 +25,13 @@ class Playable(Protocol):
 def scored(scenario: Playable, outcome: Any, behind: Callable[[], Mapping[str, Set[str]]]) -> dict[str, float]:
     """Return a scenario's score of its outcome, and that of its `provenance` if it has one.
 
-    Raises TypeError, ValueError or `RequestError` for an invalid score.
+    Raises `ScenarioError` for an invalid score.
     """
-    found = points(scenario.score(outcome))
+    found = points(scenario.score(outcome), "score", called(scenario))
     traced = getattr(type(scenario), "provenance", None)
     if traced is None or not getattr(scenario, "has_provenance", True):
         return found
-    return found | points(traced(scenario, outcome, behind()))
+    return found | points(traced(scenario, outcome, behind()), "provenance", called(scenario))
 
 
 def called(scenario: Playable) -> str:
@@ -67,14 +68,40 @@ def as_json(values: BaseModel, what: str, scenario: Playable) -> dict[str, Any]:
         raise
 
 
-def points(score: Any) -> dict[str, float]:
-    """Return a score whose values can be recorded.
+def points(score: Any, method: str = "score", of: str = "the scenario") -> dict[str, float]:
+    """Return a score whose values can be recorded and compared.
 
-    Raises TypeError, ValueError or `RequestError` for an invalid score, so that recording it does not fail.
+    Raises `ScenarioError`, which names the scenario (`of`) and the `method` that returned the score, for any other.
     """
     if not isinstance(score, Mapping):
-        raise RequestError(
-            f"`score` returned {value_checks.type_name(score)}; return a dict of numbers, such as {{'points': 1.0}}"
+        raise ScenarioError(
+            f"`{method}` of {of} returned {value_checks.type_name(score)}; return a dict of numbers, such as "
+            "{'points': 1.0}"
         )
-    given = {value_checks.checked_text(name, "the name of a score"): value for name, value in score.items()}
-    return {name: value if type(value) in (int, float) else float(value) for name, value in given.items()}
+    return {_key(name, method, of): _number(value, name, method, of) for name, value in score.items()}
+
+
+def _key(name: object, method: str, of: str) -> str:
+    if not isinstance(name, str):
+        raise ScenarioError(
+            f"`{method}` of {of} returned a key that is {value_checks.type_name(name)}; return a dict of numbers with "
+            "texts as keys, such as {'points': 1.0}"
+        )
+    return value_checks.checked_text(name, "the name of a score")
+
+
+def _number(value: Any, name: str, method: str, of: str) -> float:
+    """Return a score as a number that is neither infinite nor NaN, which have no mean or interval."""
+    returned = f"`{method}` of {of} returned {value_checks.type_name(value)} as {shown(name)}"
+    try:
+        if isinstance(value, str | bytes | bytearray):
+            raise TypeError("text is no number, even if it spells one")
+        number: float = value if type(value) in (int, float) else float(value)
+        finite = isfinite(number)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ScenarioError(f"{returned}; return a number, or leave the key out where there is none") from error
+    if not finite:
+        raise ScenarioError(
+            f"{returned} that is {number}; return a finite number, or leave the key out where there is none"
+        )
+    return number
