@@ -101,8 +101,9 @@ class Scenario:
             self.options = self.Options(**options)
         except ValidationError as error:
             known = ", ".join(self._choices())
-            there = f"Its options: {known}{_asking(error, self.Options)}" if known else "It has no options"
-            raise ConfigError(f"{self.name}: {_what(error)}. {there}") from error
+            what = f"{self.name}: {_what(error)}{_asking(error, self.Options)}".removesuffix(".")
+            there = f"Its options: {known}" if known else "It has no options"
+            raise ConfigError(f"{what}{'' if what.endswith('?') else '.'} {there}") from error
 
     async def play(self, game: Any) -> Outcome:
         """Play one game: cast the agents, await their verbs, and return the outcome.
@@ -264,5 +265,11 @@ def _asking(error: ValidationError, options: type[BaseModel]) -> str:
 
 
 def _what(error: ValidationError) -> str:
-    parts = (f"{'.'.join(map(str, e['loc'])) or 'options'}: {e['msg']}" for e in error.errors(include_url=False))
-    return "; ".join(parts)
+    """Return what is wrong with the options, without their values."""
+    return "; ".join(_fault(e["type"], ".".join(map(str, e["loc"])), e["msg"]) for e in error.errors(include_url=False))
+
+
+def _fault(kind: str, option: str, message: str) -> str:
+    if kind == "extra_forbidden":
+        return f"there is no option {option!r}"
+    return f"{option or 'options'}: {message.removeprefix('Value error, ')}"

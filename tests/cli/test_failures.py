@@ -64,6 +64,10 @@ def last() -> SavedRun:
         ("await ada.say(to='nobody')", "AudienceError: no agent named 'nobody'"),
         ("await game.together(ada.say(to='nobody'), ada.say())", "AudienceError: no agent named 'nobody'"),
         ("await game.play_agents(1)", "ScenarioError: an argument of type int is not an agent; give agents"),
+        (
+            "return type('Won', (agentcho.Scenario.Outcome,), {'__annotations__': {'who': str}})(whom=1)",
+            "ValidationError: Won: who: Field required; Won has no field 'whom'",
+        ),
         ("raise ExceptionGroup('two', [KeyError('a'), TypeError('b')])", "KeyError: 'a' (and 1 more)"),
         ("assert not first.text", "AssertionError"),
         ("raise BaseException('out')", "BaseException: out"),

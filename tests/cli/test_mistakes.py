@@ -22,7 +22,7 @@ NAMING = {
     ("words", "told"),
     [
         (("run", "nothing"), "no scenario or agent named 'nothing'; known: .*debate"),
-        ((*PLAY, "--set", "colour=red"), "colour: .*its options: strategy .*first"),
+        ((*PLAY, "--set", "colour=red"), "there is no option 'colour'.* its options: strategy .*first"),
         ((*PLAY, "--set", "strategy=sometimes"), "strategy: .*'always-defect'"),
         ((*PLAY, "--set", "rounds=9"), "rounds"),
         ((*PLAY, "--shadow", "always", "--deterministic"), "shadow=always contradicts deterministic.*use shadow=auto"),
@@ -47,7 +47,8 @@ def test_what_is_wrong_is_said_in_a_line_before_a_model_is_loaded(
         (("--limit", "game_tokens=0"), "--limit game_tokens"),
         (("--limit", "game_tokens=x"), "--limit game_tokens"),
         (("--limit", "tokens=9"), "there is no such limit; did you mean 'game_tokens'? The limits are agent_tokens, "),
-        (("--mode", "fast"), "fast"),
+        (("--mode", "fast"), "Invalid value for '--mode': 'fast' is not one of 'baseline', 'choreographed'."),
+        (("--leakage", "no"), "Invalid value for '--leakage': 'no' is not one of 'audit', 'enforce', 'deny'."),
     ],
 )
 @pytest.mark.usefixtures("no_model")
