@@ -7,7 +7,8 @@ records and the terminal.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
+from inspect import signature
 from typing import Any, ClassVar, NamedTuple, cast
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, SecretBytes, SecretStr, ValidationError
@@ -48,7 +49,7 @@ class Scenario:
 
     Raises:
         ConfigError: An option does not exist, or its validators refuse the value.
-        ScenarioError: The class defines no `play`.
+        ScenarioError: The class defines no `play`, or one that does not take the game.
 
     Example::
 
@@ -96,6 +97,11 @@ class Scenario:
             raise ScenarioError(
                 f"scenario {type(self).__name__} cannot be played: it defines no `play`. Define `async def "
                 "play(self, game)` in the class"
+            )
+        if not _takes_one(self.play):
+            raise ScenarioError(
+                f"scenario {type(self).__name__} cannot be played: its `play` does not take the game alone. Define "
+                "`async def play(self, game)` in the class"
             )
         try:
             self.options = self.Options(**options)
@@ -195,6 +201,17 @@ class Scenario:
 
     def _choices(self) -> list[str]:
         return [f"{name} ({_default(field)})" for name, field in self.Options.model_fields.items()]
+
+
+def _takes_one(method: Callable[..., object]) -> bool:
+    """Return whether a method can be called with one argument, as far as its signature tells."""
+    try:
+        signature(method).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # it has no signature
+        return True
+    return True
 
 
 def json_options(scenario: Scenario) -> dict[str, Any]:

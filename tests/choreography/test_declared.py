@@ -165,6 +165,24 @@ def test_an_audience_that_is_nobody_says_who_is_meant(named: str | list[str], to
     assert str(refused.value).startswith(told)
 
 
+@pytest.mark.parametrize("to", [agentcho.Agent("bob"), [agentcho.Agent("bob")]], ids=["one", "list"])
+def test_an_agent_as_an_audience_is_told_to_be_given_by_name(to: Any) -> None:
+    with pytest.raises(AudienceError, match=r"give the agent's name, 'bob'$"):
+        audience(to, ("ann", "bob"))
+
+
+def test_a_play_that_does_not_take_the_game_is_refused_before_it_is_called() -> None:
+    class Alone(agentcho.Scenario):
+        async def play(self) -> agentcho.Scenario.Outcome:  # type: ignore[override]
+            return self.Outcome()
+
+    told = (
+        r"scenario Alone cannot be played: its `play` does not take the game alone. Define `async def play\(self, game"
+    )
+    with pytest.raises(ScenarioError, match=told):
+        Alone()
+
+
 @pytest.mark.parametrize(("named", "cast"), [("x" * 100_000, ("ann",)), ("bo", [f"bob{n}" for n in range(5000)])])
 def test_names_that_would_take_long_to_compare_are_not(named: str, cast: list[str]) -> None:
     with pytest.raises(AudienceError) as refused:

@@ -279,6 +279,17 @@ class Open(Scenario):
         return self.Outcome(bob=" ".join(words))
 
 
+def test_an_ask_that_is_no_coroutine_is_told() -> None:
+    class Sync(Person):
+        def ask(self, asked: PersonPrompt) -> str:  # type: ignore[override]
+            return "hello"
+
+    with pytest.raises(
+        RequestError, match=r"`ask` of Sync, the person who plays bob, is not a coroutine; write `async"
+    ):
+        play(talk, LINES, people={"bob": Sync()})
+
+
 class Half(Person):
     """Passes game 0 to another person; answers alike in all other games."""
 
