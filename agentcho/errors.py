@@ -616,13 +616,16 @@ class ScenarioError(AgentchoError):
 class ScenarioNotFound(ScenarioError):
     """Raised when a name is neither a path nor a known scenario or agent. `agentcho ls` lists the known names."""
 
-    def __init__(self, name: str, known: Iterable[str]) -> None:
+    def __init__(self, name: str, known: Iterable[str], file: Path | None = None) -> None:
         there = sorted(known)
         if name.endswith(".py"):
             super().__init__(f"there is no file {name}; give a .py file that exists, or one of {', '.join(there)}")
             return
         like = nearest(name, there)
         listed = f"{like} Known: " if like else "known: "
+        if file is not None:
+            super().__init__(f"no scenario or agent named {name!r}, but there is a file {file}; give {file}")
+            return
         super().__init__(
             f"no scenario or agent named {name!r}; {listed}{', '.join(there)}. Give one of these or a .py file"
         )
@@ -649,16 +652,26 @@ class RecordNotFound(RecordError):
         several: The ids of the runs that begin as given, if there is more than one.
     """
 
-    def __init__(self, run: str, folder: Path, inside: Sequence[str] = (), several: Sequence[str] = ()) -> None:
-        told = f"no run {run!r} in {folder}; `agentcho ls --runs` lists them"
+    def __init__(
+        self,
+        run: str,
+        folder: Path,
+        inside: Sequence[str] = (),
+        several: Sequence[str] = (),
+        remedy: str = "`agentcho ls --runs` lists them",
+        what: str | None = None,
+    ) -> None:
+        told = f"no run {run!r} in {folder}; {remedy}"
+        if what is not None:
+            told = f"there is no file {folder / run}, which should have {what}; {remedy}"
         if inside:
             some = f"{len(inside)} runs, such as {inside[0]}" if len(inside) > 1 else f"the run {inside[0]}"
             told = f"{run} is a folder with {some}; give the path of one run (`agentcho view {run}` shows all)"
         if several:
             more = [f"and {len(several) - NAMED} more"] if len(several) > NAMED else []
             told = (
-                f"{len(several)} runs in {folder} begin so: {', '.join([*several[:NAMED], *more])}; give more of the id "
-                f"than {run!r} (`agentcho ls --runs` lists all)"
+                f"{len(several)} runs in {folder} begin so: {', '.join([*several[:NAMED], *more])}; give more of the "
+                f"id than {run!r} (`agentcho ls --runs` lists all)"
             )
         super().__init__(told)
         self.several = tuple(several)

@@ -15,6 +15,7 @@ from agentcho.cli import completion
 from agentcho.cli.extension import Commands
 from agentcho.cli.logs import Level, log
 from agentcho.cli.options import GivenOptions, fields, spread_options
+from agentcho.cli.outputs import writable, writable_log
 from agentcho.cli.panels import PanelCommand
 from agentcho.cli.serve import key, serve
 from agentcho.cli.shared_options import (
@@ -270,10 +271,17 @@ def show(
     ],
     game: Annotated[int | None, typer.Option(help="Show only this game.", show_default=False)] = None,
     trace: Annotated[
-        Path | None, typer.Option(help="Export the run as traces (agentcho-trace/1) instead.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Export the run as traces (agentcho-trace/1) instead.", show_default=False, callback=writable
+        ),
     ] = None,
-    inspect: Annotated[Path | None, typer.Option(metavar="FILE", help=INSPECT, show_default=False)] = None,
-    svg: Annotated[Path | None, typer.Option(help="Write an SVG picture instead.", show_default=False)] = None,
+    inspect: Annotated[
+        Path | None, typer.Option(metavar="FILE", help=INSPECT, show_default=False, callback=writable_log)
+    ] = None,
+    svg: Annotated[
+        Path | None, typer.Option(help="Write an SVG picture instead.", show_default=False, callback=writable)
+    ] = None,
     ids: Annotated[
         bool, typer.Option("--ids", help="Print the id of each message, as used in audit findings.")
     ] = False,

@@ -195,7 +195,7 @@ def test_an_option_that_would_do_nothing_is_refused(agentcho: Command, words: tu
     ("words", "told"),
     [
         (("last",), "no run 'last' in runs"),
-        (("no.jsonl",), "no run 'no.jsonl'"),
+        (("no.jsonl",), "there is no file no.jsonl, which should have traces (agentcho-trace/1); `agentcho show RUN "),
         ((*AUDIT[1:], "--baseline", "no.json"), "no.json: cannot be read"),
         ((*AUDIT[1:], "--suppress", "no.toml"), "no.toml: cannot be read"),
         ((*AUDIT[1:], "--set", "colour=red"), "colour"),

@@ -40,6 +40,50 @@ def test_what_is_wrong_is_said_in_a_line_before_a_model_is_loaded(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
+        (
+            ("show", "last"),
+            "no run 'last' in runs; that folder does not exist; `agentcho run SCENARIO` records a run, and",
+        ),
+        (("run", "bidding"), "no scenario or agent named 'bidding', but there is a file bidding.py; give bidding.py"),
+        (("ls", "bidding"), "no scenario or agent named 'bidding', but there is a file bidding.py; give bidding.py"),
+        (("run", "night-watch"), "but there is a file night_watch.py; give night_watch.py"),
+    ],
+)
+@pytest.mark.usefixtures("no_model")
+def test_what_is_missing_is_said_with_what_may_be_meant(
+    agentcho: Command, here: Path, words: tuple[str, ...], told: str
+) -> None:
+    for name in ("bidding.py", "night_watch.py"):
+        (here / name).touch()
+    assert told in one_line(agentcho(*words))
+
+
+def test_an_empty_folder_of_runs_is_said_to_be_empty_and_a_missing_one_missing(agentcho: Command) -> None:
+    assert agentcho("ls", "--runs").out == "no runs in runs; `agentcho run SCENARIO` records one\n"
+    ran = agentcho("ls", "--runs", "--runs-dir", "nosuch")
+    assert ran.code == 2
+    assert "Invalid value for --runs-dir: there is no folder nosuch" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--trace", "none/t.jsonl"), "'--trace': none/t.jsonl cannot be written: there is no folder none"),
+        (("--svg", "none/t.svg"), "'--svg': none/t.svg cannot be written: there is no folder none"),
+        (("--inspect", "none/t.eval"), "'--inspect': none/t.eval cannot be written: there is no folder none"),
+        (("--inspect", "t.txt"), "'--inspect': t.txt must end with .eval, by which Inspect recognizes a log"),
+    ],
+)
+def test_files_that_show_cannot_write_are_refused(agentcho: Command, words: tuple[str, ...], told: str) -> None:
+    assert agentcho(*PLAY, "--display", "none").code == 0
+    ran = agentcho("show", "last", *words)
+    assert ran.code == 2
+    assert told in " ".join(ran.err.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
         (("--set", "colour"), "'colour' is not of the form KEY=VALUE"),
         (("--set", "first=bob", "--set", "first=bob"), "given twice"),
         (("--temperature", "-1"), "--temperature"),

@@ -26,7 +26,7 @@ from agentcho.games.play.journal import Journal, RecordedLines
 from agentcho.games.play.limits import Meter, only_limit
 from agentcho.games.play.messages import Messages
 from agentcho.games.play.people import People, Seats
-from agentcho.games.play.playable import Playable, as_json, called, no_outcome, scored
+from agentcho.games.play.playable import Playable, as_json, called, no_outcome, scored, too_few
 from agentcho.games.play.precedence import Precedence
 from agentcho.games.play.roster import SCENARIO, Roster
 from agentcho.games.play.rounds import Rounds
@@ -99,7 +99,7 @@ class Game:
         self.index = index
         self.seed = seed
         self.config = config or RunConfig()
-        self._sink, self._tasks = sink or _ignore, list(tasks)
+        self._sink, self._tasks, self._drawn = sink or _ignore, list(tasks), 0
         self._roster = Roster(find_agent)
         self.agents: Mapping[str, Agent] = MappingProxyType(self._roster.agents)
         self._meter = Meter(self.config.limits)
@@ -174,11 +174,8 @@ class Game:
             TaskError: More tasks are drawn than the scenario's `draws` returns.
         """
         if count > len(self._tasks):
-            what = (
-                f"the scenario draws {count} tasks, but only {len(self._tasks)} are left; return the number "
-                "of tasks per game from its `draws`"
-            )
-            raise TaskError("of this game", None, what)
+            raise TaskError("of this game", None, too_few(count, len(self._tasks), self._drawn))
+        self._drawn += count
         drawn, self._tasks = self._tasks[:count], self._tasks[count:]
         return tuple(drawn)
 

@@ -48,6 +48,20 @@ def no_outcome(returned: object) -> str:
     )
 
 
+def too_few(count: int, left: int, drawn: int) -> str:
+    """Return the words of an error about a scenario that draws more tasks than are `left` of its game."""
+    if not left and not drawn:
+        return (
+            'the scenario draws a task, but has none; give it a task set, as in `tasks = "arithmetic"` in its class '
+            "or --tasks, and return the number of tasks per game from its `draws` if that is not 1"
+        )
+    there = f"{left or 'none'} {'is' if left == 1 else 'are'} left"
+    return (
+        f"the scenario draws {count} more, but of the {left + drawn} of this game {there}; return the number of tasks "
+        "per game from its `draws`"
+    )
+
+
 def as_json(values: BaseModel, what: str, scenario: Playable) -> dict[str, Any]:
     """Return the outcome or the options (`what`) of a scenario as a record can hold them.
 
