@@ -84,7 +84,7 @@ def verb(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[A
             return yielding(*args, **options)
         call = CreatedCall(site)
         work = sited(call, *args, **options)
-        call.watch(UnawaitedCall(next(iter(args), None), method.__name__, site), work)
+        call.watch(UnawaitedCall(next(iter(args), None), method.__name__, site), work, args)
         return work
 
     for each in (sited, yielding):

@@ -662,10 +662,12 @@ class Game:
             limit = only_limit(error)
             if not isinstance(error, ExceptionGroup):  # a group has errors of other tasks, which no limit explains
                 limit = self._meter.reached or limit
+            forgotten = unawaited()
             if limit is None:
                 with suppress(Exception):  # the name of an agent may raise; the error that ended the game counts
-                    for call in unawaited():
+                    for call in forgotten:
                         error.add_note(f"{call.site.where}: {call}")
+                    _warn_unawaited(forgotten)
                 raise
             if self._recorded.departure is not None:
                 raise self._recorded.departure from error
