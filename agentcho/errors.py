@@ -92,6 +92,12 @@ def shown(value: object) -> str:
     return words if len(words) <= SHORT else f"{words[:SHORT]}…"
 
 
+def amount(value: float, units: str, digits: int = 6) -> str:
+    """Return a number with its plural unit, or the singular for 1: "2 seconds", "1 second", "0.5 seconds"."""
+    told = f"{value:.{digits}g}" if isinstance(value, float) else f"{value}"
+    return f"{told} {units.removesuffix('s') if told == '1' else units}"
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return a question that suggests the known name most similar to an unknown one, above all one of the same letters.
 
@@ -527,7 +533,7 @@ class LimitReached(AgentchoError):
     """
 
     def __init__(self, limit: str, who: str, value: float) -> None:
-        super().__init__(f"{who} reached the limit of {value:g} {limit}; raise that limit to play longer")
+        super().__init__(f"{who} reached the limit of {amount(value, limit)}; raise that limit to play longer")
         self.limit = limit
         self.who = who
         self.value = value

@@ -58,6 +58,20 @@ def test_what_is_missing_is_said_with_what_may_be_meant(
     assert told in one_line(agentcho(*words))
 
 
+@pytest.mark.parametrize(
+    ("games", "told"),
+    [
+        ("1", "the set has 1 task, and the game draws 2; give more tasks"),
+        ("2", "the set has 1 task, and 2 games draw 2 each, 4 in all; give more tasks"),
+    ],
+)
+@pytest.mark.usefixtures("no_model")
+def test_too_few_tasks_are_counted_in_the_singular_too(agentcho: Command, here: Path, games: str, told: str) -> None:
+    (here / "one.jsonl").write_text('{"question": "One and one?", "answer": "2"}\n')
+    words = ("run", "multi-qa", "--model", "fake", "--tasks", "one.jsonl", "--set", "n=2", "--games", games)
+    assert told in one_line(agentcho(*words))
+
+
 def test_an_empty_folder_of_runs_is_said_to_be_empty_and_a_missing_one_missing(agentcho: Command) -> None:
     assert agentcho("ls", "--runs").out == "no runs in runs; `agentcho run SCENARIO` records one\n"
     ran = agentcho("ls", "--runs", "--runs-dir", "nosuch")

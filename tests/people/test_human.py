@@ -376,8 +376,8 @@ def test_its_time_is_a_limit_as_anybodys() -> None:
     bob = Asleep()
     config = RunConfig(model="fake", limits=Limits(agent_seconds=0.05))
     played = play_run(RunRequest(Alone(), config, engine=FakeEngine(), people={"bob": bob}))
-    assert played.games[0].ended == "limit: bob 0.05 seconds"
-    assert [over.ended for over in bob.ends] == ["limit: bob 0.05 seconds"]
+    assert played.games[0].ended == "limit: bob reached 0.05 seconds"
+    assert [over.ended for over in bob.ends] == ["limit: bob reached 0.05 seconds"]
     assert bob.asked[0].deadline < float("inf")
 
 

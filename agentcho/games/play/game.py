@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from agentcho.agent import Agent, Names, Utterance, ViewLike, by_name, own_runs, verb
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import ReusePolicy, RunConfig
-from agentcho.errors import ScenarioError, TaskError
+from agentcho.errors import ScenarioError, TaskError, amount
 from agentcho.events import Event, GameOver, Joined, Sink
 from agentcho.games.play.endpoints import Endpoints
 from agentcho.games.play.game_models import GameModel, GameModels, KnownTextMessage, RunModel, RunModels
@@ -672,7 +672,7 @@ class Game:
             if self._recorded.departure is not None:
                 raise self._recorded.departure from error
             outcome = None
-            ended = f"limit: {limit.who} {limit.value:g} {limit.limit}"
+            ended = f"limit: {limit.who} reached {amount(limit.value, limit.limit)}"
         await self._end_verbs()
         self._journal.close()
         score = {} if outcome is None else scored(scenario, outcome, self._behind)
