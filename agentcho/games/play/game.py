@@ -99,7 +99,8 @@ class Game:
         self.index = index
         self.seed = seed
         self.config = config or RunConfig()
-        self._sink, self._tasks, self._drawn = sink or _ignore, list(tasks), 0
+        self._sink, self._tasks = sink or _ignore, list(tasks)
+        self._drawn = 0
         self._roster = Roster(find_agent)
         self.agents: Mapping[str, Agent] = MappingProxyType(self._roster.agents)
         self._meter = Meter(self.config.limits)

@@ -30,6 +30,7 @@ from agentcho.extras import importing
 from agentcho.games.play.game_faults import fault
 from agentcho.games.play.game_models import LoadedEngines
 from agentcho.games.runs import library
+from agentcho.games.runs.event_loops import playing_loop
 from agentcho.games.runs.loading import (
     EngineSource,
     as_engines,
@@ -283,7 +284,8 @@ def _to_its_end(work: Callable[[Unpack[Args]], Awaitable[T]], *args: *Args) -> T
 
     async def kept() -> T | None:
         try:
-            return await work(*args)
+            with playing_loop():
+                return await work(*args)
         except KeyboardInterrupt as interrupt:
             interrupts.append(interrupt)
             return None
