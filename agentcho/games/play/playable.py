@@ -27,11 +27,11 @@ def scored(scenario: Playable, outcome: Any, behind: Callable[[], Mapping[str, S
 
     Raises `ScenarioError` for an invalid score.
     """
-    found = points(scenario.score(outcome), "score", called(scenario))
+    found = points(scenario.score(outcome), "score", scenario)
     traced = getattr(type(scenario), "provenance", None)
     if traced is None or not getattr(scenario, "has_provenance", True):
         return found
-    return found | points(traced(scenario, outcome, behind()), "provenance", called(scenario))
+    return found | points(traced(scenario, outcome, behind()), "provenance", scenario)
 
 
 def called(scenario: Playable) -> str:
@@ -82,40 +82,40 @@ def as_json(values: BaseModel, what: str, scenario: Playable) -> dict[str, Any]:
         raise
 
 
-def points(score: Any, method: str = "score", of: str = "the scenario") -> dict[str, float]:
+def points(score: Any, method: str, of: Playable) -> dict[str, float]:
     """Return a score whose values can be recorded and compared.
 
-    Raises `ScenarioError`, which names the scenario (`of`) and the `method` that returned the score, for any other.
+    Raises `ScenarioError`, which names the scenario and its `method` that returned the score, for any other.
     """
     if not isinstance(score, Mapping):
         raise ScenarioError(
-            f"`{method}` of {of} returned {value_checks.type_name(score)}; return a dict of numbers, such as "
+            f"`{method}` of {called(of)} returned {value_checks.type_name(score)}; return a dict of numbers, such as "
             "{'points': 1.0}"
         )
     return {_key(name, method, of): _number(value, name, method, of) for name, value in score.items()}
 
 
-def _key(name: object, method: str, of: str) -> str:
+def _key(name: object, method: str, of: Playable) -> str:
     if not isinstance(name, str):
         raise ScenarioError(
-            f"`{method}` of {of} returned a key that is {value_checks.type_name(name)}; return a dict of numbers with "
-            "texts as keys, such as {'points': 1.0}"
+            f"`{method}` of {called(of)} returned a key that is {value_checks.type_name(name)}; return a dict of "
+            "numbers with texts as keys, such as {'points': 1.0}"
         )
     return value_checks.checked_text(name, "the name of a score")
 
 
-def _number(value: Any, name: str, method: str, of: str) -> float:
+def _number(value: Any, name: str, method: str, of: Playable) -> float:
     """Return a score as a number that is neither infinite nor NaN, which have no mean or interval."""
-    returned = f"`{method}` of {of} returned {value_checks.type_name(value)} as {shown(name)}"
     try:
         if isinstance(value, str | bytes | bytearray):
             raise TypeError("text is no number, even if it spells one")
         number: float = value if type(value) in (int, float) else float(value)
-        finite = isfinite(number)
+        if isfinite(number):
+            return number
     except (TypeError, ValueError, OverflowError) as error:
+        returned = f"`{method}` of {called(of)} returned {value_checks.type_name(value)} as {shown(name)}"
         raise ScenarioError(f"{returned}; return a number, or leave the key out where there is none") from error
-    if not finite:
-        raise ScenarioError(
-            f"{returned} that is {number}; return a finite number, or leave the key out where there is none"
-        )
-    return number
+    raise ScenarioError(
+        f"`{method}` of {called(of)} returned {value_checks.type_name(value)} as {shown(name)} that is {number}; "
+        "return a finite number, or leave the key out where there is none"
+    )
