@@ -30,7 +30,7 @@ from agentcho.errors import (
     nearest,
     shown,
 )
-from agentcho.message import EVERYBODY, Audience, Message, Metadata
+from agentcho.message import EVERYBODY, EVERYONE, Audience, Message, Metadata
 from agentcho.protocol.call import Sampling, SamplingOptions, Unconstrained
 from agentcho.protocol.call_site import CreatedCall, UnawaitedCall, called_at, calling, warn_caller
 from agentcho.protocol.json_schema import of_model
@@ -84,7 +84,7 @@ def verb(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[A
             return yielding(*args, **options)
         call = CreatedCall(site)
         work = sited(call, *args, **options)
-        call.watch(UnawaitedCall(next(iter(args), None), method.__name__, site), work)
+        call.watch(UnawaitedCall(next(iter(args), None), method.__name__, site), work, args)
         return work
 
     for each in (sited, yielding):
@@ -760,7 +760,8 @@ class Agent:
         if to is None and self.audience:
             warn_caller(
                 f"{type(self).__name__}.{called}() without `to` goes to the agent's audience: pass to=() to keep it "
-                "private as it was before agentcho 0.5, or to=self.audience to share it without this warning",
+                f"private as it was before agentcho 0.5, or {_same_audience(self.audience)} to share it without this "
+                "warning",
                 AudienceWarning,
             )
         return self.audience if to is None else to
@@ -812,6 +813,13 @@ def require_run(agents: Iterable[object], called: str = "agentcho.run") -> None:
                 f"agent {agent.name!r} cannot play on its own: {type(agent).__name__} defines no `run`. "
                 "Define `async def run(self)` in its class, or let a scenario call its verbs"
             )
+
+
+def _same_audience(names: Names) -> str:
+    """Return how to give an agent's audience as an argument. No name of an agent, as each text is warned of once."""
+    if names in (EVERYBODY, EVERYONE):
+        return f'to="{EVERYBODY}"'
+    return "the agent's `audience` (to=self.audience in its own class, to=ann.audience for an agent `ann` elsewhere)"
 
 
 def _kind(value: object) -> str:

@@ -52,6 +52,7 @@ from types import MappingProxyType
 
 SHORT = 60
 SHOWN = 20  # the most failed games that an error lists one by one
+NAMED = 5  # the most runs that an error lists by their ids
 COMPARED = 1000  # the most names that an unknown one is compared with
 MODELS = ("understudy", "smollm2")  # the names of models that agentcho itself knows
 TRACE = "the format is agentcho-trace/1"
@@ -60,8 +61,8 @@ TRACE = "the format is agentcho-trace/1"
 class AudienceWarning(UserWarning):
     """Warns that `choose`, `ask` or `answer` was called without `to` on an agent with an `audience`.
 
-    The message goes to the agent's audience. Before 0.5 it was private. Pass `to=()` to keep it private, or
-    `to=self.audience`.
+    The message goes to the agent's audience. Before 0.5 it was private. Pass `to=()` to keep it private, or the
+    audience: `to="everyone"`, or that of the agent, such as `to=ann.audience`.
     """
 
 
@@ -89,6 +90,12 @@ def shown(value: object) -> str:
     except Exception:  # an integer too long to convert, or a user's class whose repr fails
         return f"a value of type {type(value).__name__} that cannot be shown"
     return words if len(words) <= SHORT else f"{words[:SHORT]}…"
+
+
+def amount(value: float, units: str, digits: int = 6) -> str:
+    """Return a number with its plural unit, or the singular for 1: "2 seconds", "1 second", "0.5 seconds"."""
+    told = f"{value:.{digits}g}" if isinstance(value, float) else f"{value}"
+    return f"{told} {units.removesuffix('s') if told == '1' else units}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -526,7 +533,7 @@ class LimitReached(AgentchoError):
     """
 
     def __init__(self, limit: str, who: str, value: float) -> None:
-        super().__init__(f"{who} reached the limit of {value:g} {limit}; raise that limit to play longer")
+        super().__init__(f"{who} reached the limit of {amount(value, limit)}; raise that limit to play longer")
         self.limit = limit
         self.who = who
         self.value = value
@@ -615,13 +622,16 @@ class ScenarioError(AgentchoError):
 class ScenarioNotFound(ScenarioError):
     """Raised when a name is neither a path nor a known scenario or agent. `agentcho ls` lists the known names."""
 
-    def __init__(self, name: str, known: Iterable[str]) -> None:
+    def __init__(self, name: str, known: Iterable[str], file: Path | None = None) -> None:
         there = sorted(known)
         if name.endswith(".py"):
             super().__init__(f"there is no file {name}; give a .py file that exists, or one of {', '.join(there)}")
             return
         like = nearest(name, there)
         listed = f"{like} Known: " if like else "known: "
+        if file is not None:
+            super().__init__(f"no scenario or agent named {name!r}, but there is a file {file}; give {file}")
+            return
         super().__init__(
             f"no scenario or agent named {name!r}; {listed}{', '.join(there)}. Give one of these or a .py file"
         )
@@ -642,14 +652,35 @@ class RecordError(AgentchoError):
 
 
 class RecordNotFound(RecordError):
-    """Raised when no run has the given id or path. `agentcho ls --runs` lists the recorded runs."""
+    """Raised when no run, or more than one, has the given id or path. `agentcho ls --runs` lists the recorded runs.
 
-    def __init__(self, run: str, folder: Path, inside: Sequence[str] = ()) -> None:
-        told = f"no run {run!r} in {folder}; `agentcho ls --runs` lists them"
+    Attributes:
+        several: The ids of the runs that begin as given, if there is more than one.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        folder: Path,
+        inside: Sequence[str] = (),
+        several: Sequence[str] = (),
+        remedy: str = "`agentcho ls --runs` lists them",
+        what: str | None = None,
+    ) -> None:
+        told = f"no run {run!r} in {folder}; {remedy}"
+        if what is not None:
+            told = f"there is no file {folder / run}, which should have {what}; {remedy}"
         if inside:
             some = f"{len(inside)} runs, such as {inside[0]}" if len(inside) > 1 else f"the run {inside[0]}"
             told = f"{run} is a folder with {some}; give the path of one run (`agentcho view {run}` shows all)"
+        if several:
+            more = [f"and {len(several) - NAMED} more"] if len(several) > NAMED else []
+            told = (
+                f"{len(several)} runs in {folder} begin so: {', '.join([*several[:NAMED], *more])}; give more of the "
+                f"id than {run!r} (`agentcho ls --runs` lists all)"
+            )
         super().__init__(told)
+        self.several = tuple(several)
 
 
 class RecordBroken(RecordError, ValueError):

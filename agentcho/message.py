@@ -51,7 +51,7 @@ def is_default_prompt(id: str) -> bool:
 def exact(word: object) -> str:
     """Return a word as a plain `str`. Raises `AudienceError` if it is not text."""
     if not isinstance(word, str):
-        raise _unfit(word, f"it is of type {type(word).__name__}; a name must be text")
+        raise _unfit(word, f"it is of type {type(word).__name__}; {_own_name(word) or 'a name must be text'}")
     return str.__str__(word)
 
 
@@ -105,6 +105,12 @@ def called(cls: str) -> str:
 
 
 AgentName = Annotated[str, AfterValidator(agent_name)]
+
+
+def _own_name(value: object) -> str:
+    """Return what to give in place of an agent, which is an object with a name. Empty for other values."""
+    name = getattr(value, "name", None)
+    return f"give the agent's name, {name!r}" if isinstance(name, str) else ""
 
 
 def _unfit(word: object, why: str) -> AudienceError:
@@ -232,7 +238,8 @@ def _members(names: Audience | Iterable[str] | str) -> Iterable[str] | None:
     if isinstance(names, str):
         return None if exact(names) == EVERYBODY else (names,)
     if not isinstance(names, Iterable):
-        raise AudienceError(f"{names!r} is not an audience: give 'everyone', one name, or several names")
+        told = _own_name(names) or "give 'everyone', one name, or several names"
+        raise AudienceError(f"a value of type {type(names).__name__} is not an audience: {told}")
     given = tuple(islice(names, MANY + 1))
     if len(given) > MANY:
         raise AudienceError(f"an audience has more than {MANY} names; give fewer, or 'everyone'")

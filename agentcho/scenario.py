@@ -7,7 +7,8 @@ records and the terminal.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
+from inspect import signature
 from typing import Any, ClassVar, NamedTuple, cast
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Secret, SecretBytes, SecretStr, ValidationError
@@ -48,7 +49,7 @@ class Scenario:
 
     Raises:
         ConfigError: An option does not exist, or its validators refuse the value.
-        ScenarioError: The class defines no `play`.
+        ScenarioError: The class defines no `play`, or one that does not take the game.
 
     Example::
 
@@ -97,12 +98,18 @@ class Scenario:
                 f"scenario {type(self).__name__} cannot be played: it defines no `play`. Define `async def "
                 "play(self, game)` in the class"
             )
+        if not _takes_one(self.play):
+            raise ScenarioError(
+                f"scenario {type(self).__name__} cannot be played: its `play` does not take the game alone. Define "
+                "`async def play(self, game)` in the class"
+            )
         try:
             self.options = self.Options(**options)
         except ValidationError as error:
             known = ", ".join(self._choices())
-            there = f"Its options: {known}{_asking(error, self.Options)}" if known else "It has no options"
-            raise ConfigError(f"{self.name}: {_what(error)}. {there}") from error
+            what = f"{self.name}: {_what(error)}{_asking(error, self.Options)}".removesuffix(".")
+            there = f"Its options: {known}" if known else "It has no options"
+            raise ConfigError(f"{what}{'' if what.endswith('?') else '.'} {there}") from error
 
     async def play(self, game: Any) -> Outcome:
         """Play one game: cast the agents, await their verbs, and return the outcome.
@@ -166,7 +173,8 @@ class Scenario:
             outcome: The outcome of the game.
 
         Returns:
-            Numbers by name. Numbers that are 0 or 1 in every game are treated as shares.
+            Finite numbers by name. Numbers that are 0 or 1 in every game are treated as shares. Leave out what has no
+            value in a game.
         """
         return {}
 
@@ -193,6 +201,17 @@ class Scenario:
 
     def _choices(self) -> list[str]:
         return [f"{name} ({_default(field)})" for name, field in self.Options.model_fields.items()]
+
+
+def _takes_one(method: Callable[..., object]) -> bool:
+    """Return whether a method can be called with one argument, as far as its signature tells."""
+    try:
+        signature(method).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # it has no signature
+        return True
+    return True
 
 
 def json_options(scenario: Scenario) -> dict[str, Any]:
@@ -263,5 +282,11 @@ def _asking(error: ValidationError, options: type[BaseModel]) -> str:
 
 
 def _what(error: ValidationError) -> str:
-    parts = (f"{'.'.join(map(str, e['loc'])) or 'options'}: {e['msg']}" for e in error.errors(include_url=False))
-    return "; ".join(parts)
+    """Return what is wrong with the options, without their values."""
+    return "; ".join(_fault(e["type"], ".".join(map(str, e["loc"])), e["msg"]) for e in error.errors(include_url=False))
+
+
+def _fault(kind: str, option: str, message: str) -> str:
+    if kind == "extra_forbidden":
+        return f"there is no option {option!r}"
+    return f"{option or 'options'}: {message.removeprefix('Value error, ')}"

@@ -58,6 +58,29 @@ def test_python_blocks_run(
     assert capsys.readouterr().out.strip()
 
 
+@pytest.mark.parametrize(
+    ("leakage", "verdict"),
+    [
+        ("enforce", "CLEAN (encodings): no agent reads what it may "),
+        ("audit", "LEAKS: alice can learn what bob keeps private, and bob can learn what alice keeps private"),
+    ],
+)
+def test_the_first_example_leaks_only_where_the_page_says_so(
+    leakage: str, verdict: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("agentcho.games.runs.runtime.load_engine", lambda config, tell=None: FakeEngine())
+    example = blocks("python")[0].replace("lockstep=True", f"lockstep=True, leakage={leakage!r}")
+    exec(compile(example, "README", "exec"), {"__name__": "__main__"})
+    capsys.readouterr()
+    monkeypatch.setattr(sys, "argv", ["agentcho", "audit", "last"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == (leakage == "audit")
+    assert capsys.readouterr().out.startswith(verdict)
+    assert verdict in README
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("trained", [False, True])
 def test_commands_run_in_order(

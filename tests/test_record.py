@@ -128,9 +128,13 @@ def test_ids_are_never_used_twice_and_are_found_by_how_they_begin(
     assert len(set(names)) == 3
     assert [run.path.name for run in runs(tmp_path)] == sorted(names)
     assert find(names[2], tmp_path).path == tmp_path / names[2] == find(str(tmp_path / names[2]), Path()).path
-    for ambiguous in ("2", "nobody", ""):
-        with pytest.raises(RecordNotFound, match="ls --runs"):
-            find(ambiguous, tmp_path)
+    for missing in ("nobody", ""):
+        with pytest.raises(RecordNotFound, match="that folder does not exist; `agentcho run SCENARIO` records a run"):
+            find(missing, tmp_path / "nowhere")
+        with pytest.raises(RecordNotFound, match=f"no run '{missing}' in .*ls --runs"):
+            find(missing, tmp_path)
+    with pytest.raises(RecordNotFound, match=f"3 runs in .* begin so: {', '.join(sorted(names))}; give more of the id"):
+        find("2", tmp_path)
     monkeypatch.chdir(tmp_path / names[0])
     with pytest.raises(RecordNotFound):
         find("", tmp_path)

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from agentcho.audit.measurement import Arm, ProbeSource
 from agentcho.audit.report import AuditReport, Finding, Verdict, WordsLedger
 from agentcho.audit.rules import RULES
+from agentcho.errors import amount
 from agentcho.message import SCENARIO, natural
 
 DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -180,7 +181,8 @@ def words(ledger: WordsLedger) -> str:
     most = max(row.bits for row in ledger.rows)
     free = sum(not row.bounded for row in ledger.rows)
     without = f"; no bound for {free} of {many(len(ledger.rows), 'pair')}" if free else ""
-    return f"words={ledger.rule}: at most {most:.4g} bits to one reader about one owner in a game{without}"
+    told = amount(float(most), "bits", 4)
+    return f"words={ledger.rule}: at most {told} to one reader about one owner in a game{without}"
 
 
 def stands(finding: Finding) -> bool:

@@ -30,12 +30,12 @@ def main() -> None:
 
 def run(command: Callable[..., object]) -> None:
     """Run any typer application in the same way."""
-    from agentcho.cli.signals import TerminationAsInterrupt
+    from agentcho.cli.signals import BusyNotice, TerminationAsInterrupt
 
     _open()
     out = sys.stdout
     _tolerate(out, sys.stderr)
-    with TerminationAsInterrupt() as ends:
+    with TerminationAsInterrupt() as ends, BusyNotice():
         code = ends.code(_ended(command))
     sys.exit(_printed(out, code))
 

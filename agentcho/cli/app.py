@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -14,6 +15,7 @@ from agentcho.cli import completion
 from agentcho.cli.extension import Commands
 from agentcho.cli.logs import Level, log
 from agentcho.cli.options import GivenOptions, fields, spread_options
+from agentcho.cli.outputs import writable, writable_log
 from agentcho.cli.panels import PanelCommand
 from agentcho.cli.serve import key, serve
 from agentcho.cli.shared_options import (
@@ -256,7 +258,8 @@ def new_scenario(
 
     for path in new.new_scenario(name, folder):
         typer.echo(inline(str(path)))
-    typer.echo(f"agentcho run {name} --model fake · pytest tests/test_{name.replace('-', '_')}.py")
+    entered = "" if folder.absolute() == Path.cwd() else f"cd {shlex.quote(inline(str(folder)))} · "
+    typer.echo(f"{entered}agentcho run {name} --model fake · pytest tests/test_{name.replace('-', '_')}.py")
 
 
 def show(
@@ -268,10 +271,17 @@ def show(
     ],
     game: Annotated[int | None, typer.Option(help="Show only this game.", show_default=False)] = None,
     trace: Annotated[
-        Path | None, typer.Option(help="Export the run as traces (agentcho-trace/1) instead.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="Export the run as traces (agentcho-trace/1) instead.", show_default=False, callback=writable
+        ),
     ] = None,
-    inspect: Annotated[Path | None, typer.Option(metavar="FILE", help=INSPECT, show_default=False)] = None,
-    svg: Annotated[Path | None, typer.Option(help="Write an SVG picture instead.", show_default=False)] = None,
+    inspect: Annotated[
+        Path | None, typer.Option(metavar="FILE", help=INSPECT, show_default=False, callback=writable_log)
+    ] = None,
+    svg: Annotated[
+        Path | None, typer.Option(help="Write an SVG picture instead.", show_default=False, callback=writable)
+    ] = None,
     ids: Annotated[
         bool, typer.Option("--ids", help="Print the id of each message, as used in audit findings.")
     ] = False,

@@ -128,7 +128,7 @@ def nature_of(target: str, out: Path) -> Nature:
     try:
         on_shelf("scenarios", target)
     except ScenarioNotFound as error:
-        if target == "last" or Path(target).is_dir():
+        if target == "last" or missing.several or Path(target).is_dir():
             raise missing from None
         what = f"neither a run in {out} nor a trace (.jsonl); {error}"
         raise typer.BadParameter(what, param_hint="TARGET") from None

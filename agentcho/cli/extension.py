@@ -6,12 +6,14 @@ Independent of which commands the lab has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from typer import BadParameter
 from typer.core import TyperCommand, TyperGroup
 
 if TYPE_CHECKING:
@@ -57,6 +59,16 @@ class Extension(NamedTuple):
     result: Callable[[Path, PageSelection], PageContent | None]
 
 
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    """Remove the prefix that pydantic, with which typer checks values, puts before the message of an error."""
+    try:
+        yield
+    except BadParameter as error:
+        error.message = error.message.removeprefix("Value error, ")
+        raise
+
+
 @cache
 def lab() -> Extension:
     """Return the extension of the lab. Importing it takes a while; its libraries are imported when it measures."""
@@ -66,6 +78,16 @@ def lab() -> Extension:
 
 class Commands(TyperGroup):
     """The group of all commands: its own, and those of the lab, which is imported for help and for its own commands."""
+
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        """See `click.Command.make_context`."""
+        with _plain_errors():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        """See `click.Command.invoke`."""
+        with _plain_errors():
+            return super().invoke(ctx)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """See `click.Group.get_command`."""

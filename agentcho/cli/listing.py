@@ -50,7 +50,7 @@ def find_any(name: str) -> Found:
             return discovery.find(which, name)
         except ScenarioNotFound:
             known += [item.name for item in discovery.listing(which) if isinstance(item, Found)]
-    raise ScenarioNotFound(name, known)
+    raise ScenarioNotFound(name, known, discovery.same_name(name))
 
 
 def one_listing(name: str) -> str:
@@ -93,7 +93,11 @@ def _environment(name: str) -> str:
 
 def run_listing(folder: Path) -> str:
     """Return the recorded runs, oldest first."""
+    if not folder.is_dir() and folder != Path("runs"):
+        raise typer.BadParameter(f"there is no folder {inline(str(folder))}", param_hint="--runs-dir")
     rows = tuple(_run_row(path) for path in folders(folder))
+    if not rows:
+        return f"no runs in {inline(str(folder))}; `agentcho run SCENARIO` records one"
     return plain(TextTable(f"runs in {folder}", ("id", "status", "model", "games"), rows, words=3))
 
 

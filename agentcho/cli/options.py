@@ -194,7 +194,8 @@ def usage_errors() -> Iterator[None]:
     except ConfigError as error:
         if error.option is None:
             raise
-        where = error.option.replace("_", "-").replace("limits ", "limit ")
+        option, _, key = error.option.partition(" ")  # such as "limits game_tokens"; keys keep their underscores
+        where = f"{option.replace('_', '-').replace('limits', 'limit')} {key}".rstrip()
         raise typer.BadParameter(error.reason, param_hint=f"--{where}") from None
 
 

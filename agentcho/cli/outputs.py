@@ -100,6 +100,13 @@ def writable(path: Path | None) -> Path | None:
     return path
 
 
+def writable_log(path: Path | None) -> Path | None:
+    """Check an option for a log. Raises a usage error unless its name ends as Inspect expects."""
+    if path is not None and path.suffix != ".eval":
+        raise typer.BadParameter(f"{path} must end with .eval, by which Inspect recognizes a log")
+    return writable(path)
+
+
 def drawable(path: Path | None) -> Path | None:
     """Check an option for a picture. Raises a usage error unless matplotlib can write files with its ending."""
     if path is not None:

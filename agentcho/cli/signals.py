@@ -6,12 +6,18 @@ Only the command line does this. A program that calls the library keeps its own 
 from __future__ import annotations
 
 import signal
+import socket
+import sys
 import threading
 from types import FrameType, TracebackType
 from typing import Any
 
+from agentcho.games.runs.event_loops import playing_loops
+
 INTERRUPTED = 130
 NAMES = ("SIGTERM", "SIGHUP")
+PATIENCE = 1.5
+"""Seconds after Ctrl-C within which an event loop usually reacts."""
 
 
 class TerminationAsInterrupt:
@@ -55,3 +61,58 @@ class TerminationAsInterrupt:
     ) -> None:
         for number, before in self._before.items():
             signal.signal(number, before)
+
+
+class BusyNotice:
+    """A context in which the first Ctrl-C is followed by a note on standard error, if the loop that plays does not
+    react to it.
+
+    Code of a scenario that computes, or sleeps without `await`, holds up the loop, and with it the first Ctrl-C. The
+    second one interrupts that code. A thread learns of the signal from Python's wakeup file, because the main thread is
+    busy. If a library sets another such file, there is no note. Outside the main thread this does nothing.
+    """
+
+    def __init__(self, patience: float = PATIENCE) -> None:
+        self._patience = patience
+        self._done = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> BusyNotice:
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        self._woken, self._wakes = socket.socketpair()
+        self._wakes.setblocking(False)
+        self._before = signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._thread is None:
+            return
+        signal.set_wakeup_fd(self._before)
+        self._done.set()
+        self._wakes.close()
+        self._thread.join()
+        self._woken.close()
+
+    def _watch(self) -> None:
+        """Read the numbers of signals until the first Ctrl-C, or until the context ends."""
+        while number := self._woken.recv(1):
+            if number[0] == signal.SIGINT:
+                tell_if_busy(self._done, self._patience)
+                return
+
+
+def tell_if_busy(reacted: threading.Event, patience: float) -> None:
+    """Print how to stop at once, unless a loop that plays reacts, or `reacted` is set otherwise, before long."""
+    loops = playing_loops()
+    for loop in loops:
+        try:
+            loop.call_soon_threadsafe(reacted.set)
+        except RuntimeError:  # it is closed
+            reacted.set()
+    if loops and not reacted.wait(patience):
+        print("stopping; press Ctrl-C again to stop at once", file=sys.stderr, flush=True)

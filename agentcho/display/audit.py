@@ -24,6 +24,7 @@ from agentcho.display.finding_tables import columns
 from agentcho.display.measurement_tables import measured
 from agentcho.display.parts import section, show_parts
 from agentcho.display.safe import inline
+from agentcho.errors import amount
 from agentcho.message import natural
 
 TONES: dict[Verdict, str] = {
@@ -155,13 +156,16 @@ def _words(ledger: WordsLedger) -> RenderableType:
     grid = columns(4)
     for row in ledger_rows(ledger):
         counts = {"typed": row.typed, "free": row.free, "let pass": row.passed, "acts": row.acts}
-        of = "" if ledger.budget is None else f" of {ledger.budget:g}"
         tone = "red" if row.over else "green" if row.bounded else "yellow"
         told = " · ".join(f"{count:,} {name}" for name, count in counts.items() if count)
         pair = Text(inline(f"{row.owner} → {row.reader}"), style="bold")
         bound = Text("bounded" if row.bounded else "no bound", style=tone)
-        grid.add_row(pair, bound, Text(f"{row.bits:.4g}{of} bits"), Text(told))
+        grid.add_row(pair, bound, Text(_bits(row.bits, ledger.budget)), Text(told))
     return grid
+
+
+def _bits(revealed: float, budget: float | None) -> str:
+    return amount(float(revealed), "bits", 4) if budget is None else f"{revealed:.4g} of {amount(budget, 'bits')}"
 
 
 def _unfinished(messages: Sequence[Unfinished]) -> Table:

@@ -159,10 +159,16 @@ def _scores(games: Sequence[GameOver]) -> TextTable:
 
 
 def _mean(values: list[float]) -> tuple[str, str]:
-    """Return the mean and the half width of its normal 95 % interval, which scores that are not finite do not have."""
+    """Return the mean and its 95 % interval.
+
+    The interval is that of a share if all scores are 0 or 1, or else normal, as its half width. Scores that are not
+    finite, or of which all are equal, have none: the latter show no spread from which to estimate it.
+    """
+    if set(values) <= {0, 1}:
+        return f"{fmean(values):.2f}", "{:.2f} to {:.2f}".format(*share(values.count(1), len(values)))
     if not all(map(isfinite, values)):
         return f"{sum(values) / len(values):g}", "-"
-    half = 1.96 * stdev(values) / sqrt(len(values)) if len(values) > 1 else None
+    half = 1.96 * stdev(values) / sqrt(len(values)) if len(set(values)) > 1 else None
     return f"{fmean(values):.2f}", "-" if half is None else f"±{half:.2f}"
 
 

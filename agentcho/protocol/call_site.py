@@ -6,6 +6,7 @@ that created it. So the line is taken when the coroutine is created, and kept in
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import sys
@@ -18,7 +19,6 @@ from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
-from weakref import ReferenceType, ref
 
 LOOPS = ("anyio", "asyncio", "trio", "threading", "concurrent")
 HANDED_ON = ("contextlib", "functools")
@@ -52,17 +52,17 @@ class UnawaitedCall(NamedTuple):
 
 
 class ListedCall(NamedTuple):
-    """A call and its coroutine."""
+    """A call, its coroutine, and the arguments of the call."""
 
     call: UnawaitedCall
-    work: ReferenceType[Coroutine[Any, Any, Any]]
+    work: Coroutine[Any, Any, Any]
+    args: tuple[object, ...]
 
     @property
     def settled(self) -> bool:
-        """Whether its coroutine is there and can no longer be awaited: it runs, was closed, or got an error thrown into
-        it, as by the cancellation of a task that has not started."""
-        work = self.work()
-        return inspect.iscoroutine(work) and inspect.getcoroutinestate(work) != inspect.CORO_CREATED
+        """Whether its coroutine can no longer be awaited: it runs, was closed, or got an error thrown into it, as by
+        the cancellation of a task that has not started."""
+        return inspect.iscoroutine(self.work) and inspect.getcoroutinestate(self.work) != inspect.CORO_CREATED
 
 
 _made_at: ContextVar[CallSite | None] = ContextVar("made_at", default=None)
@@ -73,25 +73,23 @@ _numbers = count()
 
 
 class CreatedCall:
-    """A call whose coroutine is created. It is listed in the surrounding `unawaited_calls` until it begins, or until
-    its coroutine is closed on purpose.
+    """A call whose coroutine is created. It is listed in the surrounding `unawaited_calls`, with the coroutine, until
+    it begins, or until the coroutine is closed on purpose.
 
-    Only the coroutine refers to it, so it is finalized when the coroutine is closed or dropped.
+    Only the coroutine refers to it, so it is finalized when the coroutine is closed.
     """
 
-    __slots__ = ("_listed", "_number", "_work", "site")
+    __slots__ = ("_listed", "_number", "site")
 
     def __init__(self, site: CallSite) -> None:
         self.site = site
         self._number, self._listed = next(_numbers), _unawaited.get()
-        self._work: Callable[[], object] = lambda: None
 
-    def watch(self, call: UnawaitedCall, work: Coroutine[Any, Any, Any]) -> None:
-        """List the call with its coroutine."""
-        self._work = ref(work)
+    def watch(self, call: UnawaitedCall, work: Coroutine[Any, Any, Any], args: tuple[object, ...]) -> None:
+        """List the call with its coroutine and its arguments."""
         if self._listed is not None:
             _drop_settled(self._listed)
-            self._listed[self._number] = ListedCall(call, ref(work))
+            self._listed[self._number] = ListedCall(call, work, args)
 
     def begin(self) -> None:
         """Note that the coroutine runs."""
@@ -100,8 +98,7 @@ class CreatedCall:
             self._listed = None
 
     def __del__(self) -> None:
-        if self._listed is not None and self._work() is not None:  # a coroutine that is closed is still there
-            self.begin()
+        self.begin()
 
 
 def _drop_settled(listed: dict[int, ListedCall]) -> None:
@@ -109,18 +106,33 @@ def _drop_settled(listed: dict[int, ListedCall]) -> None:
         listed.pop(number, None)
 
 
+def _of_tasks() -> list[object]:
+    """Return the coroutines of asyncio's tasks, of which some may not have started."""
+    try:
+        return [task.get_coro() for task in asyncio.all_tasks()]
+    except RuntimeError:  # another event loop
+        return []
+
+
 @contextmanager
 def unawaited_calls() -> Iterator[Callable[[], list[UnawaitedCall]]]:
-    """A context that returns, when it is asked, the calls within it that nobody has awaited.
+    """A context that returns, when it is asked, the calls within it that nobody has awaited, except the moves of a
+    round that nobody has awaited.
 
-    A call whose task was cancelled before it started counts as awaited if its task was still there when the next call
-    was made.
+    It then closes their coroutines, so that Python does not warn of them too, unless a task will await them.
     """
     listed: dict[int, ListedCall] = {}
 
     def found() -> list[UnawaitedCall]:
         _drop_settled(listed)
-        return [each.call for each in listed.values()]
+        every = list(listed.values())
+        listed.clear()
+        moves = {id(arg) for each in every for arg in each.args}
+        awaited = _of_tasks()
+        for each in every:
+            if each.work not in awaited:
+                each.work.close()
+        return [each.call for each in every if id(each.work) not in moves]
 
     token = _unawaited.set(listed)
     try:

@@ -496,10 +496,16 @@ def find(run: str, folder: Path) -> SavedRun:
         return SavedRun(Path(run))
     names = sorted(file.parent.name for file in folder.glob(f"*/{INFO}"))
     matches = _last(folder, names) if run == "last" else [n for n in names if n == run] or _begins(names, run)
-    if len(matches) != 1:
+    if len(matches) > 1:
+        raise RecordNotFound(run, folder, several=matches)
+    if not matches:
         places = ("*", "*/*") if run else ()
         below = sorted(file.parent.as_posix() for place in places for file in Path(run).glob(f"{place}/{INFO}"))
-        raise RecordNotFound(run, folder, below)
+        if names or below:
+            raise RecordNotFound(run, folder, below)
+        state = "has no runs" if folder.is_dir() else "does not exist"
+        remedy = f"that folder {state}; `agentcho run SCENARIO` records a run, and --runs-dir names another folder"
+        raise RecordNotFound(run, folder, remedy=remedy)
     return SavedRun(folder / matches[0])
 
 

@@ -156,7 +156,8 @@ def _bad(where: str, error: ValidationError) -> RecordBroken:
 def read_traces(path: Path) -> list[Workflow]:
     """Every workflow of a file. Raises `RecordBroken` for an invalid line, and `RecordNotFound` if there is no file."""
     if not path.is_file():
-        raise RecordNotFound(path.name, path.parent)
+        remedy = "`agentcho show RUN --trace FILE` writes one"
+        raise RecordNotFound(path.name, path.parent, remedy=remedy, what="traces (agentcho-trace/1)")
     return [workflow(line, f"{path}:{number}") for number, line in read_lines(path, TRACE)]
 
 

@@ -132,7 +132,7 @@ def _listed(spec: str, kind: type[Task], read: Read, rows: list[Row], source: st
     tasks: dict[str, Task] = {}
     places: dict[str, int] = {}
     for row in rows:
-        task = _read(source, read, row)
+        task = _read(source, kind, read, row)
         if tasks.setdefault(task.id, task) != task:
             raise TaskError(
                 source,
@@ -147,15 +147,28 @@ def _listed(spec: str, kind: type[Task], read: Read, rows: list[Row], source: st
     )
 
 
-def _read(source: str, read: Read, row: Row) -> Task:
+def _read(source: str, kind: type[Task], read: Read, row: Row) -> Task:
     try:
         return read(row.fields, str(row.place))
     except RowError as error:
         raise TaskError(source, row.place, str(error)) from None
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise TaskError(source, row.place, f"{where}: {first['msg']}") from None
+        place = first["loc"]
+        if place == ("answers", 0) and "answer" in row.fields:  # the first of them
+            place = ("answer",)
+        if first["type"] == "extra_forbidden":
+            told = f"there is no field {place[-1]!r}{asking(str(place[-1]), kind.model_fields)}"
+        elif first["type"] == "missing":
+            told = f"has no field {place[-1]!r}"
+        else:
+            told = ": ".join([*filter(None, [_place(place)]), first["msg"].removeprefix("Value error, ")])
+        raise TaskError(source, row.place, told) from None
+
+
+def _place(place: tuple[int | str, ...]) -> str:
+    """Return a place in a row: the name of a field, and the number of an item in it, from 1."""
+    return ", ".join(f"item {each + 1}" if isinstance(each, int) else each for each in place)
 
 
 def _options(spec: str, generator: Generator, given: str) -> dict[str, int]:

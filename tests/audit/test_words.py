@@ -16,7 +16,7 @@ from agentcho.audit.formats.html import html
 from agentcho.audit.formats.sarif import sarif
 from agentcho.audit.notes import Seal
 from agentcho.audit.report import AuditReport, Told
-from agentcho.display.audit import show
+from agentcho.display.audit import _bits, show
 from agentcho.records.transcript import TranscriptEntry
 from tests.leaks.words.test_owed import game_of
 from tests.leaks.words.test_rule import COLOURS, Vote, rehearse, whispered
@@ -53,6 +53,13 @@ def said() -> tuple[TranscriptEntry, ...]:
 def rows(report: AuditReport) -> dict[tuple[str, str], float]:
     assert report.words is not None
     return {(row.owner, row.reader): row.bits for row in report.words.rows}
+
+
+@pytest.mark.parametrize(
+    ("revealed", "budget", "told"), [(1, None, "1 bit"), (6.4594, None, "6.459 bits"), (1.0, 1, "1 of 1 bit")]
+)
+def test_one_bit_is_singular(revealed: float, budget: float | None, told: str) -> None:
+    assert _bits(revealed, budget) == told
 
 
 def test_the_ledger_is_worked_out_from_the_transcript_alone(said: tuple[TranscriptEntry, ...]) -> None:

@@ -102,7 +102,7 @@ def test_a_scenario_without_options_says_so() -> None:
         async def play(self, game: agentcho.Game) -> agentcho.Scenario.Outcome:
             return self.Outcome()
 
-    with pytest.raises(ConfigError, match=r"Extra inputs are not permitted\. It has no options$"):
+    with pytest.raises(ConfigError, match=r"there is no option '\w+'\. It has no options$"):
         Plain(rounds=1)
 
 
@@ -163,6 +163,24 @@ def test_an_audience_that_is_nobody_says_who_is_meant(named: str | list[str], to
     with pytest.raises(AudienceError) as refused:
         audience(named, ("ann", "bob"))
     assert str(refused.value).startswith(told)
+
+
+@pytest.mark.parametrize("to", [agentcho.Agent("bob"), [agentcho.Agent("bob")]], ids=["one", "list"])
+def test_an_agent_as_an_audience_is_told_to_be_given_by_name(to: Any) -> None:
+    with pytest.raises(AudienceError, match=r"give the agent's name, 'bob'$"):
+        audience(to, ("ann", "bob"))
+
+
+def test_a_play_that_does_not_take_the_game_is_refused_before_it_is_called() -> None:
+    class Alone(agentcho.Scenario):
+        async def play(self) -> agentcho.Scenario.Outcome:  # type: ignore[override]
+            return self.Outcome()
+
+    told = (
+        r"scenario Alone cannot be played: its `play` does not take the game alone. Define `async def play\(self, game"
+    )
+    with pytest.raises(ScenarioError, match=told):
+        Alone()
 
 
 @pytest.mark.parametrize(("named", "cast"), [("x" * 100_000, ("ann",)), ("bo", [f"bob{n}" for n in range(5000)])])

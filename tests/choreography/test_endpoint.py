@@ -298,7 +298,7 @@ def test_limits_count_what_the_server_reports_and_else_the_bytes_of_the_text(rep
 
     port = FakeEndpoint(lambda call: "eins zwei", reported=reported)
     over = rehearse(talk, endpoint=port, config=RunConfig(max_tokens=50, limits=Limits(game_tokens=20))).over
-    assert over.ended == "limit: the game 20 tokens"
+    assert over.ended == "limit: the game reached 20 tokens"
     assert len(port.calls) == (10 if reported else 3)
     assert port.calls[-1].sampling.max_tokens == 2
 
@@ -317,7 +317,7 @@ def test_an_agents_time_ends_the_wait_for_an_answer(clock: Clock) -> None:
         async with Choreographer(TextEngine(FakeEndpoint(never)), quiet_after=1e9) as c:
             return await Game(c, config=config).play(Scripted(talk))
 
-    assert clock.run(work).ended == "limit: ann 5 seconds"
+    assert clock.run(work).ended == "limit: ann reached 5 seconds"
 
 
 class Move(BaseModel):
@@ -371,7 +371,7 @@ def test_what_an_answer_cost_that_did_not_come_is_on_record_and_counts(tmp_path:
     run = saved(recorded(tmp_path, script, Costly(), limits=Limits(agent_tokens=5)))
     spent = [entry.usage.spent for entry in run.entries()]
     assert spent == [TokensSpent(7, None, 3, 2, 0.5)] * 2
-    assert run.finished()[0].ended == "limit: ann 5 tokens"
+    assert run.finished()[0].ended == "limit: ann reached 5 tokens"
 
 
 class Changes(FakeEndpoint):

@@ -7,9 +7,11 @@ import anyio
 import pytest
 
 from agentcho import Agent, Decode, Game, Message
-from agentcho.errors import AudienceError, ScenarioError
+from agentcho.choreography.choreographer import Choreographer
+from agentcho.errors import AudienceError, ScenarioError, TaskError
 from agentcho.message import audience
 from agentcho.records.canonical import canonical_transcript
+from agentcho.tasks import Concepts
 from agentcho.testing import FakeEngine
 
 from .conftest import BACKENDS
@@ -44,6 +46,23 @@ def test_an_audience_is_of_exact_names(play: Play, names: str | list[str]) -> No
         assert game.said == ()
 
     game(play, script)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "before", "count", "told"),
+    [
+        (0, 0, 1, r"has none; give it a task set, as in `tasks = \"arithmetic\"`"),
+        (2, 1, 2, r"draws 2 more, but of the 2 of this game 1 is left; return the number"),
+        (1, 1, 1, r"draws 1 more, but of the 1 of this game none are left"),
+    ],
+)
+def test_a_draw_of_more_tasks_than_there_are_says_what_the_game_has(
+    tasks: int, before: int, count: int, told: str
+) -> None:
+    own = Game(Choreographer(FakeEngine()), tasks=[Concepts(id=f"{n}", words=("a", "b")) for n in range(tasks)])
+    assert len(own.draw(before)) == before
+    with pytest.raises(TaskError, match=told):
+        own.draw(count)
 
 
 @pytest.mark.parametrize("name", ["everyone", "scenario", "Alice", "a b", " ", "-", "1st", "alice"])

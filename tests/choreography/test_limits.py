@@ -75,7 +75,7 @@ def test_a_choice_is_whole_or_not_said(play: Play) -> None:
 
     entries, [over] = game(play, script, limits=Limits(agent_tokens=6))
     assert [len(m.text.split()) for m in spoken(entries)] == [4, 4]
-    assert over.ended == "limit: alice 6 tokens"
+    assert over.ended == "limit: alice reached 6 tokens"
 
 
 def test_tokens_that_are_left_end_what_may_not_end_before(play: Play) -> None:
@@ -86,7 +86,7 @@ def test_tokens_that_are_left_end_what_may_not_end_before(play: Play) -> None:
 
     entries, [over] = game(play, script, talker(2), limits=Limits(agent_tokens=6))
     assert [m.text.count("word") for m in spoken(entries)] == [4, 2]
-    assert over.ended == "limit: alice 6 tokens"
+    assert over.ended == "limit: alice reached 6 tokens"
 
 
 def test_a_limit_of_one_game_leaves_the_others_alone(play: Play) -> None:
@@ -133,7 +133,7 @@ def test_a_limit_is_an_outcome_wherever_it_is_reached(play: Play, meeting: Meeti
         await meeting(game, game.cast(Talker, "alice"), game.cast(Talker, "bob"))
 
     entries, [over] = game(play, script, talker(12), limits=Limits(agent_messages=2))
-    assert over.ended == "limit: alice 2 messages"
+    assert over.ended == "limit: alice reached 2 messages"
     assert [m.author for m in spoken(entries)].count("alice") == 2
 
 
@@ -152,7 +152,9 @@ def test_time_that_runs_out_under_way_drops_the_message_and_keeps_the_others(
             await a.say()
 
     entries, [over] = game(clock.run, script, engine, limits=limits)
-    assert over.ended == ("limit: the game 60 seconds" if limits.game_seconds else "limit: alice 60 seconds")
+    assert over.ended == (
+        "limit: the game reached 60 seconds" if limits.game_seconds else "limit: alice reached 60 seconds"
+    )
     assert over.seconds >= 61
     assert len(spoken(entries)) == whole
     assert entries[0].message.text == "Be quick."
@@ -169,7 +171,7 @@ def test_an_agent_that_tells_and_samples_nothing_has_an_end_of_its_seconds_too(c
                 await (a.tell("Hello") if verb == "tell" else a.release(said))
 
     _, [over] = game(clock.run, script, Interrupted(4), limits=Limits(agent_seconds=60))
-    assert over.ended == "limit: alice 60 seconds"
+    assert over.ended == "limit: alice reached 60 seconds"
 
 
 def test_time_that_passes_within_the_limit_ends_nothing(clock: Clock) -> None:
@@ -230,7 +232,7 @@ def test_an_agents_time_goes_on_between_its_turns(clock: Clock) -> None:
             await a.say()
 
     entries, [over] = game(clock.run, script, engine, limits=Limits(agent_seconds=60))
-    assert over.ended == "limit: alice 60 seconds"
+    assert over.ended == "limit: alice reached 60 seconds"
     assert len(spoken(entries)) == 1
 
 
@@ -296,7 +298,7 @@ def test_time_runs_out_and_other_games_go_on_while_code_tries_again_for_ever(clo
         return "nothing ended it"
 
     _, overs = game(clock.run, script, limits=Limits(game_seconds=60), games=2)
-    assert {over.game: over.ended for over in overs} == {0: "limit: the game 60 seconds", 1: None}
+    assert {over.game: over.ended for over in overs} == {0: "limit: the game reached 60 seconds", 1: None}
 
 
 @pytest.mark.parametrize("limit", LIMITS)

@@ -181,7 +181,7 @@ def test_a_limit_ends_the_game(play: Play) -> None:
         await game.lockstep(game.cast(Doing("alice", talks(9))), game.cast(Doing("bob", talks(2))))
 
     entries, [over] = game(play, script, talker(9), limits=Limits(agent_messages=3))
-    assert over.ended == "limit: alice 3 messages"
+    assert over.ended == "limit: alice reached 3 messages"
     assert [m.id for m in spoken(entries)].count("alice.3") == 0
 
 

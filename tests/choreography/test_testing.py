@@ -127,7 +127,7 @@ def test_options_engine_and_limits_are_the_callers() -> None:
 
     config = RunConfig(limits=Limits(agent_messages=2))
     rehearsal = play(script, engine=engine, config=config, find_agent=lambda name: Guesser)
-    assert rehearsal.over.ended == "limit: ann 2 messages"
+    assert rehearsal.over.ended == "limit: ann reached 2 messages"
     assert rehearsal.engine is engine
     assert not rehearsal.entries[-1].made[-1].receipt.bos
 

@@ -78,7 +78,7 @@ class Mute(Agent):
 def test_choices_and_answers_go_to_the_agents_audience_with_a_warning(play: Play) -> None:
     async def script(game: Game) -> None:
         alice, bob, cleo = game.cast(Talker, "alice"), game.cast(Agent, "bob"), game.cast(Mute, "cleo")
-        told = r"Talker\.{}\(\) without `to` goes to the agent's audience: pass to=\(\) to keep it private"
+        told = r"Talker\.{}\(\) without `to` goes to the agent's audience: pass to=\(\) .* or to=\"everyone\" to share"
         with pytest.warns(AudienceWarning, match=told.format("choose")) as found:
             await alice.choose(("yes", "no"))
         assert found[0].filename == __file__
@@ -107,13 +107,22 @@ def test_choices_and_answers_go_to_the_agents_audience_with_a_warning(play: Play
             await bob.answer(Verdict)
             await bob.say()
             await cleo.choose(("yes", "no"))
+        dora = game.cast(Agent, "dora", audience="alice")
+        with pytest.warns(AudienceWarning, match=r"the agent's `audience` \(to=self\.audience .* to=ann\.audience"):
+            await dora.choose(("yes", "no"))
 
     entries, [over] = game(play, script)
     assert over.ended is None
     unaddressed = [entry.act.unaddressed for entry in entries if entry.message.kind == "decode"]
-    assert unaddressed == [*[False] * 9, True, True, False, False]
+    assert unaddressed == [*[False] * 9, True, True, False, False, False]
     readers = [m.audience for m in spoken(entries)]
-    private = [audience("alice"), audience(["alice", "bob"]), *[audience("bob")] * 3, audience("cleo")]
+    private = [
+        audience("alice"),
+        audience(["alice", "bob"]),
+        *[audience("bob")] * 3,
+        audience("cleo"),
+        audience(["alice", "dora"]),
+    ]
     assert readers == [*[audience("everyone")] * 7, *private]
 
 

@@ -195,7 +195,7 @@ def test_an_option_that_would_do_nothing_is_refused(agentcho: Command, words: tu
     ("words", "told"),
     [
         (("last",), "no run 'last' in runs"),
-        (("no.jsonl",), "no run 'no.jsonl'"),
+        (("no.jsonl",), "there is no file no.jsonl, which should have traces (agentcho-trace/1); `agentcho show RUN "),
         ((*AUDIT[1:], "--baseline", "no.json"), "no.json: cannot be read"),
         ((*AUDIT[1:], "--suppress", "no.toml"), "no.toml: cannot be read"),
         ((*AUDIT[1:], "--set", "colour=red"), "colour"),
@@ -209,6 +209,13 @@ def test_an_option_that_would_do_nothing_is_refused(agentcho: Command, words: tu
 @pytest.mark.usefixtures("no_model")
 def test_what_is_wrong_is_said_in_a_line(agentcho: Command, words: tuple[str, ...], told: str) -> None:
     assert told in one_line(agentcho("audit", *words))
+
+
+def test_a_beginning_of_several_ids_is_reported_as_such(agentcho: Command) -> None:
+    for _ in range(2):
+        agentcho("run", "prisoners-dilemma", "--model", "fake", "--display", "none")
+    for words in (("audit", "2"), ("show", "2"), ("run", "--resume", "2")):
+        assert "2 runs in runs begin so: 2" in one_line(agentcho(*words))
 
 
 def test_repair_is_audited_as_played_and_as_planned(agentcho: Command) -> None:

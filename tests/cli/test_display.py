@@ -164,17 +164,25 @@ def test_kinds_follow_the_terminal() -> None:
 @pytest.mark.parametrize("kind", ["rich", "plain"])
 def test_many_games_end_in_counts_and_means(kind: Kind) -> None:
     overs = [GameOver(i, {"ada": "YES" if i else "NO", "left": None}, {"ada": float(i)}, None, 1.0) for i in range(4)]
-    early = GameOver(4, None, {}, "limit: the game 5 tokens", 1.0)
+    early = GameOver(4, None, {}, "limit: the game reached 5 tokens", 1.0)
     out = shown(Ended(entry(0, "SILENT")), *overs, early, kind=kind, games=5)
     rows = {tuple(line.split()[:3]) for line in out.splitlines()}
     assert {("ada", "YES", "3"), ("ada", "NO", "1"), ("ada", "1.50", "±1.27")} <= rows
-    assert "limit: the game 5 tokens" in out
+    assert "limit: the game reached 5 tokens" in out
     assert "SILENT" not in out
 
 
+def test_scores_of_0_and_1_have_the_interval_of_a_share_and_equal_ones_none() -> None:
+    games = [GameOver(number, {}, {"right": 1.0, "points": 2.5}, None, 1.0) for number in range(3)]
+    assert outcomes(games)[-1].rows == (
+        ("right", "1.00", "0.44 to 1.00", "1", "1"),
+        ("points", "2.50", "-", "2.5", "2.5"),
+    )
+
+
 def test_one_game_ended_early_says_why() -> None:
-    (sheet,) = outcomes([GameOver(0, None, {}, "limit: ada 3 messages", 1.0)])
-    assert "ended early  limit: ada 3 messages" in plain(sheet)
+    (sheet,) = outcomes([GameOver(0, None, {}, "limit: ada reached 3 messages", 1.0)])
+    assert "ended early  limit: ada reached 3 messages" in plain(sheet)
 
 
 @pytest.mark.parametrize("odd", [float("nan"), float("inf")])

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agentcho.cli.signals import INTERRUPTED, tell_if_busy
+from agentcho.games.runs.event_loops import playing_loop
 from agentcho.records.record import SavedRun, find
 
 from .conftest import PLAY, Command, one_line
@@ -70,6 +74,37 @@ def test_a_signal_ends_a_run_as_ctrl_c_does(here: Path, name: str, before: str) 
     run = last()
     assert (run.status, sorted(run.finished())) == ("interrupted", [0])
     assert not (run.path / "writer.json").exists()
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_a_busy_loop_is_told_of_after_ctrl_c(busy: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    async def playing() -> None:
+        with playing_loop():
+            if busy:
+                tell_if_busy(threading.Event(), 0)  # the loop cannot react before it returns
+            else:
+                await asyncio.to_thread(tell_if_busy, threading.Event(), 60)
+
+    asyncio.run(playing())
+    assert capsys.readouterr().err == ("stopping; press Ctrl-C again to stop at once\n" if busy else "")
+    tell_if_busy(threading.Event(), 0)
+    assert capsys.readouterr().err == ""  # nothing plays any more
+
+
+@pytest.mark.slow
+def test_a_second_ctrl_c_stops_code_that_never_awaits(here: Path) -> None:
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    path = chain(here, "open('busy', 'w').close()\n            while True: pass")
+    words = [sys.executable, "-c", f"{code}; {MAIN}", "run", path, "--model", "fake", "--games", "2"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while not (here / "busy").exists():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.readline() == "stopping; press Ctrl-C again to stop at once\n"
+        process.send_signal(signal.SIGINT)
+        assert "interrupted" in process.communicate(timeout=60)[0]
+    assert process.returncode == INTERRUPTED
 
 
 @pytest.mark.slow

@@ -64,6 +64,10 @@ def last() -> SavedRun:
         ("await ada.say(to='nobody')", "AudienceError: no agent named 'nobody'"),
         ("await game.together(ada.say(to='nobody'), ada.say())", "AudienceError: no agent named 'nobody'"),
         ("await game.play_agents(1)", "ScenarioError: an argument of type int is not an agent; give agents"),
+        (
+            "return type('Won', (agentcho.Scenario.Outcome,), {'__annotations__': {'who': str}})(whom=1)",
+            "ValidationError: Won: who: Field required; Won has no field 'whom'",
+        ),
         ("raise ExceptionGroup('two', [KeyError('a'), TypeError('b')])", "KeyError: 'a' (and 1 more)"),
         ("assert not first.text", "AssertionError"),
         ("raise BaseException('out')", "BaseException: out"),
@@ -192,10 +196,14 @@ def test_a_script_of_one_game_raises_and_of_several_returns(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("score", "told"),
     [
-        ("{'a': object()}", "TypeError"),
-        ("{('a', 1): 2}", "RequestError"),
+        ("{'a': object()}", "`score` of odd returned a value of type object as 'a'; return a number, or leave the key"),
+        ("{'a': '1'}", "`score` of odd returned a value of type str as 'a'; return a number"),
+        ("{'a': None}", "`score` of odd returned None as 'a'; return a number"),
+        ("{'a': float('nan')}", "`score` of odd returned a value of type float as 'a' that is nan; return a finite"),
+        ("{'a': float('-inf')}", "`score` of odd returned a value of type float as 'a' that is -inf; return a finite"),
+        ("{('a', 1): 2}", "`score` of odd returned a key that is a value of type tuple; return a dict of numbers with"),
         ("{'\\ud800': 1}", "RequestError"),
-        ("None", "a dict of numbers"),
+        ("None", "`score` of odd returned None; return a dict of numbers"),
     ],
 )
 def test_a_score_that_is_no_number_is_its_games_error(agentcho: Command, here: Path, score: str, told: str) -> None:

@@ -20,7 +20,7 @@ from agentcho.lab.sweep.files import read_result
 from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEngine
 
-from .conftest import Command
+from .conftest import Command, one_line
 
 COIN = '''
 import agentcho
@@ -270,6 +270,31 @@ def test_copying_never_overwrites_and_the_copy_comes_first(agentcho: Command, he
 
 def test_the_agents_that_a_scenario_casts_are_known_from_its_source(here: Path) -> None:
     assert library.casts(library.scenario("debate")()) == ["debater", "moderator"]
+
+
+CASTS = """
+import agentcho
+
+class Solver(agentcho.Agent):
+    pass
+
+class Sum(agentcho.Scenario):
+    async def play(self, game):
+        game.cast("{name}", "zoe")
+        return self.Outcome()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "remedy"), [("Solver", "give the class itself: game.cast(Solver, ...)"), ("no", ".py file")]
+)
+def test_an_agent_that_is_cast_by_an_unknown_name_is_named_with_its_line(
+    agentcho: Command, here: Path, name: str, remedy: str
+) -> None:
+    (here / "sum.py").write_text(CASTS.format(name=name))
+    told = one_line(agentcho("run", "sum.py", "--model", "fake"))
+    assert told.startswith(f"error: sum.py:9: no scenario or agent named '{name}'; ")
+    assert told.endswith(f"{remedy}\n")
 
 
 def test_a_file_that_is_not_there_is_said_to_be_missing(agentcho: Command) -> None:

@@ -11,6 +11,8 @@ import pytest
 from agentcho.cli.new import new_scenario
 from agentcho.errors import ScenarioError
 
+from .conftest import Command
+
 AGENTCHO = (sys.executable, "-c", "from agentcho.cli import main; main()")
 FILES = {
     "scenarios/night_watch.py",
@@ -35,6 +37,15 @@ def test_a_new_scenario_passes_at_once(tmp_path: Path) -> None:
     assert "night-watch" in ran(*AGENTCHO, "ls")
     assert "rounds" in ran(*AGENTCHO, "ls", "night-watch")
     ran(sys.executable, "-m", "mypy", "--strict", "scenarios", "agents", "tests")
+
+
+def test_the_commands_to_play_it_enter_its_folder_first(agentcho: Command, here: Path) -> None:
+    told = agentcho("new", "scenario", "night-watch", "my games").out
+    assert told.splitlines()[-1] == (
+        "cd 'my games' · agentcho run night-watch --model fake · pytest tests/test_night_watch.py"
+    )
+    for folder in (".", str(here)):
+        assert agentcho("new", "scenario", f"day{len(folder)}", folder).out.splitlines()[-1].startswith("agentcho run")
 
 
 def test_its_files_are_clean_python_of_those_words(tmp_path: Path) -> None:

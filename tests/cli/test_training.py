@@ -120,7 +120,7 @@ def test_a_single_step_says_what_a_workflow_ended_on(agentcho: Command, here: Pa
     [
         (("trace", "nothing", "--out", "t.jsonl"), "no scenario or agent named 'nothing'"),
         (("trace", "multi-qa", "--tasks", "no.jsonl", "--out", "t.jsonl"), "tasks no.jsonl: cannot be read"),
-        (("trace", "direct", "--final-of", "no.jsonl", "--out", "t.jsonl"), "no run 'no.jsonl'"),
+        (("trace", "direct", "--final-of", "no.jsonl", "--out", "t.jsonl"), "there is no file no.jsonl"),
         (("tune", "nothing", "--traces", "t.jsonl", "--out", "a"), "no scenario or agent named 'nothing'"),
         (
             ("tune", "multi-qa", "--traces", "t.jsonl", "--out", "a"),

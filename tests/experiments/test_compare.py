@@ -13,7 +13,7 @@ import pytest
 
 from agentcho import Agent, Game, Scenario
 from agentcho.config import RunConfig
-from agentcho.errors import AdapterError, GamesFailed, RecordBroken, ResumeMismatch
+from agentcho.errors import AdapterError, GamesFailed, RecordBroken, ResumeMismatch, ScenarioError
 from agentcho.games.runs import library
 from agentcho.lab.collect import Playing, collected
 from agentcho.lab.compare.columns import Column, columns
@@ -75,6 +75,34 @@ def test_every_column_plays_the_same_tasks_with_the_same_seeds(tmp_path: Path) -
     assert [metric.name for metric in found.metrics] == ["all right", "first right", "last right"]
     assert all(metric.binary for metric in found.metrics)
     assert found.without == dict.fromkeys(found.names, 0)
+
+
+class Wordless(Scenario):
+    """Nobody says anything, as if an `await` were missing."""
+
+    class Outcome(Scenario.Outcome):
+        """Nothing."""
+
+        done: bool = True
+
+    async def play(self, game: Game) -> Outcome:
+        game.cast(Agent, "ann")
+        await game.announce("Begin.")
+        return self.Outcome()
+
+    def score(self, outcome: Any) -> dict[str, float]:
+        """One."""
+        return {"done": 1.0}
+
+
+@pytest.mark.parametrize("effort", [Effort(1, 0), Effort(0, 1)])
+def test_games_without_generated_words_are_refused_where_words_are_measured(tmp_path: Path, effort: Effort) -> None:
+    config = RunConfig(model="fake", games=2)
+    playing = Playing(Wordless(), config, FakeEngine())
+    told = r"nothing to compare: no agent generated a message in the 2 games of baseline; .*`await ann.say\(\)`"
+    with pytest.raises(ScenarioError, match=told):
+        Comparing(playing, THREE, tmp_path, silent, effort).run("agentcho compare")
+    assert [each.value for each in compare(Wordless(), config, THREE, tmp_path).metrics[0].means.values()] == [1, 1, 1]
 
 
 class Adaptable(FakeEngine):

@@ -76,6 +76,16 @@ def test_a_table_has_fidelity_and_cost_in_a_row_and_says_which_rows_are_on_the_f
     assert "on the front: no other column is at once as near to the baseline and as cheap" in told
 
 
+@pytest.mark.parametrize(("largest", "verdict"), [(0.99, "fast, but changed"), (1.01, "changed")])
+def test_a_column_is_fast_only_if_every_run_of_it_took_less_time(largest: float, verdict: str) -> None:
+    made = found({"baseline": (0.0, 100), "choreographed:audit": (0.5, 40)})
+    cost = made.costs["choreographed:audit"].model_copy(update={"seconds_ratio": Median(0.9, 0.8, largest)})
+    made = made.model_copy(update={"costs": {**made.costs, "choreographed:audit": cost}})
+    heads, *rows = text(made).split("forced\n")[1].split("\n\n")[0].splitlines()
+    assert heads.endswith("verdict")
+    assert rows[-1].endswith(f"({0.8:.2f} to {largest:.2f})  {verdict}")
+
+
 def test_columns_that_only_reuse_have_no_such_table() -> None:
     told = text(found({name: POINTS[name] for name in ("baseline", "choreographed:audit")}))
     assert "on the front" not in told

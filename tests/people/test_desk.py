@@ -154,10 +154,10 @@ def test_who_is_in_which_game_can_be_seen_and_the_first_games_come_first(plays: 
 def test_a_limit_ends_the_question_and_is_shown(plays: Plays, emulator: Emulator) -> None:
     keys: Keys = lambda desk: "unfinished" if isinstance(desk.current, Question) else "\r"  # noqa: E731
     played = plays(Secrets(), ("bob",), keys, limits=Limits(game_seconds=0.4))
-    assert played.games[0].ended == "limit: the game 0.4 seconds"
+    assert played.games[0].ended == "limit: the game reached 0.4 seconds"
     text = "\n".join(emulator.frames)
     assert "0:00 left" in text
-    assert "ended early: limit: the game 0.4 seconds" in text
+    assert "ended early: limit: the game reached 0.4 seconds" in text
 
 
 def test_ctrl_d_leaves(plays: Plays) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from math import inf
 from typing import Any, Literal
 
+import anyio
 import pytest
 from pydantic import BaseModel, Field, field_validator
 
 from agentcho.display.people.form import Form, form_of
 from agentcho.display.people.lines import chosen
+from agentcho.display.people.session import Session
 from agentcho.games.play.people import PersonPrompt
 from agentcho.message import EVERYONE
 from agentcho.protocol.call import Sampling
@@ -60,6 +63,22 @@ def fill(form: Form, *typed: str) -> Any:
         assert fault is None, fault
     assert words is not None
     return json.loads(words)
+
+
+@pytest.mark.parametrize(
+    ("deadline", "note"), [(inf, "was withdrawn"), (-inf, "was withdrawn because its time was up")]
+)
+def test_a_question_that_is_withdrawn_is_late_only_after_its_deadline(deadline: float, note: str) -> None:
+    session = Session(["bob"], 1)
+
+    async def asking() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(session.ask, replace(asked(), deadline=deadline))
+            await anyio.wait_all_tasks_blocked()
+            group.cancel_scope.cancel()
+
+    anyio.run(asking)
+    assert session.note == f"the last question {note}"
 
 
 def test_each_value_has_a_field_and_what_is_typed_becomes_json() -> None:

@@ -279,6 +279,17 @@ class Open(Scenario):
         return self.Outcome(bob=" ".join(words))
 
 
+def test_an_ask_that_is_no_coroutine_is_told() -> None:
+    class Sync(Person):
+        def ask(self, asked: PersonPrompt) -> str:  # type: ignore[override]
+            return "hello"
+
+    with pytest.raises(
+        RequestError, match=r"`ask` of Sync, the person who plays bob, is not a coroutine; write `async"
+    ):
+        play(talk, LINES, people={"bob": Sync()})
+
+
 class Half(Person):
     """Passes game 0 to another person; answers alike in all other games."""
 
@@ -365,8 +376,8 @@ def test_its_time_is_a_limit_as_anybodys() -> None:
     bob = Asleep()
     config = RunConfig(model="fake", limits=Limits(agent_seconds=0.05))
     played = play_run(RunRequest(Alone(), config, engine=FakeEngine(), people={"bob": bob}))
-    assert played.games[0].ended == "limit: bob 0.05 seconds"
-    assert [over.ended for over in bob.ends] == ["limit: bob 0.05 seconds"]
+    assert played.games[0].ended == "limit: bob reached 0.05 seconds"
+    assert [over.ended for over in bob.ends] == ["limit: bob reached 0.05 seconds"]
     assert bob.asked[0].deadline < float("inf")
 
 

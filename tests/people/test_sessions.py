@@ -33,12 +33,12 @@ def test_time_that_runs_out_ends_the_game_as_an_outcome(run: Opens) -> None:
     console.send("half a wo")
     console.until("game is over")
     hidden(console)
-    assert "limit: bob 3" in console.text
+    assert "limit: bob reached 3" in console.text
     console.send("\r")
     assert console.end() == 0
     assert console.restored
     [over] = run.record.finished().values()
-    assert (over.outcome, over.failed, over.ended) == (None, False, "limit: bob 3 seconds")
+    assert (over.outcome, over.failed, over.ended) == (None, False, "limit: bob reached 3 seconds")
     assert run.record.status == "done"
     assert run.record.typed() == {}
 

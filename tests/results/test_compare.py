@@ -91,7 +91,7 @@ def test_it_finds_what_the_command_finds(
         ({"scenario": "nothing"}, ScenarioNotFound, "no scenario or agent named 'nothing'"),
         ({"modes": "fast"}, ConfigError, "unknown mode 'fast'"),
         ({"given": {"colour": 1}}, ConfigError, "given cannot be combined with a Scenario"),
-        ({"scenario": "prisoners-dilemma", "given": {"colour": 1}}, ConfigError, "colour: Extra inputs"),
+        ({"scenario": "prisoners-dilemma", "given": {"colour": 1}}, ConfigError, "there is no option 'colour'"),
         ({"judge": "understudy"}, ConfigError, "the understudy cannot judge"),
         ({"judge": "a/model"}, ConfigError, "no text to judge"),
         ({"workers": 2}, ConfigError, "workers have no effect without on"),

@@ -278,14 +278,14 @@ def test_a_server_that_is_gone_ends_the_game() -> None:
 def test_seconds_count_while_a_tool_runs_and_it_is_cancelled() -> None:
     limits = Limits(game_seconds=0.2)
     played = asking(['{"name": "forever", "arguments": {}}'], RunConfig(model="fake", limits=limits), tools=[forever])
-    assert played.over.ended == "limit: the game 0.2 seconds"
+    assert played.over.ended == "limit: the game reached 0.2 seconds"
     assert [event.how for event in played.events if isinstance(event, Called)] == ["cancelled"]
 
 
 def test_limits_are_checked_between_the_calls_of_one_say() -> None:
     calls = [ADD, ADD, ADD, "Three."]
     played = asking(calls, RunConfig(model="fake", limits=Limits(agent_messages=4)), max_calls=6)
-    assert played.over.ended == "limit: ann 4 messages"
+    assert played.over.ended == "limit: ann reached 4 messages"
     assert sum(entry.message.author == "ann" and entry.message.kind == "decode" for entry in played.entries) == 4
 
 

@@ -90,7 +90,7 @@ class Session(Person):
             await question.answered.wait()
         finally:
             if question is self.current and not question.answered.is_set():
-                self.note = "the last question was withdrawn because its time was up"
+                self.note = f"the last question was withdrawn{'' if question.left else ' because its time was up'}"
             self._remove(question)
         if question.words is None:
             raise person_left(asked.agent)

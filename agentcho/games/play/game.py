@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from agentcho.agent import Agent, Names, Utterance, ViewLike, by_name, own_runs, verb
 from agentcho.choreography.choreographer import Choreographer
 from agentcho.config import ReusePolicy, RunConfig
-from agentcho.errors import ScenarioError, TaskError
+from agentcho.errors import ScenarioError, TaskError, amount
 from agentcho.events import Event, GameOver, Joined, Sink
 from agentcho.games.play.endpoints import Endpoints
 from agentcho.games.play.game_models import GameModel, GameModels, KnownTextMessage, RunModel, RunModels
@@ -26,7 +26,7 @@ from agentcho.games.play.journal import Journal, RecordedLines
 from agentcho.games.play.limits import Meter, only_limit
 from agentcho.games.play.messages import Messages
 from agentcho.games.play.people import People, Seats
-from agentcho.games.play.playable import Playable, as_json, called, no_outcome, scored
+from agentcho.games.play.playable import Playable, as_json, called, no_outcome, scored, too_few
 from agentcho.games.play.precedence import Precedence
 from agentcho.games.play.roster import SCENARIO, Roster
 from agentcho.games.play.rounds import Rounds
@@ -100,6 +100,7 @@ class Game:
         self.seed = seed
         self.config = config or RunConfig()
         self._sink, self._tasks = sink or _ignore, list(tasks)
+        self._drawn = 0
         self._roster = Roster(find_agent)
         self.agents: Mapping[str, Agent] = MappingProxyType(self._roster.agents)
         self._meter = Meter(self.config.limits)
@@ -174,11 +175,8 @@ class Game:
             TaskError: More tasks are drawn than the scenario's `draws` returns.
         """
         if count > len(self._tasks):
-            what = (
-                f"the scenario draws {count} tasks, but only {len(self._tasks)} are left; return the number "
-                "of tasks per game from its `draws`"
-            )
-            raise TaskError("of this game", None, what)
+            raise TaskError("of this game", None, too_few(count, len(self._tasks), self._drawn))
+        self._drawn += count
         drawn, self._tasks = self._tasks[:count], self._tasks[count:]
         return tuple(drawn)
 
@@ -665,15 +663,17 @@ class Game:
             limit = only_limit(error)
             if not isinstance(error, ExceptionGroup):  # a group has errors of other tasks, which no limit explains
                 limit = self._meter.reached or limit
+            forgotten = unawaited()
             if limit is None:
                 with suppress(Exception):  # the name of an agent may raise; the error that ended the game counts
-                    for call in unawaited():
+                    for call in forgotten:
                         error.add_note(f"{call.site.where}: {call}")
+                    _warn_unawaited(forgotten)
                 raise
             if self._recorded.departure is not None:
                 raise self._recorded.departure from error
             outcome = None
-            ended = f"limit: {limit.who} {limit.value:g} {limit.limit}"
+            ended = f"limit: {limit.who} reached {amount(limit.value, limit.limit)}"
         await self._end_verbs()
         self._journal.close()
         score = {} if outcome is None else scored(scenario, outcome, self._behind)

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
+from pydantic import ValidationError
+
 from agentcho.errors import AgentchoError
 from agentcho.protocol.call_site import shown_path
 
@@ -70,9 +72,21 @@ def fault(error: BaseException, package: str = "") -> GameFault:
 def words(error: BaseException) -> str:
     """Return the text of an error in characters that can be encoded, even if its `__str__` fails."""
     try:
-        return _written(str(error))
+        return _written(_validation(error) if isinstance(error, ValidationError) else str(error))
     except Exception as other:
         return f"(its message cannot be shown: {type(other).__name__})"
+
+
+def _validation(error: ValidationError) -> str:
+    """Return what pydantic found wrong with a model, such as an outcome, without the values."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(_found(error.title, e["type"], ".".join(map(str, e["loc"])), e["msg"]) for e in found)
+
+
+def _found(model: str, kind: str, field: str, message: str) -> str:
+    if kind == "extra_forbidden":
+        return f"{model} has no field {field!r}"
+    return ": ".join([*filter(None, [model, field]), message.removeprefix("Value error, ")])
 
 
 def _whole(error: BaseException) -> str:

@@ -6,7 +6,7 @@ then forced. Independent of terminals and engines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -291,7 +291,7 @@ class Seats:
         self._waits()
         self._asked[agent] += 1
         try:
-            words = await self._people[agent].ask(asked)
+            words = await _asking(self._people[agent], asked)
         finally:
             self._asked[agent] -= 1
         if fault := asked.fault(words):
@@ -313,6 +313,17 @@ class Seats:
             hear(*told)
         except Exception as error:
             self._broken.setdefault(agent, error)
+
+
+def _asking(person: Person, asked: PersonPrompt) -> Awaitable[str]:
+    """Return the question to a person. Raises `RequestError` if `ask` is not a coroutine."""
+    asking: object = person.ask(asked)
+    if not isinstance(asking, Awaitable):
+        raise RequestError(
+            f"`ask` of {type(person).__name__}, the person who plays {asked.agent}, is not a coroutine; write `async "
+            "def ask(self, asked)`"
+        )
+    return asking
 
 
 def with_people(config: RunConfig, people: People, cast: Collection[str] | None = None) -> RunConfig:

@@ -75,11 +75,19 @@ def check_moves(moves: Sequence[Any]) -> None:
     """Raise `ScenarioError` if one of these moves is not a coroutine."""
     for move in moves:
         if not isinstance(move, Coroutine):
-            for other in moves:
-                if isinstance(other, Coroutine):
-                    other.close()
+            for other in _coroutines(moves):
+                other.close()
             several = "; pass the moves one by one, as in game.together(*moves)" if isinstance(move, Iterable) else ""
             raise ScenarioError(f"{type_name(move)} is not a move; a move is a coroutine, such as ann.say(){several}")
+
+
+def _coroutines(moves: Iterable[Any]) -> Iterator[Coroutine[Any, Any, Any]]:
+    """Yield the coroutines among the moves, and in lists of them."""
+    for move in moves:
+        if isinstance(move, Coroutine):
+            yield move
+        elif isinstance(move, list | tuple | set):
+            yield from _coroutines(move)
 
 
 class Rounds:

@@ -10,6 +10,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -216,7 +217,15 @@ def find(section: Section, name: str) -> Found:
             return item
         else:
             known.append(item.name)
-    raise ScenarioNotFound(name, known)
+    raise ScenarioNotFound(name, known, same_name(name))
+
+
+def same_name(name: str) -> Path | None:
+    """Return the file in the working folder that a name without its ending may mean, or None."""
+    there = (Path(f"{stem}.py") for stem in (name, name.replace("-", "_")) if stem.isprintable())
+    with suppress(OSError):  # too long for the name of a file
+        return next((path for path in there if len(path.parts) == 1 and path.is_file()), None)
+    return None
 
 
 def named_in(path: Path, name: str) -> str | None:

@@ -24,7 +24,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from agentcho.agent import Agent
-from agentcho.errors import AgentchoError, ConfigError
+from agentcho.errors import AgentchoError, ConfigError, ScenarioError, ScenarioNotFound
 from agentcho.games.play.game_faults import FILE, words
 from agentcho.games.runs.discovery import Found, broken, find, parsed
 from agentcho.integrations.textarena.names import is_arena
@@ -62,8 +62,22 @@ def chosen(name: str, given: Mapping[str, Any], recorded: Mapping[str, Any] = Ma
     cls = scenario(name)
     found = configured(cls, {**given_options(cls.Options, recorded), **given})
     for each in casts(found):
-        agent(each)
+        try:
+            agent(each)
+        except ScenarioNotFound as error:
+            raise _not_cast(found, each, error) from error
     return found
+
+
+def _not_cast(scenario: Scenario, name: str, error: ScenarioNotFound) -> ScenarioError:
+    """Return the error for an agent that is cast by a name that no agent has, with its line if the source has it."""
+    cls, (path, tree) = type(scenario), _tree(scenario)
+    line = next((arg.lineno for arg in _literal_casts(tree) if arg.value == name), None)
+    if path is None or line is None:
+        return error
+    own = hasattr(sys.modules.get(cls.__module__), name)
+    remedy = f". To cast the class {name} of this file, give the class itself: game.cast({name}, ...)" if own else ""
+    return broken(Path(shown_path(path)), line, f"{error}{remedy}")
 
 
 def configured(cls: type[Scenario], given: Mapping[str, Any]) -> Scenario:
@@ -176,12 +190,21 @@ def casts(scenario: Scenario) -> list[str]:
 
     Importing them first makes a broken one fail early.
     """
+    _, tree = _tree(scenario)
+    return sorted({*(str(arg.value) for arg in _literal_casts(tree)), *scenario.casts()})
+
+
+def _tree(scenario: Scenario) -> tuple[Path | None, ast.Module]:
+    """Return the source file of a scenario and its syntax tree, which is empty if there is no file."""
     file = inspect.getsourcefile(type(scenario))
-    tree = parsed(_source(type(scenario), Path(file))) if file else ast.Module([], [])
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
-    named = [call.args[0] for call in calls if getattr(call.func, "attr", None) == "cast"]
-    literal = (arg.value for arg in named if isinstance(arg, ast.Constant) and isinstance(arg.value, str))
-    return sorted({*literal, *scenario.casts()})
+    return (Path(file), parsed(_source(type(scenario), Path(file)))) if file else (None, ast.Module([], []))
+
+
+def _literal_casts(tree: ast.AST) -> Iterator[ast.Constant]:
+    """Yield the literal names of agents that calls of `cast` give as their first argument."""
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args)
+    named = (call.args[0] for call in calls if getattr(call.func, "attr", None) == "cast")
+    return (arg for arg in named if isinstance(arg, ast.Constant) and isinstance(arg.value, str))
 
 
 def cast_names(scenario: Scenario) -> frozenset[str] | None:

@@ -24,12 +24,13 @@ import anyio.from_thread
 import anyio.lowlevel
 
 from agentcho.config import VLLM, RunConfig
-from agentcho.errors import AudienceError, ConfigError, GamesFailed, ModelNotFound, TaskError, nearest
+from agentcho.errors import AudienceError, ConfigError, GamesFailed, ModelNotFound, TaskError, amount, nearest
 from agentcho.events import GameOver
 from agentcho.extras import importing
 from agentcho.games.play.game_faults import fault
 from agentcho.games.play.game_models import LoadedEngines
 from agentcho.games.runs import library
+from agentcho.games.runs.event_loops import playing_loop
 from agentcho.games.runs.loading import (
     EngineSource,
     as_engines,
@@ -283,7 +284,8 @@ def _to_its_end(work: Callable[[Unpack[Args]], Awaitable[T]], *args: *Args) -> T
 
     async def kept() -> T | None:
         try:
-            return await work(*args)
+            with playing_loop():
+                return await work(*args)
         except KeyboardInterrupt as interrupt:
             interrupts.append(interrupt)
             return None
@@ -326,9 +328,10 @@ def tasks_of(scenario: Scenario, config: RunConfig) -> TaskSet | None:
 
 def _too_few(tasks: TaskSet, games: int, each: int) -> TaskError:
     size = tasks.size or 0
-    drawn = f"{games} games draw {each} each, {games * each} in all"
-    most = f"play at most {size // max(1, each)} games, or give more tasks"
-    return TaskError(tasks.name, None, f"the set has {size} tasks, and {drawn}; {most}")
+    drawn = f"{games} games draw {each} each, {games * each} in all" if games > 1 else f"the game draws {each}"
+    most = size // max(1, each)
+    fewer = f"play at most {amount(most, 'games')}, or give more tasks" if most else "give more tasks"
+    return TaskError(tasks.name, None, f"the set has {amount(size, 'tasks')}, and {drawn}; {fewer}")
 
 
 def load_models(

@@ -24,7 +24,7 @@ import anyio.lowlevel
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from agentcho.choreography.quiescence import ended_from_outside
-from agentcho.errors import LeakageError, LimitReached, RequestError, ToolFailed
+from agentcho.errors import LeakageError, LimitReached, RequestError, ToolFailed, amount
 from agentcho.games.tools.isolated import in_process
 from agentcho.games.tools.tool import Tool, ToolRaised, is_async
 
@@ -77,7 +77,7 @@ async def _called(tool: Tool, arguments: str) -> Returned:
             if _ends_game(error):
                 raise
             return failed("raised", _told(error))
-    return failed("timeout", f"{tool.name} took longer than {limit:g} seconds, and was given up")
+    return failed("timeout", f"{tool.name} took longer than {amount(limit or 0, 'seconds')}, and was given up")
 
 
 def _ends_game(error: BaseException) -> bool:

@@ -15,7 +15,7 @@ from random import Random
 import anyio
 
 from agentcho.config import API, ModelConfig
-from agentcho.errors import AnswerInvalid, ContextOverflow, EndpointFailed
+from agentcho.errors import AnswerInvalid, ContextOverflow, EndpointFailed, amount
 from agentcho.integrations.endpoints.address import Address, ServerKey
 from agentcho.integrations.endpoints.answer import CheckedAnswer, check_schema, checked
 from agentcho.integrations.endpoints.faults import LONGEST_WAIT, AttemptFailed, Backoff
@@ -184,7 +184,9 @@ class Endpoint:
         if not failed.again:
             return None
         if failed.wait is not None and failed.wait > LONGEST_WAIT:
-            failed.told = f"it asks for a pause of {failed.wait:g} seconds, and the longest pause is {LONGEST_WAIT:g}"
+            failed.told = (
+                f"it asks for a pause of {amount(failed.wait, 'seconds')}, and the longest pause is {LONGEST_WAIT:g}"
+            )
             return None
         if failed.wait:
             self._pace.close_for(failed.wait)

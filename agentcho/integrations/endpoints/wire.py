@@ -19,6 +19,7 @@ import httpx2
 import openai
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
+from agentcho.errors import amount
 from agentcho.integrations.endpoints.address import OPENAI, Address, ServerKey
 from agentcho.integrations.endpoints.faults import AttemptFailed, Refusal, asked_wait, is_passing, refused
 from agentcho.integrations.endpoints.usage import Report
@@ -113,7 +114,7 @@ class Wire:
                     if progress == "ended":
                         scope.deadline = min(scope.deadline, anyio.current_time() + LINGERING)
         if scope.cancelled_caught and progress != "ended":
-            raise AttemptFailed(f"did not finish its answer within {bound.seconds:g} seconds", again=True)
+            raise AttemptFailed(f"did not finish its answer within {amount(bound.seconds, 'seconds')}", again=True)
 
     @asynccontextmanager
     async def _stream(self, body: dict[str, Any]) -> AsyncIterator[AsyncIterator[object]]:

@@ -164,7 +164,9 @@ class Result(QuantizationOptions, Measured):
 def read_result(file: Path) -> Result:
     """Read a result from its file. `RecordNotFound`, `RecordBroken`."""
     if not file.is_file():
-        raise RecordNotFound(file.name, file.parent)
+        raise RecordNotFound(
+            file.name, file.parent, what="results", remedy="`agentcho bench ... --json FILE` writes one"
+        )
     try:
         return Result.model_validate_json(file.read_bytes())
     except ValidationError:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from agentcho.errors import RecordBroken, ResumeMismatch
+from agentcho.audit.wording import many
+from agentcho.errors import RecordBroken, ResumeMismatch, ScenarioError
 from agentcho.events import Counting
 from agentcho.extras import require
 from agentcho.games.play.turn import Forced
@@ -90,9 +91,8 @@ class Comparing:
                 pass
         played = self._played()
         scores = {name: self._scores(games) for name, games in played.items()}
-        first = self.columns[0].name
-        words = [played[first].workflows[number].whole for number in scores[first]]
-        measured = any(self.effort[:2])
+        first, measured = self.columns[0].name, any(self.effort[:2])
+        words = _spoken(first, [played[first].workflows[n].whole for n in scores[first]]) if measured else []
         if measured and self.playing.here is not None:
             engine = self.playing.here()
         with self._arms(engine, self.columns if measured else ()) as arms:
@@ -173,6 +173,19 @@ def judged_texts(scenario: Scenario, games: Games, count: int) -> dict[int, Judg
     outcomes = {n: games.finished[n].outcome for n in range(count)}
     judged = {n: scenario.judged(scenario.Outcome.model_validate(o)) for n, o in outcomes.items() if o is not None}
     return {n: text for n, text in judged.items() if text is not None}
+
+
+def _spoken(column: str, games: Sequence[Workflow]) -> list[Workflow]:
+    """The games in which an agent says anything: only generated words can be forced in other columns, and timed.
+    `ScenarioError`: there are games, and none has any."""
+    found = [game for game in games if any(message.kind == "decode" for message in game.messages)]
+    if games and not found:
+        raise ScenarioError(
+            f"nothing to compare: no agent generated a message in the {many(len(games), 'game')} of {column}; let "
+            "`play` await verbs of agents, as in `await ann.say()`, or compare the scores alone with --fidelity-games "
+            "0 --timed-games 0"
+        )
+    return found
 
 
 def _calls(games: Games, count: int) -> int:

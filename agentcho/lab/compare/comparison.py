@@ -168,14 +168,15 @@ class Comparison(Frozen):
         return judged(None if held is None else held.kl, off)
 
     def verdict(self, column: str) -> str:
-        """Return in words whether a column is as good as the first one, and if not, whether it is at least fast.
+        """Return in words whether a column is as good as the first one, and if not, whether it is at least fast: each
+        game and repeat took less time.
 
         Empty for the first.
         """
         if column == self.names[0]:
             return ""
         cost = self.costs.get(column)
-        fast = cost is not None and cost.seconds_ratio.middle < 1
+        fast = cost is not None and cost.seconds_ratio.largest < 1
         return {"same": "as good", "unknown": "not judged", "changed": "fast, but changed" if fast else "changed"}[
             self.words(column)
         ]

@@ -90,7 +90,7 @@ def _fidelity(found: Comparison) -> TextTable:
         if (held := found.fidelity.get(name))
     )
     scored = [score.name] if score else []
-    heads = ("column", *scored, "KL to baseline, 95 %", "same token", "end to end", "")
+    heads = ("column", *scored, "KL to baseline, 95 %", "same token", "end to end", "verdict")
     return TextTable(f"on the words of {found.names[0]}, forced", heads, rows)
 
 

@@ -122,7 +122,9 @@ class JudgeResult(Frozen):
 def read_judge(file: Path) -> JudgeResult:
     """Read a result. `RecordNotFound`: there is no such file; `RecordBroken`: it is not a result."""
     if not file.is_file():
-        raise RecordNotFound(file.name, file.parent)
+        raise RecordNotFound(
+            file.name, file.parent, what="results", remedy="`agentcho bench judge --json FILE` writes one"
+        )
     try:
         return JudgeResult.model_validate_json(file.read_bytes())
     except ValidationError:

@@ -131,7 +131,9 @@ class LeaksResult(Frozen):
 def read_leaks(file: Path) -> LeaksResult:
     """Read a result from its file. `RecordNotFound`, `RecordBroken`."""
     if not file.is_file():
-        raise RecordNotFound(file.name, file.parent)
+        raise RecordNotFound(
+            file.name, file.parent, what="results", remedy="`agentcho bench leaks --json FILE` writes one"
+        )
     try:
         return LeaksResult.model_validate_json(file.read_bytes())
     except ValidationError:

@@ -203,7 +203,7 @@ def read_decisions(file: Path) -> DecisionsResult:
 
 def _from(file: Path, what: type[F], command: str) -> F:
     if not file.is_file():
-        raise RecordNotFound(file.name, file.parent)
+        raise RecordNotFound(file.name, file.parent, what="results", remedy=f"`{command} --json FILE` writes one")
     try:
         return what.model_validate_json(file.read_bytes())
     except ValidationError:
