@@ -75,12 +75,12 @@ class Scenario:
     class Options(BaseModel):
         """Typed options of the scenario, a frozen pydantic model. On the command line, `--set key=value` sets one."""
 
-        model_config = ConfigDict(frozen=True, extra="forbid")
+        model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     class Outcome(BaseModel):
         """The outcome of a game, a frozen pydantic model. It is recorded as JSON, and `agentcho show` shows it."""
 
-        model_config = ConfigDict(frozen=True, extra="forbid")
+        model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     def __init_subclass__(cls, **more: Any) -> None:
         """Name a scenario after its own class, as `agentcho ls` lists it.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+import traceback
+from typing import Any, Self
 
 import pytest
-from pydantic import BaseModel, Field, SecretStr
+from pydantic import BaseModel, Field, SecretStr, model_validator
 
 import agentcho
 from agentcho.errors import ArgumentError, AudienceError, ConfigError, ScenarioError
@@ -198,3 +199,23 @@ def test_every_error_can_be_imported_from_the_package() -> None:
         each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, errors.AgentchoError)
     ]
     assert all(getattr(agentcho, each.__name__) is each and each.__name__ in agentcho.__all__ for each in kinds)
+
+
+def test_an_error_of_options_quotes_no_secret() -> None:
+    class Locked(agentcho.Scenario):
+        """Has a secret, and an option that is refused."""
+
+        class Options(agentcho.Scenario.Options):
+            """The options."""
+
+            key: SecretStr
+            count: int = 1
+
+            @model_validator(mode="after")
+            def _checked(self) -> Self:
+                raise ValueError("it is refused")
+
+    for wrong in ({"count": "x"}, {}):  # type: dict[str, Any]
+        with pytest.raises(ConfigError) as refused:
+            Locked(key="zebra", **wrong)
+        assert "zebra" not in "".join(traceback.format_exception(refused.value))

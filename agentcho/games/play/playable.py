@@ -112,9 +112,9 @@ def _number(value: Any, name: str, method: str, of: Playable) -> float:
         number: float = value if type(value) in (int, float) else float(value)
         if isfinite(number):
             return number
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError):
         returned = f"`{method}` of {called(of)} returned {value_checks.type_name(value)} as {shown(name)}"
-        raise ScenarioError(f"{returned}; return a number, or leave the key out where there is none") from error
+        raise ScenarioError(f"{returned}; return a number, or leave the key out where there is none") from None
     raise ScenarioError(
         f"`{method}` of {called(of)} returned {value_checks.type_name(value)} as {shown(name)} that is {number}; "
         "return a finite number, or leave the key out where there is none"
