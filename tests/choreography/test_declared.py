@@ -215,6 +215,9 @@ def test_an_error_of_options_quotes_no_secret() -> None:
             def _checked(self) -> Self:
                 raise ValueError("it is refused")
 
+        async def play(self, game: Any) -> agentcho.Scenario.Outcome:
+            raise NotImplementedError
+
     for wrong in ({"count": "x"}, {}):  # type: dict[str, Any]
         with pytest.raises(ConfigError) as refused:
             Locked(key="zebra", **wrong)

@@ -237,7 +237,7 @@ def test_the_same_list_with_other_declarations_is_another_message() -> None:
     async def script(game: Game) -> None:
         ann = game.cast(Agent, "ann")
         for told in ("world", "nobody"):
-            await ann.say(to="everyone", tools=[agentcho.tool(search.function, name="search", audience=told)])
+            await ann.say(to="everyone", tools=[agentcho.tool(name="search", audience=told)(search.function)])
 
     lists = [entry.message for entry in played(script).entries if "tools" in entry.message.id]
     assert [each.audience for each in lists] == [audience("everyone"), audience("ann")]
