@@ -233,9 +233,11 @@ def _idle(found: FidelityResult) -> Iterator[str]:
     """Sets in which KVCOMM found nothing to reuse."""
     for subject in dict.fromkeys(row.subject for row in found.rows):
         own = {row.column: row for row in found.rows if row.subject == subject}
-        full, anchored = own.get(FULL), own.get(ANCHORED)
-        if full and anchored and anchored.encoded >= NEARLY * full.encoded:
-            yield f"{subject}: KVCOMM at threshold 1 encoded as much as `full`: it reused nothing"
+        anchored, called = own.get(ANCHORED), "`full`" if FULL in own else "the baseline"
+        whole = own.get(FULL, own.get(BASELINE))
+        if whole and anchored and anchored.encoded >= NEARLY * whole.encoded:
+            games = f"{subject}, {anchored.games} conversations"
+            yield f"{games}: KVCOMM at threshold 1 encoded as much as {called}: it reused nothing"
 
 
 def _nearer(found: FidelityResult) -> Iterator[str]:
