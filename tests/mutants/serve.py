@@ -245,7 +245,7 @@ SERVE = (
         "without keys a page of any site may ask",
         "a page that somebody opens in a browser on this machine would use the model, and read what it says",
         "agentcho/serve/web/app.py",
-        "            _check_near(headers)\n",
+        "            _check_near(headers, self._site.origins)\n",
         "            pass\n",
         (EDGE,),
     ),
