@@ -202,6 +202,7 @@ bench-real: .venv/.tools real     ## docs/real-model.md: what SmolLM2 shows; DAT
 		--modes $(OTHER_WAYS) --json docs/results/real-fidelity-office-ways.json --plot docs/fronts/real-fidelity-office-ways.png
 	$(BIN)/agentcho paper --model smollm2 --dtype bfloat16 --data generators --quick -n 24 --table 1,2,4 --max-tokens 96 \
 		--out runs/real/paper --export docs/results/real-paper.json
+	$(BIN)/python -m tools.real_costs $(DATA) --json docs/results/real-costs.json
 	$(BIN)/python -m tools.pages.real_model docs/results docs/real-model.md
 
 # Judged on names and towns that no adapter was trained on.

@@ -24,7 +24,6 @@ from agentcho.games.runs import runtime
 from agentcho.games.runs.request import RunRequest
 from agentcho.games.tools import running
 from agentcho.games.tools.mcp_server import CONNECTING
-from agentcho.message import EVERYONE
 from agentcho.testing import FakeEngine, Rehearsal, play
 
 if TYPE_CHECKING:
@@ -179,7 +178,7 @@ def test_what_a_server_says_is_wrong_is_told_to_the_model(tmp_path: Path) -> Non
     assert failed.startswith("Error: ")
     assert "is the most" in long
     listing = next(entry.message for entry in played.entries if entry.message.id == "ann.tools0")
-    assert listing.audience == EVERYONE
+    assert listing.audience.members == {"ann"}, "one of its tools tells nobody"
     assert "fail" in log.read_text()
 
 

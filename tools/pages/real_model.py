@@ -38,6 +38,7 @@ from tools.pages.real_distances import HEADS, distances
 from tools.pages.real_speed import draw, speed, untimed
 from tools.pages.real_tasks import merged, short_tasks
 from tools.pages.render import arguments, commit_of, render, rewrite
+from tools.real_costs import Costs
 from tools.trainings import Checkpoint, TrainedAdapter, Trainings
 
 T = TypeVar("T", bound=BaseModel)
@@ -79,6 +80,8 @@ TRAININGS = (
     "real-trainings-epochs",
 )
 """Results of `tools.trainings`, for these adapters and others."""
+COSTS = "real-costs"
+"""The result of `tools.real_costs`."""
 PAPER, TABLES = "real-paper", ("Table 1", "Table 2", "Table 4")
 """The result of `agentcho paper`, and the tables of it that are shown."""
 TREES = "real-task-one-step-tree-of-thoughts-tuned"
@@ -164,6 +167,7 @@ def page(results: Path) -> str:
         merged=merged(results),
         missing="; ".join([*_missing(tuned, paper, leaks, decisions), *_unadapted(paper, results), *_untimed(results)]),
         attacked=[line for each in leaks for line in _attacked(each)],
+        costs=_read(results / f"{COSTS}.json", Costs),
     )
 
 
