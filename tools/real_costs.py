@@ -80,11 +80,6 @@ def parts() -> Iterator[Part]:
         f"agentcho compare branch-solve-merge {model} --temperature 0 --max-tokens 64 -n 4 --timed-games 0 "
         "--fidelity-games 0 --out HERE/merge",
     )
-    yield Part(
-        "the paper's workflows: one game of Table 4 in each row",
-        "agentcho paper --model smollm2 --dtype bfloat16 --data generators --quick -n 1 --table 4 --max-tokens 96 "
-        "--out HERE/paper",
-    )
 
 
 def measured(part: Part, data: Path, here: Path) -> Cost:
