@@ -62,6 +62,9 @@ MEASURED: Mapping[str, Place] = {
     "bench-readers": Place((*SPEED, WINS), PACED),
     "bench-trees": Place((*SPEED, WINS), PACED),
     "bench-": Place(SPEED, (*PACED, "tools/bench")),
+    "compare-multi-qa-repair-parallel": Place(
+        ("comparisons.md", "how-to/repair.md"), (*CORE, *PLAYED, "agentcho/lab/compare")
+    ),
     "compare-": Place(("comparisons.md",), (*CORE, *PLAYED, "agentcho/lab/compare")),
     "adapter-": Place(("comparisons.md",), (*CORE, *PLAYED, "agentcho/lab/tune")),
     "leakage-": Place(("leakage.md",), (*CORE, *PLAYED, "agentcho/audit")),
@@ -94,6 +97,7 @@ README = "../README.md"
 IN_README = frozenset(
     {
         "agentleak",
+        "compare-multi-qa",
         "leaks",
         "leaks-earlier",
         "real-fidelity",
