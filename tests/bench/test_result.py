@@ -218,7 +218,7 @@ def test_eight_rows_over_a_message_each_are_aimed_at_by_the_form_of_their_keys(
 
 @pytest.mark.parametrize(
     ("repeats", "said"),
-    [(1, "reached, but with 1 repeats instead of 5"), (4, "reached, but with 4 repeats instead of 5"), (5, "met")],
+    [(1, "reached, but with 1 repeat instead of 5"), (4, "reached, but with 4 repeats instead of 5"), (5, "met")],
 )
 def test_nothing_is_called_met_in_fewer_than_five_repeats(repeats: int, said: str) -> None:
     found = result(FIRST, stepwise=False).model_copy(update={"repeats": repeats})

@@ -149,7 +149,11 @@ class Result(QuantizationOptions, Measured):
     def verdict(self, target: Target) -> str:
         """The verdict on a target of this result; with fewer than `FEW` repeats nothing is called met."""
         few = target.verdict == "met" and self.repeats < FEW
-        return f"reached, but with {self.repeats} repeats instead of {FEW}" if few else target.verdict
+        return (
+            f"reached, but with {self.repeats} repeat{'' if self.repeats == 1 else 's'} instead of {FEW}"
+            if few
+            else target.verdict
+        )
 
     def why_not(self, subject: str, arm: str) -> str:
         """Why an arm has no figures."""
