@@ -178,7 +178,7 @@ def test_what_a_server_says_is_wrong_is_told_to_the_model(tmp_path: Path) -> Non
     assert failed.startswith("Error: ")
     assert "is the most" in long
     listing = next(entry.message for entry in played.entries if entry.message.id == "ann.tools0")
-    assert listing.audience.members == {"ann"}, "one of its tools tells nobody"
+    assert listing.audience.members == frozenset({"ann"}), "one of its tools tells nobody"
     assert "fail" in log.read_text()
 
 
