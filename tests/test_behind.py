@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agentcho.records.environment import digest_unit, tree_digest
+from agentcho.records.environment import digest_unit, source_digests, tree_digest
 from tools import backfill
 from tools.pages.behind import AWAITED, MEASURED, ROOT, Age, Checkout, by_page, faults, results, rounded, told, with_age
 from tools.pages.marks import AGE, between
@@ -159,6 +159,13 @@ def test_digests_of_code_that_has_run_are_those_of_the_checkout() -> None:
     assert {"agentcho/games/runs/library.py", "agentcho/records", "scenarios/direct.py"} <= named.keys()
     assert not {"agentcho/runner", "agentcho/lab/bench", "scenarios/debate.py"} & named.keys()
     assert all(digest == tree_digest(ROOT, name) for name, digest in named.items())
+
+
+def test_digests_of_given_files_are_of_those_alone() -> None:
+    """For measurements that other processes make."""
+    files = [ROOT / "agentcho/games/runs/library.py", ROOT / "agentcho/engine/core.py"]
+    named = dict(each.split(":") for each in source_digests(files)["trees"].split())
+    assert named == {name: tree_digest(ROOT, name) for name in ("agentcho/games/runs/library.py", "agentcho/engine")}
 
 
 def filled(repository: Path, machine: Mapping[str, str]) -> dict[str, str]:

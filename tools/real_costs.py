@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from agentcho.records.environment import machine_info, source_digests, versions
+from agentcho.records.environment import ROOT, machine_info, source_digests, versions
 from agentcho.records.frozen import Frozen
 
 DILEMMAS, OFFICES = "prisoners-dilemma.llama3.1-8b", "agentleak.five-models"
@@ -108,7 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for part in parts():
             costs.append(measured(part, given.data.absolute(), Path(folder)))
             print(f"{costs[-1].name}: {costs[-1].seconds:.0f} s, {costs[-1].peak_bytes / 1e9:.1f} GB", flush=True)
-    machine = versions() | machine_info() | source_digests()
+    # Other processes have loaded the code.
+    machine = versions() | machine_info() | source_digests((ROOT / "agentcho").rglob("*.py"))
     found = Costs(command="python -m tools.real_costs DATA", machine=machine, costs=tuple(costs))
     given.json.write_text(found.model_dump_json(indent=1) + "\n", encoding="utf-8")
 

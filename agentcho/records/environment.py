@@ -99,15 +99,20 @@ def _commit() -> str:
         return ""
 
 
-def source_digests() -> dict[str, str]:
-    """The digests of the code that this process has loaded so far (`agentcho.records.digests`).
+def source_digests(files: Iterable[Path] | None = None) -> dict[str, str]:
+    """The digests of code (`agentcho.records.digests`).
+
+    Args:
+        files: Of these files. By default of those that this process has loaded so far.
 
     Returns:
-        `trees`, as "agentcho/engine:0123456789ab scenarios/debate.py:…": one digest for each folder that contains a
-        loaded module; for folders whose files are largely independent (`BY_FILE`), one for each loaded file.
+        `trees`, as "agentcho/engine:0123456789ab scenarios/debate.py:…": one digest for each folder that contains
+        one of these files; for folders whose files are largely independent (`BY_FILE`), one for each file.
     """
-    loaded = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-    named = sorted(set(_named(Path(file) for file in loaded if file)))
+    if files is None:
+        loaded = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+        files = (Path(file) for file in loaded if file)
+    named = sorted(set(_named(files)))
     return {"trees": digest_list(tree_digests(ROOT, named))}
 
 
