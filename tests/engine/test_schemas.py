@@ -26,7 +26,7 @@ from agentcho.protocol.call import Sampling
 from agentcho.protocol.tools import AnswerForm
 from agentcho.runner.sampling import endings
 from agentcho.runner.sampling.constraint import Constraints, Grammars, JsonConstraint
-from agentcho.runner.sampling.endings import DocumentEndings
+from agentcho.runner.sampling.endings import DocumentEndings, LearnedStates
 from agentcho.runner.sampling.grammar import fault, grammar
 from agentcho.runner.sampling.token_bytes import TokenBytes
 
@@ -351,6 +351,7 @@ class Unsearched(DocumentEndings):
 class NoEnding:
     broken = False
     searches = 0
+    learned = LearnedStates({}, {})
 
     def follow(self, said: bytes) -> None:
         pass
@@ -376,6 +377,36 @@ def test_the_endings_of_a_schema_are_searched_for_once(monkeypatch: pytest.Monke
     few = fewest(schema)
     monkeypatch.setattr(DocumentEndings, "document", None)
     assert fewest(schema) == few
+
+
+TWO_LENGTHS: Schema = {
+    "type": "object",
+    "properties": {
+        "p": {"type": "string", "minLength": 9, "maxLength": 9},
+        "q": {"type": "string", "minLength": 8, "maxLength": 10},
+    },
+    "additionalProperties": False,
+}
+
+
+def test_an_ending_does_not_depend_on_other_documents_of_its_schema() -> None:
+    """Else it would tell an agent which property another agent's answer had, and where that one was ended."""
+
+    def ended(of: DocumentEndings, said: bytes) -> bytes | None:
+        document = of.document()
+        document.follow(said)
+        return next(document.endings())
+
+    alone, shared = (DocumentEndings(grammar(TWO_LENGTHS)) for _ in range(2))
+    assert ended(shared, b'{"p":"abc') is not None
+    assert ended(shared, b'{"q":"abc') == ended(alone, b'{"q":"abc')
+
+
+def test_documents_begin_alike_however_far_others_had_whole_ones_searched() -> None:
+    compiled = grammars().json(TWO_LENGTHS, AMPLE)._compiled
+    before = compiled.endings.document().learned
+    assert [*compiled.whole()]
+    assert compiled.endings.document().learned == before
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from functools import reduce
+from itertools import islice
 from math import inf
 from operator import or_
 from typing import Any
@@ -230,7 +231,10 @@ class CompiledGrammar:
 
     def __init__(self, matcher: LLMatcher, endings: DocumentEndings) -> None:
         self.matcher, self.endings = matcher, endings
-        self._whole, self._more = list[bytes | None](), endings.document().endings()
+        empty = endings.document()
+        self._more = empty.endings()
+        self._whole = list(islice(self._more, 1))
+        endings.begin_with(empty)  # no later: how far others let `whole` search must not matter
 
     def whole(self) -> Iterator[bytes | None]:
         """Whole documents, as `DocumentEnding.endings` yields them for an empty document. Each is searched for once."""

@@ -81,8 +81,12 @@ class LearnedStates(NamedTuple):
 
 
 class DocumentEndings:
-    """Endings of documents of one `grammar`, using only bytes in `letters`. What is learned about the grammar's states
-    in one document is used in all. `hints` are possible endings of strings of the grammar, best first."""
+    """Endings of documents of one `grammar`, using only bytes in `letters`. `hints` are possible endings of strings of
+    the grammar, best first.
+
+    What a search learns about the grammar's states decides what later ones find. So each document learns for itself:
+    an ending must not tell what another document says.
+    """
 
     def __init__(self, grammar: str, letters: bytes = EVERY, hints: Sequence[bytes] = ()) -> None:
         self._start, self._letters = LLMatcher(byte_vocabulary(), grammar), letters
@@ -91,14 +95,21 @@ class DocumentEndings:
 
     def document(self) -> DocumentEnding:
         """An empty document."""
-        return DocumentEnding(self._start.deep_copy(), self._letters, self._learned, self._hints)
+        learned = LearnedStates(dict(self._learned.kinds), dict(self._learned.ways))
+        return DocumentEnding(self._start.deep_copy(), self._letters, learned, self._hints)
+
+    def begin_with(self, document: DocumentEnding) -> None:
+        """Let later documents begin with what an empty document has learned by now, which says nothing of any other."""
+        self._learned = LearnedStates(dict(document.learned.kinds), dict(document.learned.ways))
 
 
 class DocumentEnding:
-    """Endings of one document as it grows. `steps`: the number of states tried for it so far."""
+    """Endings of one document as it grows. `steps`: the number of states tried for it so far. `learned`: what was
+    learned from them."""
 
     def __init__(self, matcher: LLMatcher, letters: bytes, learned: LearnedStates, hints: Sequence[bytes] = ()) -> None:
-        self._matcher, self._letters, self._learned, self._hints = matcher, letters, learned, hints
+        self._matcher, self._letters = matcher, letters
+        self.learned, self._hints = learned, hints
         self._at, self._said = b"", bytearray()
         self._mask: bytes | None = None
         self._place, self._last = OUTSIDE, (b"", OUTSIDE)
@@ -169,14 +180,14 @@ class DocumentEnding:
     def _near(self, path: bytes) -> bytes | None:
         """A path to the end of the string, or else of the value, in which a path ends."""
         where = self._next(path), self._within(path)
-        way = self._learned.ways.get(where, b"")
+        way = self.learned.ways.get(where, b"")
         for known in [way[:-1] + bytes([mark]) for mark in ENDING] if way[-1:] in _ENDINGS else [way]:
             if known and self._matcher.validate_tokens([*known]) == len(known):
                 self._step()
                 return path + known
         found = (self._hinted(path) or self._text(path)) if where[1] != OUTSIDE else self._value(path)
         if found is not None:
-            self._learned.ways[where] = found[len(path) :]
+            self.learned.ways[where] = found[len(path) :]
         return found
 
     def _hinted(self, path: bytes) -> bytes | None:
@@ -236,7 +247,7 @@ class DocumentEnding:
         """The continuations of a path, each counted as an attempt. With `learn`, of bytes that lead to the same set of
         next bytes only the first is tried, once this is known."""
         mask = self._next(path)
-        known = self._learned.kinds.get((mask, letters)) if learn else None
+        known = self.learned.kinds.get((mask, letters)) if learn else None
         allowed = self._allowed(mask, self._within(path)) if known is None else known
         found = dict[bytes, int]()
         if path[-1:] == b'"' and (hinted := self._hinted(path)) is not None:
@@ -248,7 +259,7 @@ class DocumentEnding:
             if known is None:
                 found.setdefault(self._next(after), byte)
         if learn and known is None:
-            self._learned.kinds[mask, letters] = bytes(found.values())
+            self.learned.kinds[mask, letters] = bytes(found.values())
 
     def _within(self, path: bytes) -> int:
         """Where in the document a path ends."""
