@@ -285,6 +285,10 @@ def test_a_page_of_an_allowed_origin_asks_first_and_is_served(keys: tuple[ApiKey
             first = await door.client.options(CHAT, headers={"origin": PAGE, **asks})
             assert (first.status_code, first.headers[ALLOWED]) == (200, PAGE)
             assert "authorization" in first.headers["access-control-allow-headers"]
+            near = {"origin": PAGE, **asks, "access-control-request-private-network": "true"}
+            assert (await door.client.options(CHAT, headers=near)).headers[
+                "access-control-allow-private-network"
+            ] == "true"
             sent = {"origin": PAGE, "authorization": "Bearer a"}
             answer = await door.client.post(CHAT, json=ASKED, headers=sent)
             assert (answer.status_code, answer.headers[ALLOWED]) == (200, PAGE)

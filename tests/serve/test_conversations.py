@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
 import httpx
 import pytest
 from openai.types.responses import Response
 from openai.types.responses.response_item_list import ResponseItemList
 
-from agentcho.serve.api import responses
+from agentcho.serve.api import items, responses
 from agentcho.serve.api_errors import ApiError
 from agentcho.serve.request import Caller, QuotedMessage, ToolCall
 from agentcho.serve.web import conversations
@@ -236,6 +237,36 @@ def test_a_stored_response_is_shown_and_deleted() -> None:
     play(body)
 
 
+def test_a_request_for_a_stored_response_counts_for_the_limits() -> None:
+    async def body() -> None:
+        model = Scripted()
+        async with opened(model, requests=1) as door, anyio.create_task_group() as group:
+            at = f"{AT}/{(await made(door))['id']}"
+            model.held, model.begun = anyio.Event(), anyio.Event()
+            group.start_soon(made, door)
+            await model.begun.wait()
+            for method, path in (("GET", at), ("GET", f"{at}/input_items"), ("DELETE", at)):
+                assert (await door.error(503, await door.client.request(method, path)))["code"] == "overloaded"
+            model.held.set()
+
+    play(body)
+
+
+def test_a_society_that_ends_takes_its_stored_responses_with_it() -> None:
+    async def body() -> None:
+        model = Scripted()
+        async with opened(model) as door:
+            model.societies["", "talk"] = model.societies["", "walk"] = "enforce"
+            other = "/s/walk/ann/v1/responses"
+            ended = (await made(door))["id"]
+            kept = (await door.client.post(other, json={"model": "m", "input": "hello"})).json()["id"]
+            assert (await door.client.delete("/s/talk")).status_code == 200
+            await door.error(404, await door.client.get(f"{AT}/{ended}"))
+            assert (await door.client.get(f"{other}/{kept}")).status_code == 200
+
+    play(body)
+
+
 def test_a_stored_response_is_shown_to_nobody_else() -> None:
     async def body() -> None:
         async with opened(Scripted()) as door:
@@ -267,6 +298,12 @@ def test_what_is_shown_counts_as_kept() -> None:
     kept.keep(ANN, "r2", SAID, "x" * 18)
     absent(kept, ANN, "r1")
     absent(kept, ANN, "r2")
+
+
+def test_an_answer_that_was_sent_again_has_an_id_of_its_own_in_lists() -> None:
+    answer = QuotedMessage("assistant", "Hi", id="a", calls=(ToolCall("look", "{}", "call_a_0"),))
+    listed = [item["id"] for item in items.written([answer, QuotedMessage("user", "x"), answer], "r")]
+    assert listed == ["msg_a", "fc_a_0", "in_r_1", "in_r_2", "in_r_2_0"]
 
 
 def test_the_input_of_a_stored_response_is_listed() -> None:

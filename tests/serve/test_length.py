@@ -24,6 +24,12 @@ def test_a_text_of_many_letters_is_too_long_wherever_it_stands(where: str) -> No
         anyio.run(check_length, ChatRequest((quoted,)), FakeEngine(context=64))
 
 
+def test_many_short_texts_make_no_room_for_a_long_one() -> None:
+    short = QuotedMessage("assistant", "", calls=(ToolCall("f", "a"),) * 5_000)
+    with pytest.raises(ContextOverflow):
+        anyio.run(check_length, ChatRequest((short, QuotedMessage("user", "word " * 50_000))), FakeEngine(context=64))
+
+
 @pytest.mark.parametrize("calls", [0, 2048])
 def test_a_request_of_many_messages_or_calls_is_long_however_short_they_are(calls: int) -> None:
     quoted = QuotedMessage("assistant", "", calls=(ToolCall("f", "{}"),) * calls)

@@ -81,7 +81,7 @@ WEATHER = ToolDefinition("weather", "", ANSWER)
 def found(text: str, form: ToolFormat = PLAIN, tool: ToolDefinition = WEATHER) -> tuple[str, list[str]]:
     """The text left of an answer without its calls, and the arguments of those calls."""
     frames = cast(Any, SimpleNamespace(framing=SimpleNamespace(tools=form)))
-    before, calls = calls_in(text, Tools((tool, ToolDefinition("time")), "auto"), frames)
+    before, calls = calls_in(text, ChatRequest((), tools=Tools((tool, ToolDefinition("time")), "auto")), frames)
     return before, [call.arguments for call in calls]
 
 
@@ -269,9 +269,11 @@ def test_functions_that_none_may_call_are_not_listed_and_what_looks_like_a_call_
     assert prompt_of(ChatRequest(said, tools=Tools(tools, "none")), frames) == prompt_of(ChatRequest(said), frames)
     assert prompt_of(ChatRequest(said, tools=Tools(tools, "required")), frames) != prompt_of(ChatRequest(said), frames)
     text = frames.framing.tools.called("weather", "{}")[0]
-    assert [call.name for call in calls_in(text, Tools(tools, "auto"), frames)[1]] == ["weather"]
+    assert [call.name for call in calls_in(text, ChatRequest(said, tools=Tools(tools, "auto")), frames)[1]] == [
+        "weather"
+    ]
     for other in (Tools((ToolDefinition("time"),), "auto"), Tools(tools, "none"), None):
-        assert calls_in(text, other, frames) == (text, ())
+        assert calls_in(text, ChatRequest(said, tools=other), frames) == (text, ())
 
 
 def test_a_name_stands_where_the_template_has_it_and_nowhere_else() -> None:

@@ -210,6 +210,13 @@ def test_formats_and_functions() -> None:
     refused("tools[0].parameters", api=responses, tools=[RESPONSES_TOOL | {"parameters": {"a": "b" * 70_000}}])
 
 
+def test_what_is_only_repeated_is_short() -> None:
+    refused("user", api=responses, user="x" * 513)
+    refused("metadata", api=responses, metadata={str(number): "" for number in range(17)})
+    refused("metadata.a", api=responses, metadata={"a": "x" * 513})
+    assert of_responses(metadata={"a": "x" * 512})[2].echo["metadata"] == {"a": "x" * 512}
+
+
 def test_logarithms_are_asked_for_in_two_ways() -> None:
     assert of_responses(include=["message.output_text.logprobs"])[1].logprobs == 0
     assert of_responses(top_logprobs=2)[1].logprobs == 2

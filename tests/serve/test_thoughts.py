@@ -115,3 +115,32 @@ def test_a_response_has_the_thought_as_an_item_in_front() -> None:
     done = [(each.output_index, each.item.type) for each in told if each.type == "response.output_item.done"]
     assert done == [(0, "reasoning"), (1, "message")]
     assert told[-1].response.output == output
+
+
+def test_a_streamed_thought_is_a_part_of_its_item_without_the_whitespace_around_it() -> None:
+    _, _, shape = of_responses(stream=True)
+    answers = answered(shape, SAID, usage=USAGE)
+    pieces = [
+        *(AnswerDelta(0, "", thought=each) for each in ("\n", " hm", " ", "so\n", "\n")),
+        AnswerDelta(0, "Hello there"),
+    ]
+    told: list[Any] = events(shape, pieces, answers)
+    of_thought = [each for each in told if getattr(each, "item_id", None) == told[-1].response.output[0].id]
+    assert [each.type for each in of_thought] == [
+        "response.content_part.added",
+        "response.reasoning_text.delta",
+        "response.reasoning_text.delta",
+        "response.reasoning_text.done",
+        "response.content_part.done",
+    ]
+    assert (of_thought[0].part.text, of_thought[-1].part.text) == ("", "hm so")
+    assert "".join(each.delta for each in of_thought[1:3]) == of_thought[3].text == "hm so"
+
+
+def test_a_streamed_thought_of_whitespace_is_none() -> None:
+    _, _, shape = of_responses(stream=True)
+    answers = answered(shape, SAID._replace(thought=""), usage=USAGE)
+    told: list[Any] = events(shape, [AnswerDelta(0, "", thought="\n\n"), AnswerDelta(0, "Hello there")], answers)
+    done = [(each.output_index, each.item.type) for each in told if each.type == "response.output_item.done"]
+    assert done == [(0, "message")]
+    assert [each.type for each in told[-1].response.output] == ["message"]

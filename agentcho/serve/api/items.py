@@ -98,29 +98,31 @@ def quoted(items: Iterable[Item]) -> list[QuotedMessage]:
 
 
 def written(messages: Iterable[QuotedMessage], response: str) -> list[dict[str, Any]]:
-    """The messages as items, the reverse of `quoted`. Those without an id of their own get one from that of their
-    `response`."""
-    found = list[dict[str, Any]]()
+    """The messages as items, the reverse of `quoted`. Those without an id of their own, and those whose
+    id a message before them has, get one from that of their `response`."""
+    found, known = list[dict[str, Any]](), set[str | None]()
     for number, message in enumerate(messages):
         made = f"in_{response}_{number}"
         if message.role == "tool":
             own = {"type": "function_call_output", "call_id": message.call_id, "output": message.text}
             found.append({"id": made, **own, "status": "completed"})
-        elif message.text or not message.calls:
-            found.append(_written_message(message, made))
+            continue
+        of = None if message.id in known or message.role != "assistant" else message.id
+        known.add(of)
+        if message.text or not message.calls:
+            found.append(_written_message(message, ids.item(of) if of else made))
         for nth, call in enumerate(message.calls):
-            id = ids.item(message.id, nth) if message.id else f"{made}_{nth}"
+            id = ids.item(of, nth) if of else f"{made}_{nth}"
             own = {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
             found.append({"id": id, **own, "status": "completed"})
     return found
 
 
-def _written_message(message: QuotedMessage, made: str) -> dict[str, Any]:
+def _written_message(message: QuotedMessage, id: str) -> dict[str, Any]:
     part: dict[str, Any] = {"type": "input_text", "text": message.text}
     if message.role == "assistant":
         part = {"type": "output_text", "text": message.text, "annotations": [], "logprobs": []}
-        made = ids.item(message.id) if message.id else made
-    return {"id": made, "type": "message", "role": message.role, "status": "completed", "content": [part]}
+    return {"id": id, "type": "message", "role": message.role, "status": "completed", "content": [part]}
 
 
 def _add(found: list[QuotedMessage], item: Item) -> None:

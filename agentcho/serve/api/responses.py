@@ -35,6 +35,8 @@ from agentcho.serve.request import (
 )
 
 Previous = Annotated[str, Field(min_length=1, max_length=128)]
+MetadataKey = Annotated[str, Field(max_length=64)]
+Label = Annotated[str, Field(max_length=512)]
 OFF = (
     "previous_response_id: this server stores no conversations (--limit conversations=0); send all messages (clients "
     "that continue by id send all messages if store is false)"
@@ -125,11 +127,11 @@ class ResponsesBody(request_fields.Parameters):
     instructions: str | None = None
     max_output_tokens: Positive | None = None
     max_tool_calls: Positive | None = None
-    metadata: dict[str, str] = Field(default_factory=dict)
-    prompt_cache_key: str | None = None
-    safety_identifier: str | None = None
-    service_tier: str | None = None
-    user: str | None = None
+    metadata: Annotated[dict[MetadataKey, Label], Field(max_length=16)] = Field(default_factory=dict)
+    prompt_cache_key: Label | None = None
+    safety_identifier: Label | None = None
+    service_tier: Label | None = None
+    user: Label | None = None
     include: Several[Includable] = ()
     text: TextOptions = TextOptions()
     top_logprobs: TopLogprobs | None = None
@@ -221,7 +223,8 @@ class ResponsesStream:
         self._shape, self._held, self._answer = shape, ToolCallBuffer(how), shape.ids[0]
         self._said, self._likely, self._waiting = list[str](), list[TokenLogprob](), list[TokenLogprob]()
         self._open, self._number, self._heard = False, 0, 0
-        self._thought, self._place = list[str](), 0
+        self._thought, self._blank = list[str](), ""
+        self._place = 0
 
     def begin(self) -> list[bytes]:
         """The events before the first token."""
@@ -262,21 +265,29 @@ class ResponsesStream:
         return failed + self._event("error", **fields, **error.to_json())
 
     def _think(self, text: str) -> Iterator[bytes]:
-        """Events for more of a thought, preceded by the event that opens its item if it is the first."""
-        place = {"item_id": _thought_id(self._answer), "output_index": 0, "content_index": 0}
+        """Events for more of a thought, preceded by those that open its item if they are the first. Whitespace around
+        a thought is left out, as in the whole answer."""
+        text = self._blank + text if self._thought else text.lstrip()
+        shown = text.rstrip()
+        self._blank = text[len(shown) :]
+        if not shown:
+            return
         if not self._thought:
             yield self._event(ADDED, output_index=0, item=_thought(self._answer, "", "in_progress"))
-        self._thought.append(text)
-        yield self._event("response.reasoning_text.delta", **place, delta=text)
+            yield self._in_thought("response.content_part.added", part=_thought_part(""))
+        self._thought.append(shown)
+        yield self._in_thought("response.reasoning_text.delta", delta=shown)
 
     def _end_of_thought(self) -> list[bytes]:
         """Events for the end of the thought, if one is open."""
         if not self._thought or self._place:
             return []
         self._place, text = 1, "".join(self._thought)
-        place = {"item_id": _thought_id(self._answer), "output_index": 0, "content_index": 0}
-        done = self._event("response.reasoning_text.done", **place, text=text)
-        return [done, self._event(DONE, output_index=0, item=_thought(self._answer, text.strip()))]
+        return [
+            self._in_thought("response.reasoning_text.done", text=text),
+            self._in_thought("response.content_part.done", part=_thought_part(text)),
+            self._event(DONE, output_index=0, item=_thought(self._answer, text)),
+        ]
 
     def _text(self, shown: str) -> Iterator[bytes]:
         """Events for more of the text, preceded by the events that open its message if it is the first."""
@@ -308,6 +319,9 @@ class ResponsesStream:
         yield self._event("response.function_call_arguments.delta", **place, delta=arguments)
         yield self._event("response.function_call_arguments.done", **place, name=item["name"], arguments=arguments)
         yield self._event(DONE, output_index=index, item=item)
+
+    def _in_thought(self, type: str, **fields: Any) -> bytes:
+        return self._event(type, item_id=_thought_id(self._answer), output_index=0, content_index=0, **fields)
 
     def _in_part(self, type: str, **fields: Any) -> bytes:
         place = {"item_id": ids.item(self._answer), "output_index": self._place, "content_index": 0}
@@ -363,9 +377,13 @@ def _message(answer: str, status: str, content: list[dict[str, Any]]) -> dict[st
 
 def _thought(answer: str, text: str, status: str = "completed") -> dict[str, Any]:
     """The item of the model's thought before its answer."""
-    content = [{"type": "reasoning_text", "text": text}] if text else []
+    content = [_thought_part(text)] if text else []
     item = {"id": _thought_id(answer), "type": "reasoning", "status": status}
     return item | {"summary": [], "content": content, "encrypted_content": None}
+
+
+def _thought_part(text: str) -> dict[str, Any]:
+    return {"type": "reasoning_text", "text": text}
 
 
 def _thought_id(answer: str) -> str:

@@ -75,7 +75,7 @@ class AnswerStream:
             pondered = stop - start
             words = words.said
             pondered -= len(words.tokens[slice(*(words.sampled or (0, 0)))])
-        before, calls = calls_in(words.text, self._request.tools, self._frames)
+        before, calls = calls_in(words.text, self._request, self._frames)
         start, stop = words.sampled or (0, 0)
         tokens, ended = words.tokens[start:stop], words.stopped or "stop"
         text = words.text

@@ -1,7 +1,7 @@
 """Checks whether the arguments of a call fit the schema of its function.
 
 Schemas come from clients, so references are not fetched, a pattern takes time proportional to the text, and the total
-work for an answer is limited.
+work for a request is limited.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agentcho.serve.request import ToolDefinition
 
 Check = Callable[[Any, Any, Any, Mapping[str, Any]], Iterator[Any] | None]
 MOST = 1 << 16
-"""Maximum work of an answer: about as many microseconds on one core."""
+"""Maximum work of a request: about as many microseconds on one core."""
 EACH = 8
 """The work of a keyword or subschema, beside that for each item of a keyword's value and of what it is applied to."""
 SLOW = "patternProperties", "$anchor", "$dynamicAnchor", "$id"
@@ -36,11 +36,12 @@ def fits(tool: ToolDefinition, arguments: str) -> bool:
     return any_fits([(tool, arguments)])
 
 
-def any_fits(calls: Iterable[tuple[ToolDefinition, str]]) -> bool:
+def any_fits(calls: Iterable[tuple[ToolDefinition, str]], answers: int = 1) -> bool:
     """Whether the arguments of any of these calls, JSON objects, fit its function. A schema that cannot be evaluated
     excludes nothing: one with an unknown reference, too much work, an unsupported kind of pattern, patterns of names,
-    names of subschemas, keywords that depend on what others evaluated, or a fault."""
-    validator = _validator()
+    names of subschemas, keywords that depend on what others evaluated, or a fault. `answers`: the number of answers of
+    the request, which share the work."""
+    validator = _validator(MOST // answers)
     return any(_fits(validator, tool, arguments) for tool, arguments in calls)
 
 
@@ -57,9 +58,9 @@ def _fits(validator: Any, tool: ToolDefinition, arguments: str) -> bool:
         return True
 
 
-def _validator() -> Any:
+def _validator(most: int) -> Any:
     """Make a class of validators that all limit their work together."""
-    left = [MOST]
+    left = [most]
 
     def spend(work: int) -> None:
         left[0] -= work

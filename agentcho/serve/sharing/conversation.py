@@ -412,7 +412,7 @@ class SocietyConversation:
         generated, context = own[0].words, own[0].receipt.context
         words = generated.said or generated
         self.words += len(generated.tokens)
-        lead, calls = calls_in(words.text, request.tools, self._frames)
+        lead, calls = calls_in(words.text, request, self._frames)
         framed = FramedMessage("assistant", words.text, draft.name, calls=calls, lead=lead if calls else "")
         before = PromptPosition(read.id for read in draft.reads.reads)
         known = self._known(draft, speech.id, framed, before.key, said=True)

@@ -186,11 +186,12 @@ def _framed(quoted: QuotedMessage, function: str, frames: FramePort) -> FramedMe
     return FramedMessage(cast(Role, quoted.role), quoted.text, name, quoted.id)
 
 
-def calls_in(text: str, tools: Tools | None, frames: FramePort) -> tuple[str, tuple[ToolCall, ...]]:
+def calls_in(text: str, request: ChatRequest, frames: FramePort) -> tuple[str, tuple[ToolCall, ...]]:
     """Return the text before the first function call, and the calls. Without functions in the request, everything is
     text. If the template has no format for calls, the model was told of one in plain words, and a call that does not
     fit the schema of its function is text. Calls next to a valid one are returned whatever they call; the client
     answers that there is no such function."""
+    tools = request.tools
     if tools is None or tools.choice == "none":
         return text, ()
     known = frames.framing.tools
@@ -198,7 +199,8 @@ def calls_in(text: str, tools: Tools | None, frames: FramePort) -> tuple[str, tu
     calls = tuple(call._replace(id="") for call in written)  # clients get ids that the server makes
     offered = {tool.name: tool for tool in tools.tools}
     mine = [call for call in calls if call.name in offered]
-    good = bool(mine) if known.auto else any_fits((offered[call.name], call.arguments) for call in mine)
+    pairs = ((offered[call.name], call.arguments) for call in mine)
+    good = bool(mine) if known.auto else any_fits(pairs, request.choices)
     return (before, calls) if good else (text, ())
 
 

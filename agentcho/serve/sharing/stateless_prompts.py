@@ -141,7 +141,7 @@ class StatelessPrompts:
         if words.thought is not None:
             self._release([id])
             return
-        before, calls = calls_in(words.text, request.tools, self._frames)
+        before, calls = calls_in(words.text, request, self._frames)
         said = FramedMessage("assistant", words.text)
         if calls:
             text, tokens = self._frames.framing.tools.spoken(before, calls)

@@ -10,7 +10,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import replace
 from importlib.metadata import version
 from ipaddress import ip_address
@@ -52,8 +52,8 @@ LOG = logging.getLogger("agentcho.serve")
 REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 OPEN = "/health"
 OFFERED = (
-    "this server offers POST /v1/chat/completions, POST /v1/responses, GET /v1/models, GET /health, GET /version and "
-    "GET /metrics"
+    "this server offers POST /v1/chat/completions, POST /v1/responses, GET and DELETE /v1/responses/ID, GET "
+    "/v1/responses/ID/input_items, GET /v1/models, GET /health, GET /version and GET /metrics"
 )
 MISSING = {
     "/v1/completions": "this server completes no plain text, so send it as a message to /v1/chat/completions",
@@ -167,6 +167,11 @@ class Site:
             return target
         return target._replace(society=society, agent=agent)
 
+    def admitted(self, scope: Scope) -> AbstractContextManager[None]:
+        """The context in which a request is answered, which counts for the limits of its key and tenant."""
+        key: ApiKey | None = scope["state"]["key"]
+        return self.admission.admitted(*(("", "", KeyLimits()) if key is None else (key.tenant, key.name, key.bounds)))
+
 
 class Generate:
     """The route of one API."""
@@ -179,8 +184,7 @@ class Generate:
         """Answer a request."""
         key: ApiKey | None = scope["state"]["key"]
         channel = Channel(receive, send)
-        whose = ("", "", KeyLimits()) if key is None else (key.tenant, key.name, key.bounds)
-        with self._site.admission.admitted(*whose):
+        with self._site.admitted(scope):
             with self._site.admission.buffering() as hold:
                 body = await channel.body(scope, self._site.limits, hold)
                 target, request, shape = self._api.parsed(body, self._site.limits.asked)
@@ -302,6 +306,7 @@ class StaticRoutes:
         ended = [model.end_society(caller) for model in self._site.models.values()]
         if not any(ended):
             raise ApiError(404, ABSENT, code="society_not_found")
+        self._site.conversations.end(caller.tenant, caller.society or "")
         return JSONResponse({"id": caller.society, "object": "society", "deleted": True})
 
     def _member(self, request: Request) -> Caller:
@@ -380,7 +385,7 @@ APIS = {
 
 def application(site: Site) -> Starlette:
     """The server's application."""
-    pages, stored = StaticRoutes(site), StoredRoutes(site.conversations, site.asker)
+    pages, stored = StaticRoutes(site), StoredRoutes(site.conversations, site.asker, site.admitted)
     routes: list[BaseRoute] = [
         Route(OPEN, pages.health),
         Route("/version", pages.version),
@@ -413,6 +418,7 @@ def _cors(origins: Collection[str]) -> list[Middleware]:
             allow_origins=sorted(origins),
             allow_methods=("GET", "POST", "DELETE"),
             allow_headers=("*",),
+            allow_private_network=True,
             expose_headers=("x-request-id", "retry-after"),
         )
     ]

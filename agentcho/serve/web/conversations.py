@@ -66,6 +66,12 @@ class ResponseStore:
         self.shown(caller, id)
         del self._kept[caller.tenant][id]
 
+    def end(self, tenant: str, society: str) -> None:
+        """Forget all responses of a society that has ended."""
+        own = self._alive(tenant)
+        for id in [id for id, kept in own.items() if kept.owner[2] == society]:
+            del own[id]
+
     def _found(self, caller: Caller, id: str) -> StoredResponse | None:
         own = self._alive(caller.tenant)
         found = own.get(id)
@@ -97,6 +103,8 @@ class ResponseStore:
 
     def keep(self, caller: Caller, id: str, messages: tuple[QuotedMessage, ...], shown: str = "") -> None:
         """Keep the messages of a response, its answer included, and the response itself as JSON."""
+        for tenant in [*self._kept]:
+            self._alive(tenant)
         own = self._alive(caller.tenant)
         until = self._clock() + self._seconds
         own[id] = StoredResponse(_owner(caller), messages, _size(messages) + len(shown), until, shown=shown)
@@ -106,14 +114,13 @@ class ResponseStore:
             self._kept[caller.tenant] = own
 
     def _alive(self, tenant: str) -> dict[str, StoredResponse]:
-        """The responses kept for a tenant. Expired ones of all tenants are removed."""
-        now = self._clock()
-        for each in [*self._kept]:
-            for id in [id for id, kept in self._kept[each].items() if kept.until <= now]:
-                del self._kept[each][id]
-            if not self._kept[each]:
-                del self._kept[each]
-        return self._kept.get(tenant, {})
+        """The responses kept for a tenant. Expired ones are removed."""
+        own, now = self._kept.get(tenant, {}), self._clock()
+        for id in [id for id, kept in own.items() if kept.until <= now]:
+            del own[id]
+        if not own:
+            self._kept.pop(tenant, None)
+        return own
 
 
 class _OwnAnswers(NamedTuple):

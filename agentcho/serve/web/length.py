@@ -23,13 +23,14 @@ async def check_length(request: ChatRequest, frames: FramePort) -> None:
     if request.letters <= SHORT:
         return
     count = 0
-    for piece in _pieces(request):
-        count += len(await beside(partial(frames.framing.content.encode, piece))) - SLACK
+    for piece, slack in _pieces(request):
+        count += len(await beside(partial(frames.framing.content.encode, piece))) - slack
         if count > frames.context:
             raise ContextOverflow(count, frames.context)
 
 
-def _pieces(request: ChatRequest) -> Iterator[str]:
+def _pieces(request: ChatRequest) -> Iterator[tuple[str, int]]:
+    """The pieces of all texts, each with the tokens that it may have because the text was split before it."""
     for text in request.texts:
         for start in range(0, len(text), SHORT):
-            yield text[start : start + SHORT]
+            yield text[start : start + SHORT], SLACK if start else 0

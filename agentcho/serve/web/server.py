@@ -60,8 +60,9 @@ class GuardedProtocol(H11Protocol):
 
     @property
     def idle(self) -> bool:
-        """Whether none of its requests is being answered."""
-        return self.cycle is None or self.cycle.response_complete
+        """Whether none of its requests is being answered, and its last answer was sent whole."""
+        over = self.cycle is None or self.cycle.response_complete
+        return over and not self.transport.get_write_buffer_size()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Open the connection. If there are too many, the oldest idle one is closed."""

@@ -5,13 +5,14 @@ Independent of models and of how responses are made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
 from agentcho.serve.api import items
 from agentcho.serve.api_errors import ApiError
@@ -24,18 +25,25 @@ LISTED, MOST_LISTED = 20, 100
 
 
 class StoredRoutes:
-    """The routes. `asker` is the caller of a request that names no model."""
+    """The routes. `asker` is the caller of a request that names no model, `admitted` the context in which it is
+    answered."""
 
-    def __init__(self, store: ResponseStore, asker: Callable[[Scope], Caller]) -> None:
+    def __init__(
+        self,
+        store: ResponseStore,
+        asker: Callable[[Scope], Caller],
+        admitted: Callable[[Scope], AbstractContextManager[None]],
+    ) -> None:
         self._store, self._asker = store, asker
+        self._admitted = admitted
 
     def routes(self, base: str) -> list[Route]:
         """The routes below a base URL."""
         one = f"{base}/v1/responses/{{id}}"
         return [
-            Route(one, self.response, methods=["GET"]),
-            Route(one, self.delete_response, methods=["DELETE"]),
-            Route(f"{one}/input_items", self.input_items, methods=["GET"]),
+            Route(one, StoredRoute(self._admitted, self.response), methods=["GET"]),
+            Route(one, StoredRoute(self._admitted, self.delete_response), methods=["DELETE"]),
+            Route(f"{one}/input_items", StoredRoute(self._admitted, self.input_items), methods=["GET"]),
         ]
 
     async def response(self, request: Request) -> Response:
@@ -57,6 +65,24 @@ class StoredRoutes:
         found = self._store.shown(self._asker(request.scope), id)
         listed = items.written(found.messages[:-1], id.removeprefix("resp_"))
         return JSONResponse(_page(listed, request))
+
+
+class StoredRoute:
+    """One route. A request counts as running until its answer is sent."""
+
+    def __init__(
+        self,
+        admitted: Callable[[Scope], AbstractContextManager[None]],
+        answer: Callable[[Request], Awaitable[Response]],
+    ) -> None:
+        self._admitted, self._answer = admitted, answer
+        self.route = answer.__name__
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request. `ApiError`: there is no room for it, or nothing to answer it with."""
+        with self._admitted(scope):
+            answer = await self._answer(Request(scope, receive))
+            await answer(scope, receive, send)
 
 
 def _page(listed: Sequence[dict[str, Any]], request: Request) -> dict[str, Any]:
