@@ -749,5 +749,7 @@ class ResumeMismatch(RecordError):
     @classmethod
     def departs(cls, game: int, message: str, how: str) -> ResumeMismatch:
         """Return the error for a game that departs from its record. `how` must not quote what anybody said."""
-        remedy = "Its code, or data that the code uses, has changed; undo the change, or start a new run"
+        remedy = (
+            "Its code, data that the code uses, or agentcho itself has changed; undo the change, or start a new run"
+        )
         return cls(f"game {game} departs from its record: {message} {how}. {remedy}", 1)

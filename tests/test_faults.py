@@ -11,7 +11,7 @@ import pytest
 
 import agentcho
 from agentcho import Agent, Game, Scenario, View
-from agentcho.errors import AudienceError
+from agentcho.errors import AgentchoError, AudienceError
 from agentcho.games.play.game_faults import GameFault, fault, told
 from agentcho.message import Metadata
 from agentcho.protocol.call import Decode
@@ -125,6 +125,27 @@ def test_an_error_of_any_shape_is_told() -> None:
     found = of(OSError(2, "No such file", "caf\udce9"))
     assert "caf\\udce9" in found.what
     (found.what + found.traceback).encode()
+
+
+THOUGHT = "meet me at the old mill at nine, and bring the red book with you"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            f"no agent named '{THOUGHT[:58]}…: an audience is 'everyone'",
+            "no agent named '……: an audience is 'everyone'",
+        ),
+        (f"bob's view names '{THOUGHT}', which has not been said", "bob's view names '…', which has not been said"),
+        (f"no agent named \"{THOUGHT}\"; give one of 'ann'", "no agent named \"…\"; give one of 'ann'"),
+        ("no agent named 'mill'; give one of 'ann', 'old'", "no agent named '…'; give one of 'ann', 'old'"),
+        ("the cast's names are 'ann' and 'bob'", "the cast's names are 'ann' and 'bob'"),
+    ],
+)
+def test_quoted_pieces_of_private_words_are_left_out_of_what_is_told(text: str, shown: str) -> None:
+    error = AgentchoError(text)
+    assert told(error, of(error), [THOUGHT, "ann"], ["ann", "old"]) == f"error: AgentchoError: {shown}"
 
 
 def test_an_error_that_quotes_what_was_said_in_private_is_told_without_it(tmp_path: Path) -> None:

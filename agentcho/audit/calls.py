@@ -25,7 +25,8 @@ class JudgedCall(NamedTuple):
     """One call that ran, or that the record does not explain. `cone` holds all messages that its arguments were made
     from; None: unknown, and `fault` says why. Of these, `secret` are the messages that some of those who learned the
     arguments may not know, `untrusted` (for a tool with an outside effect) those that may contain words of untrusted
-    results, and `wide` those that some readers of the result may not know. `release`: allowed whatever its sources."""
+    results, and `wide` those that some readers of the result may not know. `offered`: the lists of tools that it was
+    chosen from, which those who learned the arguments may know. `release`: allowed whatever its sources."""
 
     game: int
     call: str
@@ -37,6 +38,7 @@ class JudgedCall(NamedTuple):
     secret: tuple[str, ...] = ()
     untrusted: tuple[str, ...] = ()
     wide: tuple[str, ...] = ()
+    offered: frozenset[str] = frozenset()
     release: bool = False
     place: Place | None = None
     fault: str = ""
@@ -88,6 +90,13 @@ class GameCalls:
     def behind(self, call: JudgedCall) -> list[str]:
         """The known sources of its arguments, in transcript order."""
         return [id for id in self._entries if call.cone is not None and id in call.cone and id != call.call]
+
+    def unknown_to(self, audience: Audience, call: JudgedCall) -> tuple[str, ...]:
+        """The known sources of its arguments that not all of an audience may know. Those who learned the arguments may
+        know the lists that the call was chosen from."""
+        learned = call.use is not None and call.use.audience.covers(audience)
+        sources = (id for id in self.behind(call) if not (learned and id in call.offered))
+        return undisclosed(sources, audience, self.known_to)
 
     def whose(self, id: str) -> str:
         """The owner of a message's words: its author, or the tool that returned it."""
@@ -145,17 +154,17 @@ class GameCalls:
 
     def _held(self, found: JudgedCall, cone: Set[str], use: ToolUse) -> JudgedCall:
         """A call with the messages that make it a finding or a release."""
-        behind = self.behind(found._replace(cone=cone))
         made = self._entries.get(found.call)
         offered = frozenset() if made is None else offered_in(found.caller, made.message.parents)
+        found = found._replace(cone=cone, offered=offered)
+        behind = self.behind(found)
         trusted = {self._trust[id] for id in behind}
         if use.effect and None in trusted:
             raise Unknown("it is not known whose words some of its sources repeat")
         return found._replace(
-            cone=cone,
-            secret=undisclosed((id for id in behind if id not in offered), use.audience, self.known_to),
+            secret=self.unknown_to(use.audience, found),
             untrusted=tuple(id for id in behind if not self._trust[id]) if use.effect else (),
-            wide=undisclosed(behind, found.readers, self.known_to),
+            wide=self.unknown_to(found.readers, found),
         )
 
     def _accounted(self, made: RecordedCall, call: TranscriptEntry | None) -> tuple[Set[str], ToolUse]:

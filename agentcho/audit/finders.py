@@ -23,7 +23,7 @@ from agentcho.audit.subject import CLIENTS, LIMITS, MARKERS, SOCIETY
 from agentcho.audit.verdict import GameVerdict, Reading, RevealedSecrets, line_of
 from agentcho.audit.wording import listed
 from agentcho.audit.words import above_budget
-from agentcho.message import EVERYONE, SCENARIO
+from agentcho.message import EVERYONE, SCENARIO, Audience
 from agentcho.provenance.labels import EncodingRecord
 from agentcho.records.transcript import TranscriptEntry, by_attempt
 
@@ -436,7 +436,7 @@ def _shared_servers(game: GameCalls) -> Cases:
     for server, calls in servers.items():
         for told in calls:
             for reader in sorted({call.caller for call in calls} - {told.caller}):
-                hidden = tuple(id for id in game.behind(told) if not game.known_to(id).includes(reader))
+                hidden = game.unknown_to(Audience(frozenset({reader})), told)
                 if hidden:
                     evidence = Evidence(
                         game=told.game,

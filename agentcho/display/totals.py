@@ -165,7 +165,7 @@ def _mean(values: list[float]) -> tuple[str, str]:
     finite, or of which all are equal, have none: the latter show no spread from which to estimate it.
     """
     if set(values) <= {0, 1}:
-        return f"{fmean(values):.2f}", "{:.2f} to {:.2f}".format(*share(values.count(1), len(values)))
+        return f"{fmean(values):.2f}", "{:.2f} to {:.2f} as a share".format(*share(values.count(1), len(values)))
     if not all(map(isfinite, values)):
         return f"{sum(values) / len(values):g}", "-"
     half = 1.96 * stdev(values) / sqrt(len(values)) if len(set(values)) > 1 else None

@@ -63,9 +63,9 @@ SIGHTS = (
     ),
     CodeRead(
         of="Message",
-        names=("parents", "metadata"),
+        names=("parents", "offsets", "metadata"),
         taints="parents",
-        why="which messages its author had read",
+        why="which messages its author had read, or how many",
     ),
     CodeRead(
         of="Agent",
@@ -205,9 +205,9 @@ SIGHTS = (
     ),
     CodeRead(
         of="Message",
-        names=("offsets", "new_offset"),
+        names=("new_offset",),
         taints=None,
-        why="positions that a view asked for as numbers, and no others",
+        why="a position that a view asked for as a number",
     ),
     CodeRead(
         of="Metadata",

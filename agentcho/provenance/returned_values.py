@@ -34,12 +34,14 @@ _LETTER = rf"[^\W\d_{_UNSPACED}]"
 """A letter of a script that puts spaces between words."""
 
 
-def of_json(text: str) -> ReturnedValue:
-    """The words and numbers in JSON, and an object or array as a whole. Text that is not JSON counts as one word. True,
-    false and null alone are left out, because any text may contain them."""
+def of_json(text: str, known: Iterable[str] = ()) -> ReturnedValue:
+    """The words and numbers in JSON with the keys that are not among the `known` words of its schema, and each object
+    and array as a whole. Text that is not JSON counts as one word. True, false and null alone are left out, because any
+    text may contain them."""
     try:
         value = json.loads(text)
-        return tuple(dict.fromkeys((*_leaves(value), *_wholes(value))))
+        keys = set(_keys(value)).difference(known)
+        return tuple(dict.fromkeys((*_leaves(value), *sorted(keys), *_wholes(value))))
     except (RecursionError, ValueError):
         return (text,)
 
@@ -49,17 +51,36 @@ def words_of(schema: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_leaves(schema)))
 
 
+def keys_of(schema: Any) -> tuple[str, ...]:
+    """The keys in a JSON schema, such as the names of properties."""
+    return tuple(dict.fromkeys(_keys(schema)))
+
+
 def _wholes(value: Any) -> Iterator[str]:
-    """The spellings that `json.dumps` and pydantic give an object or an array."""
+    """How JSON, Python and pydantic spell each object and array, apart from whitespace."""
     if isinstance(value, dict | list) and value:
-        for separators in ((", ", ": "), (",", ":")):
-            yield json.dumps(value, separators=separators)
-            yield json.dumps(value, separators=separators, ensure_ascii=False)
+        yield from (json.dumps(value), json.dumps(value, ensure_ascii=False), str(value))
+        if isinstance(value, dict):
+            fields = [f"{name}={each!r}" for name, each in value.items()]
+            yield from (" ".join(fields), ", ".join(fields))
+        for each in _within(value):
+            yield from _wholes(each)
+
+
+def _within(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _keys(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from value
+    for each in _within(value):
+        yield from _keys(each)
 
 
 def _leaves(value: Any) -> Iterator[str]:
     if isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
+        for each in _within(value):
             yield from _leaves(each)
     elif isinstance(value, str):
         yield value
@@ -71,12 +92,14 @@ def _leaves(value: Any) -> Iterator[str]:
 
 def has_value(text: str, value: Iterable[str]) -> bool:
     """Whether a text contains one of these words as a whole word, ignoring case: not inside a run of letters or of
-    digits. Scripts without spaces between words have no such runs."""
+    digits. Scripts without spaces between words have no such runs. Objects and arrays match whatever their spaces."""
     words = (word.strip() for word in value)
     return any(re.search(_whole(word), text, re.IGNORECASE) for word in words if word)
 
 
 def _whole(word: str) -> str:
+    if word[0] in "{[":  # an object or array, however it is spaced
+        return r"\s*".join(map(re.escape, "".join(word.split())))
     first, last = _border(word[0]), _border(word[-1])
     return f"{first and f'(?<!{first})'}{re.escape(word)}{last and f'(?!{last})'}"
 

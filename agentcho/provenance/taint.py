@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import fields
-from threading import get_ident
 from typing import Any, NamedTuple, overload
 
 from agentcho.message import Audience, Message, Metadata, Words
@@ -26,16 +25,16 @@ Notice = Callable[[Iterable[Metadata]], None]
 
 
 class TrackedMessage(Message):
-    """A message that reports when its words or its parents are read. It equals every message with its game and id,
-    so that comparisons do not read its words."""
+    """A message that reports when its words or its parents are read; the number of offsets is that of the parents. It
+    equals every message with its game and id, so that comparisons do not read its words."""
 
     __slots__ = ("_told",)
 
     def __getattribute__(self, name: str) -> Any:
-        if name in WORDS or name == "parents":
+        if name in WORDS or name in ("parents", "offsets"):
             tell: Callable[[str], None] | None = getattr(self, "_told", None)
             if tell is not None:
-                for id in (self.id,) if name in WORDS else object.__getattribute__(self, name):
+                for id in (self.id,) if name in WORDS else object.__getattribute__(self, "parents"):
                     tell(id)
         return object.__getattribute__(self, name)
 
@@ -66,9 +65,8 @@ class TrackedHistory(History):
 
     @property
     def logs(self) -> tuple[MessageLog, ...]:
-        """The logs, as for any history. Counts as a look at all messages."""
-        self._notice(self._all())
-        return super().logs
+        """One log of all messages, as views see them. Counts as a look at all."""
+        return (MessageLog(self),)
 
     def find(self, id: str) -> Metadata | None:
         """The message with this id. If there is none, this counts as a look at all messages."""
@@ -124,30 +122,33 @@ class Seen(NamedTuple):
 
 
 class TaintTracker:
-    """Tracks the messages that each task of one game has looked at. Made in the thread that plays the game."""
+    """Tracks the messages that each task of one game has looked at."""
 
     def __init__(self) -> None:
         self._own: ContextVar[Seen | None] = ContextVar("seen", default=None)
         self._first = Seen(set(), set())
         self._moves: list[Seen] = []
-        self._thread = get_ident()
         self._values: dict[str, tuple[ReturnedValue, tuple[str, ...]]] = {}
         self._used: set[str] = set()
 
+    def begin(self) -> None:
+        """Begin in the running task, which plays the game. Tasks that it starts share its looks."""
+        self._own.set(self._first)
+
     @property
-    def sources(self) -> set[str]:
+    def sources(self) -> frozenset[str]:
         """Ids of the messages that the running task has looked at. Tasks that it starts itself share them."""
-        return self._seen.sources
+        return frozenset(self._seen.sources)
 
     @property
     def _seen(self) -> Seen:
         return self._own.get() or self._first
 
     def _looked(self, ids: Iterable[str]) -> None:
-        """Record a look. One in another thread without a context of its own may be that of any move under way."""
+        """Record a look. One in a context that no task of the game has started, such as a thread's own, may be that of
+        any move under way."""
         ids, own = set(ids), self._own.get()
-        unknown = own is None and get_ident() != self._thread
-        for seen in (self._first, *self._moves) if unknown else (self._seen,):
+        for seen in (self._first, *self._moves) if own is None else (own,):
             seen.sources.update(ids)
 
     def track(self, message: Message, value: ReturnedValue | None = None, offered: tuple[str, ...] = ()) -> Message:
@@ -188,10 +189,10 @@ class TaintTracker:
 
     def probed(self, id: str, there: Metadata | None, messages: Iterable[Metadata]) -> None:
         """Record that the running task has asked whether a message with this id exists; `messages` are all messages.
-        Ids number an author's messages, so a missing id reveals how many there are."""
+        Ids begin with whose they are and number them, so a missing id reveals how many there are."""
         if id not in self._seen.requested:
-            author = id.rpartition(".")[0]
-            self.notice([there] if there else (message for message in messages if message.author == author))
+            whose = id.partition(".")[0]
+            self.notice([there] if there else (each for each in messages if each.id.partition(".")[0] == whose))
 
     def failed(self, error: Exception, behind: Iterable[Metadata]) -> None:
         """Record that a verb has failed in the running task, which reveals something about the messages `behind` it."""
@@ -223,9 +224,11 @@ class TaintTracker:
     def raced(self, moves: Iterable[set[str]]) -> None:
         """End a race: who was first reveals something about all that its moves have generated."""
         for said in moves:
-            self.sources.update(said)
+            self._looked(said)
             self._used.update(said)
 
-    def tainted_by(self, before: Audience, audiences: Mapping[str, Audience]) -> tuple[str, ...]:
-        """The messages that were looked at and that not everyone in `before` may read."""
-        return tuple(sorted(id for id in self.sources if not audiences[id].covers(before)))
+    @staticmethod
+    def tainted_by(before: Audience, looked_at: Mapping[str, Audience]) -> tuple[str, ...]:
+        """Those of the messages that were looked at, given with their audiences, that not everyone in `before` may
+        read."""
+        return tuple(sorted(id for id, audience in looked_at.items() if not audience.covers(before)))

@@ -154,8 +154,8 @@ class ToolSinks:
 _ALLOW = "or let this call pass with release=True, which audits list"
 _UNKNOWN = "it is not known what its arguments were made from. Make the call again in this game"
 _OPEN = (
-    "If the tool tells nobody, declare it audience='nobody'; else call with a view without these (open_system=True "
-    "opens an agent's system prompt)"
+    "If the tool tells nobody, declare it audience='nobody'; else call with a view without these and without what was "
+    "made from them (open_system=True opens an agent's system prompt)"
 )
 _EFFECT = "it changes something outside, and its arguments were made from"
 _TRUST = "Call with a view without these, declare a tool whose results can be trusted as trusted=True"

@@ -226,7 +226,7 @@ class View(NamedTuple):
         """Return a view of the messages that all of an audience may read.
 
         The agent's own messages are read as that audience reads them. A rule for words (`words=` of `RunConfig`) never
-        refuses what is said to the audience over this view.
+        refuses what is said to the audience over this view, unless it is said with tools whose list is private.
 
         Args:
             messages: Messages in order.

@@ -244,6 +244,19 @@ def test_a_server_that_agents_of_different_clearance_share_is_a_finding() -> Non
     assert not found(audited(two_callers("files", "files 2", ["alice"])), "AC015")
 
 
+def test_the_list_that_a_call_was_chosen_from_is_no_secret_of_who_learns_its_arguments() -> None:
+    """Neither from those who share its server nor from those who may read its result."""
+    talk, use = Talk(), LOOK._replace(client="files", audience=EVERYONE)
+    for name in ("alice", "bob"):
+        talk.say(f"{name}.0", [name], [talk.say(f"{name}.tools0", [name])])
+        result(talk, f"scenario.{name}", f"{name}.0", use, (name,))
+    assert not found(audited(talk), "AC015")
+    other = Talk()
+    other.say("alice.0", ["alice"], [other.say("alice.tools0", ["alice"])])
+    result(other, "scenario.0", "alice.0", use, ("alice", "bob"))
+    assert not found(audited(other), "AC007")
+
+
 CASES = (call_over(["alice", "bob"], POST), effect_over(READ, POST), call_over("everyone", ASK))
 
 

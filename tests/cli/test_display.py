@@ -175,7 +175,7 @@ def test_many_games_end_in_counts_and_means(kind: Kind) -> None:
 def test_scores_of_0_and_1_have_the_interval_of_a_share_and_equal_ones_none() -> None:
     games = [GameOver(number, {}, {"right": 1.0, "points": 2.5}, None, 1.0) for number in range(3)]
     assert outcomes(games)[-1].rows == (
-        ("right", "1.00", "0.44 to 1.00", "1", "1"),
+        ("right", "1.00", "0.44 to 1.00 as a share", "1", "1"),
         ("points", "2.50", "-", "2.5", "2.5"),
     )
 

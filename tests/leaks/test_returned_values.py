@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 from pydantic import BaseModel
@@ -42,3 +43,34 @@ def test_a_whole_answer_is_a_value_even_if_its_leaves_are_not() -> None:
     assert has_value(f"I have {reply.model_dump_json()}", value)
     assert has_value(json.dumps({"reply": reply.model_dump()}), value)
     assert of_json("true") == ()
+
+
+class Verdict(BaseModel):
+    """An answer of which no leaf is left."""
+
+    sure: bool
+    inner: dict[str, bool]
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        lambda verdict: str(verdict),
+        lambda verdict: repr(verdict),
+        lambda verdict: str(verdict.model_dump()),
+        lambda verdict: verdict.model_dump_json(indent=2),
+        lambda verdict: json.dumps(verdict.model_dump(), indent=4),
+        lambda verdict: json.dumps(verdict.inner),
+        lambda verdict: str(verdict.inner),
+    ],
+)
+def test_a_whole_answer_is_found_as_python_pydantic_and_json_spell_it(spelled: Callable[[Verdict], str]) -> None:
+    value = of_json('{"sure":true,"inner":{"told":false}}', known=("sure", "inner", "told"))
+    assert has_value(f"it is {spelled(Verdict(sure=True, inner={'told': False}))}.", value)
+    assert not has_value(f"it is {spelled(Verdict(sure=False, inner={'told': True}))}.", value)
+
+
+def test_a_key_is_a_word_of_an_answer_unless_its_schema_has_it() -> None:
+    told = '{"votes": {"bob": 3}}'
+    assert has_value("bob is out", of_json(told, known=("votes",)))
+    assert not has_value("the votes are counted", of_json(told, known=("votes",)))

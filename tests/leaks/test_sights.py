@@ -13,7 +13,7 @@ import anyio
 import pytest
 from pydantic import BaseModel, field_validator
 
-from agentcho import Agent, Audience, Game, Limits, Message, Metadata, RunConfig, Scenario, View, errors, tool
+from agentcho import Agent, Audience, Game, Limits, Message, Metadata, Read, RunConfig, Scenario, View, errors, tool
 from agentcho.agent import Pieces
 from agentcho.errors import (
     AgentchoError,
@@ -135,6 +135,11 @@ async def parents(game: Game, alice: Agent, bob: Agent) -> None:
     assert (await alice.say(to="everyone", max_tokens=4)).parents == ("alice.0", "alice.1", "bob.0")
 
 
+async def offsets(game: Game, alice: Agent, bob: Agent) -> None:
+    view = View((Read("alice.0", at=0), Read("bob.0")))
+    assert (await alice.say(to="everyone", view=view, max_tokens=4)).offsets == (0, None)
+
+
 async def metadata(game: Game, alice: Agent, bob: Agent) -> None:
     assert (await alice.say(to="everyone", max_tokens=4)).metadata.author == "alice"
 
@@ -162,11 +167,6 @@ async def found(game: Game, alice: Agent, bob: Agent) -> None:
     game.message("alice.2")
 
 
-async def not_found(game: Game, alice: Agent, bob: Agent) -> None:
-    with suppress(KeyError):
-        game.message("alice.7")
-
-
 async def respelled(game: Game, alice: Agent, bob: Agent) -> None:
     await alice.think("A question.", max_tokens=4)
     game.retokenized("yes", "alice.2")
@@ -185,6 +185,7 @@ READS: dict[str, tuple[Script, set[str]]] = {
     **{f"Message.{name}": (of_words(name), {"alice.2"}) for name in sorted(WORDS)},
     "Message.saying": (of_words("saying"), {"alice.2"} | HIDDEN),
     "Message.parents": (parents, {"alice.0", "alice.1"}),
+    "Message.offsets": (offsets, {"alice.0"}),
     "Message.metadata": (metadata, {"alice.0", "alice.1"}),
     "Agent.choose": (choose, {"alice.2"}),
     "Agent.ask": (ask, {"alice.3"}),
@@ -234,8 +235,46 @@ def test_history_has_no_way_that_is_not_told_of() -> None:
     assert ways - {"__init__", "__repr__"} <= vars(TrackedHistory).keys()  # printing it lists its items
 
 
-def test_an_id_that_is_not_there_counts_what_its_author_has_said() -> None:
-    assert tainted(not_found) == HIDDEN
+@pytest.mark.parametrize("id", ["alice.7", "alice.1.result", "alice.0.thought", "alice.tools0"])
+def test_an_id_that_is_not_there_counts_what_its_author_has_said(id: str) -> None:
+    async def script(game: Game, alice: Agent, bob: Agent) -> None:
+        with suppress(KeyError):
+            game.message(id)
+
+    assert tainted(script) == HIDDEN
+
+
+def test_an_id_that_is_not_there_counts_what_the_scenario_has_said() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent) -> None:
+        await game.announce("Only alice.", to="alice")
+        with suppress(KeyError):
+            game.message("scenario.1")
+
+    assert tainted(script) == {"scenario.0"}
+
+
+def test_who_guesses_the_id_of_a_result_in_a_view_has_looked_at_the_result() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent) -> None:
+        @tool(audience="nobody")
+        def count() -> str:
+            return "done"
+
+        await alice.say(to=(), tools=[count], tool_choice="count", max_calls=1, max_tokens=60)
+        await alice.tell("Well.", to=(), view=View.of([alice.brief, "alice.2.result"]))
+
+    assert tainted(script) == {"alice.2.result"}
+
+
+def test_the_logs_of_what_was_said_are_a_copy_of_what_views_see() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent) -> None:
+        [log] = game.said.logs
+        count = len(log.messages)
+        said = await alice.say(to="everyone", max_tokens=4)
+        assert len(log.messages) == count
+        [log] = game.said.logs
+        assert log.messages[log.places[said.id]].parents == ("bob.0",)
+
+    tainted(script)
 
 
 async def parents_of_what_is_listed(game: Game, alice: Agent, bob: Agent) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import Context
 from typing import Any, Literal
 
+import anyio
 import pytest
 from pydantic import BaseModel, Field, create_model
 
@@ -361,12 +364,24 @@ def by_itself(look: Callable[[], Any]) -> Any:
         return threads.submit(look).result()
 
 
-@pytest.mark.parametrize("at", ["words", "history"])
+async def in_empty_context(look: Callable[[], Any]) -> Any:
+    """Look on the thread of the game, in a task that has an empty context."""
+
+    async def looks() -> Any:
+        return look()
+
+    return await asyncio.create_task(looks(), context=Context())
+
+
+@pytest.mark.parametrize("at", ["words", "history", "task"])
 def test_a_look_in_a_thread_without_context_may_be_that_of_any_move(at: str) -> None:
     async def script(game: Game, alice: Talker, bob: Talker) -> None:
         async def looks() -> None:
             plan = await alice.think()
-            assert by_itself(lambda: plan.text if at == "words" else len(game.said))
+            if at == "task":
+                assert await in_empty_context(lambda: plan.text)
+            else:
+                assert by_itself(lambda: plan.text if at == "words" else len(game.said))
             await alice.tell("A plan.", to="everyone")
 
         async def waits() -> None:
@@ -379,7 +394,26 @@ def test_a_look_in_a_thread_without_context_may_be_that_of_any_move(at: str) -> 
 
     told = acts(script)
     assert {"alice.2", "bob.3"} <= set(told)
-    assert ("alice.1" in told["alice.2"]) is (at == "words")
+    assert ("alice.1" in told["alice.2"]) is (at != "history")
+
+
+def test_a_look_of_the_scenario_in_a_thread_is_no_moves() -> None:
+    async def script(game: Game, alice: Talker, bob: Talker) -> None:
+        plan = await alice.think()
+
+        async def waits() -> None:
+            await bob.think(max_tokens=2)
+            looked.set()
+            await bob.think(max_tokens=2)
+            await bob.tell("Hello.", to="everyone")
+
+        looked = anyio.Event()
+        async with anyio.create_task_group() as group:
+            group.start_soon(game.together, waits())
+            await looked.wait()
+            await asyncio.to_thread(lambda: plan.text)
+
+    assert "bob.2" not in acts(script)
 
 
 def test_ids_that_another_move_has_requested_are_not_known_to_this_one() -> None:

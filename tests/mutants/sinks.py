@@ -56,8 +56,8 @@ TOLD = (
         "a list of tools is for all who learn of any of them",
         "the description of a tool that tells nobody would reach other agents",
         "agentcho/games/play/tool_turn.py",
-        "frozenset.intersection(*known)) if known else EVERYONE",
-        "frozenset.union(*known)) if len(known) == len(audiences) else EVERYONE",
+        "Audience(frozenset.intersection(*known) | {author}) if known else EVERYONE",
+        "Audience(frozenset.union(*known) | {author}) if len(known) == len(audiences) else EVERYONE",
         (f"{TOOLS}::test_a_list_of_tools_is_for_those_who_learn_the_arguments_of_all",),
     ),
     Mutant(
@@ -159,8 +159,8 @@ TOLD = (
         "agents of different clearance may share a server",
         "what one tells it another may be told, and no audit would say so",
         "agentcho/audit/finders.py",
-        "if not game.known_to(id).includes(reader))",
-        "if False)",
+        "hidden = game.unknown_to(Audience(frozenset({reader})), told)",
+        "hidden = game.unknown_to(Audience(frozenset()), told)",
         (f"{AUDIT}::test_a_server_that_agents_of_different_clearance_share_is_a_finding",),
     ),
 )

@@ -403,6 +403,24 @@ def test_others_go_on_while_it_is_asked() -> None:
     assert order.index("over 2") < order.index("bob.1@0")
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_one_person_knows_what_both_of_its_agents_were_shown_unless_it_stands_for_two(same: bool) -> None:
+    class Shared(Scripted):
+        def is_same(self, agent: str, other: str) -> bool:
+            return same
+
+    async def script(game: Game) -> None:
+        alice, bob = (game.cast(Agent, name) for name in ("alice", "bob"))
+        await game.announce("Only alice.", to=["alice"])
+        await bob.say(to="everyone")
+        await alice.say(to="everyone")
+
+    person = Shared(["mine", "more"])
+    entries = play(script, people={"alice": person, "bob": person}).entries
+    shown = {entry.message.id: entry.act.shown for entry in entries}
+    assert ("scenario.0" in shown["bob.0"]) is same
+
+
 def test_a_name_that_nobody_has_is_told_with_the_cast(tmp_path: Path) -> None:
     bob = Scripted()
     with pytest.raises(AudienceError, match=r"no agent is named bbo.*the cast is: alice, bob") as told:

@@ -126,7 +126,12 @@ def test_two_at_one_terminal_never_see_what_is_the_others(run: Opens) -> None:
     outside = console.raw.partition("\x1b[?1049h")[0] + console.raw.rpartition("\x1b[?1049l")[2]
     assert "for-" not in outside
     assert "CLEAN" in outside
-    assert headline(audit_run(run.record)).word == "CLEAN"
+    report = audit_run(run.record)
+    assert headline(report).word == "CLEAN"
+    entries = run.record.games()[0]
+    private = {entry.message.id for entry in entries if entry.message.audience.members == {"alice"}}
+    assert private
+    assert not any(private & {*entry.act.shown} for entry in entries if entry.message.author == "bob")
 
 
 def test_a_killed_game_goes_on_with_what_was_typed_and_asks_nobody_twice(run: Opens) -> None:

@@ -243,6 +243,15 @@ def test_the_same_list_with_other_declarations_is_another_message() -> None:
     assert [each.audience for each in lists] == [audience("everyone"), audience("ann")]
 
 
+def test_a_tool_may_name_agents_that_have_not_joined() -> None:
+    async def script(game: Game) -> None:
+        ann = game.cast(Agent, "ann")
+        await ann.say(to="everyone", tools=[search, agentcho.tool(name="post", audience="bob")(search.function)])
+
+    [listing] = [entry.message for entry in played(script).entries if "tools" in entry.message.id]
+    assert listing.audience == audience(["ann", "bob"])
+
+
 def test_who_learns_the_arguments_of_a_call_may_learn_its_own_list_but_no_other() -> None:
     async def script(game: Game) -> None:
         ann = game.cast(Agent, "ann")

@@ -71,6 +71,10 @@ class Session(Person):
 
     # -- events of the run -------------------------------------------------------------------------------
 
+    def is_same(self, agent: str, other: str) -> bool:
+        """Each name is a person of its own, who sees nothing of what the others have seen."""
+        return agent == other
+
     def joined(self, game: int, agent: str) -> None:
         self._talks[game, agent] = []
         self._open.add(game)

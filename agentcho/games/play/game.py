@@ -644,6 +644,7 @@ class Game:
     async def _play(self, scenario: Playable) -> GameOver:
         self._recorded.check_calls()
         self._rounds.precedence.begin()
+        self._messages.taint.begin()
         self._meter.start()
         outcome, ended = None, None
         unawaited: Callable[[], list[UnawaitedCall]] = list
@@ -670,6 +671,7 @@ class Game:
                         error.add_note(f"{call.site.where}: {call}")
                     _warn_unawaited(forgotten)
                 raise
+            _warn_unawaited(forgotten)
             if self._recorded.departure is not None:
                 raise self._recorded.departure from error
             outcome = None

@@ -26,8 +26,8 @@ PACKAGE = Path(__file__).parents[2]
 STANDARD = (Path(sysconfig.get_path("stdlib")), Path(os.__file__).parent)
 DEEPEST = 12
 """The maximum number of frames listed for an error; the traceback has all of them."""
-QUOTED = re.compile(r"'[^']*['…]|\"[^\"]*[\"…]")
-"""A value that an error quotes."""
+QUOTE = re.compile(r"(?<!\w)(?=['\"])")
+"""Where a value that an error quotes may begin: an apostrophe inside a word is none."""
 INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
@@ -105,19 +105,33 @@ def told(error: BaseException, found: GameFault, private: Sequence[str] = (), na
     """Return how the line of a game says that it ended.
 
     Only agentcho's own errors give their text. They quote no messages, but values that the code gave, and code can give
-    the words of a message. So a quoted piece of a `private` text is left out, unless it is one of the `names`.
+    the words of a message. So a quoted piece of a `private` text, whole or cut short by "…", is left out, unless it is
+    one of the `names`.
     """
     if not isinstance(error, AgentchoError):
         return f"error: {found.kind}" + (f" ({found.where})" if found.where else "")
 
     texts = [each.casefold() for text in private for each in (text, repr(text))]
+    parts, end = list[str](), 0
+    text = found.error
+    for begin in (match.start() + 1 for match in QUOTE.finditer(text)):
+        if begin > end and (length := _private_length(text[begin:], text[begin - 1], texts, names)):
+            parts += [text[end:begin], "…"]
+            end = begin + length
+    return f"error: {''.join([*parts, text[end:]])}"
 
-    def shown(quoted: re.Match[str]) -> str:
-        piece = quoted[0][1:-1]
-        hidden = piece and piece not in names and any(piece.casefold() in text for text in texts)
-        return f"{quoted[0][0]}…{quoted[0][-1]}" if hidden else quoted[0]
 
-    return f"error: {QUOTED.sub(shown, found.error)}"
+def _private_length(text: str, quote: str, private: Sequence[str], names: Collection[str]) -> int:
+    """Return the length of the longest piece at the beginning of a text that ends before `quote` or "…" and is part of
+    a private text; 0 if there is none, or if it is a name."""
+    longest = 0
+    for place, letter in enumerate(text):
+        if letter in (quote, "…"):
+            piece = text[:place]
+            if not any(piece.casefold() in each for each in private):
+                break
+            longest = place
+    return 0 if text[:longest] in names else longest
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

@@ -154,9 +154,17 @@ class Messages:
         sees = partial(self.roster.sees, author)
         view = wish if isinstance(wish, View) else (wish or agent.view)(ReadableMessages(author, said, sees))
         reads = granted(author, view, lambda m: sees(m.id), said)
+        if isinstance(wish, View):
+            self._named(reads, agent)
         if path := self._leaks.leak_path(reads):
             raise LeakageError(author, path)
         return self.thoughts.with_thoughts(reads._replace(named=isinstance(wish, View)), model)
+
+    def _named(self, reads: ReadSet, agent: Agent) -> None:
+        """Note that the playing code has named these messages for an agent, and so knows that all of them exist."""
+        for read in reads.reads:
+            if read.id != agent.brief:
+                self.probed(read.id)
 
     def _answer(self, author: str) -> None:
         """Publish the results of those cancelled calls of the agent that the running task can see."""
@@ -190,10 +198,10 @@ class Messages:
 
         `written` is what the playing code wrote of it.
         """
-        audiences = {id: self.drafts[id].metadata.audience for id in self.taint.sources}
+        looked_at = {id: self.drafts[id].metadata.audience for id in self.taint.sources}
         places = places_of(reads)
         asked = places if any(place is not None for place in places) else ()
-        tainted, order = self.taint.tainted_by(to, audiences), self.rounds.order()
+        tainted, order = self.taint.tainted_by(to, looked_at), self.rounds.order()
         act = Act(made_at(), asked, tainted, reuse=reads.reuse, named=reads.named and bool(reads.reads), **order)
         unproved, contained = self.taint.returned(tainted, written)
         return act._replace(unproved=unproved, contained=contained)

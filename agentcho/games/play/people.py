@@ -168,6 +168,21 @@ class Person:
         """Return a context around all games, for whatever shows the person anything."""
         return nullcontext()
 
+    def is_same(self, agent: str, other: str) -> bool:
+        """Return whether one human being plays two of the agents that this object plays.
+
+        What is then shown to either counts as known to both, for audits and `words=`. Override this where one object
+        stands for several people, as a terminal does that they share.
+
+        Args:
+            agent: An agent that this object plays.
+            other: Another one.
+
+        Returns:
+            True, unless overridden.
+        """
+        return True
+
     def joined(self, game: int, agent: str) -> None:
         """Note that the agent has joined a game. The game begins, or begins again after an error, and nothing of it was
         heard.
@@ -267,8 +282,13 @@ class Seats:
         return agent in self._people
 
     def played_with(self, agent: str) -> tuple[str, ...]:
-        """Return all agents that have joined and that the person who plays this agent plays."""
-        return tuple(each for each in self._heard if self._people[each] is self._people[agent])
+        """Return all agents that have joined and whose words the person who plays this agent has been shown."""
+        person = self._people[agent]
+        return tuple(
+            each
+            for each in self._heard
+            if self._people[each] is person and (each == agent or person.is_same(agent, each))
+        )
 
     def joined(self, agent: str) -> None:
         """Note that an agent has joined."""

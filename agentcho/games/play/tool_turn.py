@@ -108,9 +108,11 @@ class ToolTurns:
             )
         return OfferedTools(tools, writer, self.listed[key])
 
-    def _told_of_all(self, author: str, audiences: list[Audience]) -> Audience:
+    @staticmethod
+    def _told_of_all(author: str, audiences: list[Audience]) -> Audience:
+        """Return who learns the arguments of all tools, agents that have not joined included, and their caller."""
         known = [each.members for each in audiences if each.members is not None]
-        return self.messages.audience(author, frozenset.intersection(*known)) if known else EVERYONE
+        return Audience(frozenset.intersection(*known) | {author}) if known else EVERYONE
 
     def _with(self, listing: str, reads: ReadSet) -> ReadSet:
         """Return the read set with the listing after the system prompts at its beginning."""

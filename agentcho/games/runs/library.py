@@ -65,17 +65,22 @@ def chosen(name: str, given: Mapping[str, Any], recorded: Mapping[str, Any] = Ma
         try:
             agent(each)
         except ScenarioNotFound as error:
-            raise _not_cast(found, each, error) from error
+            located = _not_cast(found, each, error)
+            if located is None:
+                raise
+            raise located from error
     return found
 
 
-def _not_cast(scenario: Scenario, name: str, error: ScenarioNotFound) -> ScenarioError:
-    """Return the error for an agent that is cast by a name that no agent has, with its line if the source has it."""
+def _not_cast(scenario: Scenario, name: str, error: ScenarioNotFound) -> ScenarioError | None:
+    """Return the error for an agent that is cast by a name that no agent has, with its line. None if the source does
+    not have it."""
     cls, (path, tree) = type(scenario), _tree(scenario)
     line = next((arg.lineno for arg in _literal_casts(tree) if arg.value == name), None)
     if path is None or line is None:
-        return error
-    own = hasattr(sys.modules.get(cls.__module__), name)
+        return None
+    value = getattr(sys.modules.get(cls.__module__), name, None)
+    own = isinstance(value, type) and issubclass(value, Agent)
     remedy = f". To cast the class {name} of this file, give the class itself: game.cast({name}, ...)" if own else ""
     return broken(Path(shown_path(path)), line, f"{error}{remedy}")
 
