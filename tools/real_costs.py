@@ -109,7 +109,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             costs.append(measured(part, given.data.absolute(), Path(folder)))
             print(f"{costs[-1].name}: {costs[-1].seconds:.0f} s, {costs[-1].peak_bytes / 1e9:.1f} GB", flush=True)
     # Other processes have loaded the code.
-    machine = versions() | machine_info() | source_digests((ROOT / "agentcho").rglob("*.py"))
+    code = (file for folder in ("agentcho", "agents", "scenarios") for file in (ROOT / folder).rglob("*.py"))
+    machine = versions() | machine_info() | source_digests(code)
     found = Costs(command="python -m tools.real_costs DATA", machine=machine, costs=tuple(costs))
     given.json.write_text(found.model_dump_json(indent=1) + "\n", encoding="utf-8")
 

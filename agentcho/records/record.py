@@ -504,7 +504,10 @@ def find(run: str, folder: Path) -> SavedRun:
         if names or below:
             raise RecordNotFound(run, folder, below)
         state = "has no runs" if folder.is_dir() else "does not exist"
-        remedy = f"that folder {state}; `agentcho run SCENARIO` records a run, and --runs-dir names another folder"
+        remedy = (
+            f"that folder {state}; `agentcho run SCENARIO` records a run, and --runs-dir (in Python `out`) names "
+            "another folder"
+        )
         raise RecordNotFound(run, folder, remedy=remedy)
     return SavedRun(folder / matches[0])
 

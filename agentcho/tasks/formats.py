@@ -52,7 +52,7 @@ def own(kind: type[Task]) -> Read:
     def read(fields: Fields, id: str) -> Task:
         given: Fields = {"id": id} | fields
         if kind is Problem and "answer" in given:
-            given["answers"] = [given.pop("answer"), *given.get("answers", [])]
+            given["answers"] = [given.pop("answer"), *_list(given, "answers")]
         if kind is Problem and not given.get("answers"):
             raise RowError("has no field 'answer' (or 'answers')")
         return kind.model_validate(given)
@@ -97,7 +97,7 @@ def _triviaqa(fields: Fields, id: str) -> Problem:
     if not isinstance(answer, dict):
         raise RowError("has no field 'answer' with 'value' and 'aliases'")
     known = {key.lower().replace("_", ""): value for key, value in answer.items()}
-    accepted = [known.get("value"), *known.get("aliases", ()), *known.get("normalizedaliases", ())]
+    accepted = [known.get("value"), *_list(known, "aliases"), *_list(known, "normalizedaliases")]
     answers = tuple(dict.fromkeys(each for each in accepted if each))
     if not answers:
         raise RowError("its answer has neither 'value' nor 'aliases'")
@@ -111,6 +111,14 @@ def _commongen(fields: Fields, id: str) -> Concepts:
     if not isinstance(words, list) or not words:
         raise RowError("has neither 'concepts' nor 'concept_set'")
     return Concepts(id=str(fields.get("concept_set_idx", id)), words=tuple(words))
+
+
+def _list(fields: Fields, name: str) -> list[Any]:
+    """A field that may be missing or null."""
+    value: Any = fields.get(name)
+    if value is not None and not isinstance(value, list):
+        raise RowError(f"its field {name!r} is not a list")
+    return value or []
 
 
 def _text(fields: Fields, name: str) -> str:

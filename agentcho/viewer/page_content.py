@@ -94,7 +94,7 @@ def target(named: str, out: Path) -> list[SavedRun]:
         return [find(named, out)]
     found = records_in(folder)
     if not found:
-        raise RecordNotFound(named, folder)
+        raise RecordNotFound(named, folder, remedy="that folder has no runs; `agentcho run SCENARIO` records one")
     return [SavedRun(path) for path in found]
 
 

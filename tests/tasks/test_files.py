@@ -169,6 +169,12 @@ BROKEN: list[tuple[str, list[Any], str]] = [
     ("math:", [{"problem": "?", "solution": r"\boxed{6"}], r"t\.jsonl:1: the \\boxed\{ .* is never closed"),
     ("triviaqa:", [{"question": "?", "answer": "6"}], r"t\.jsonl:1: has no field 'answer' with 'value'"),
     ("triviaqa:", [{"question": "?", "answer": {"aliases": []}}], r"t\.jsonl:1: its answer has neither"),
+    (
+        "triviaqa:",
+        [{"question": "?", "answer": {"value": "a", "aliases": 8}}],
+        r"t\.jsonl:1: its field 'aliases' is not a",
+    ),
+    ("", [{"question": "?", "answer": "a", "answers": 8}], r"t\.jsonl:1: its field 'answers' is not a list"),
 ]
 
 
@@ -194,3 +200,8 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     assert jsonl(tmp_path / "c.jsonl", {"concepts": []})
     with pytest.raises(TaskError, match="has neither 'concepts' nor 'concept_set'"):
         task_set(f"commongen:{tmp_path / 'c.jsonl'}", Concepts)
+
+
+def test_a_field_of_more_answers_may_be_null(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "t.jsonl", {"id": "a", "question": "?", "answer": "x", "answers": None})
+    assert all_of(task_set(path, Problem)) == [Problem(id="a", question="?", answers=("x",))]

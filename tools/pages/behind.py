@@ -65,6 +65,10 @@ MEASURED: Mapping[str, Place] = {
     "compare-multi-qa-repair-parallel": Place(
         ("comparisons.md", "how-to/repair.md"), (*CORE, *PLAYED, "agentcho/lab/compare")
     ),
+    "compare-branch-solve-merge-repair-parallel": Place(("comparisons.md",), (*CORE, *PLAYED, "agentcho/lab/compare")),
+    "compare-branch-solve-merge-repair": Place(
+        ("comparisons.md", "how-to/repair.md"), (*CORE, *PLAYED, "agentcho/lab/compare")
+    ),
     "compare-": Place(("comparisons.md",), (*CORE, *PLAYED, "agentcho/lab/compare")),
     "adapter-": Place(("comparisons.md",), (*CORE, *PLAYED, "agentcho/lab/tune")),
     "leakage-": Place(("leakage.md",), (*CORE, *PLAYED, "agentcho/audit")),
@@ -87,6 +91,8 @@ MEASURED: Mapping[str, Place] = {
     "templates": Place(("how-to/own-model.md",), ("agentcho/engine", "tools/templates")),
     "vllm": Place(("vllm.md",), (*CORE, "agentcho/integrations/vllm", "tools/bench/vllm")),
     "real-leaks": Place((REAL,), (*CORE, "agentcho/lab/measure", "agentcho/lab/leaks")),
+    "real-task": Place((REAL,), (*CORE, *PLAYED, "agentcho/lab/compare")),
+    "real-costs": Place((REAL,), (*CORE, *PLAYED, "agentcho/lab")),
     "real-": Place((REAL,), (*CORE, "agentcho/lab/reading", "agentcho/lab/measure")),
     "understudy": Place(("understudy.md",), ("agentcho/runner/understudy",)),
 }
@@ -98,6 +104,7 @@ IN_README = frozenset(
     {
         "agentleak",
         "compare-multi-qa",
+        "compare-multi-qa-repair-parallel",
         "leaks",
         "leaks-earlier",
         "real-fidelity",

@@ -16,7 +16,8 @@ INTRODUCTION = """\
 # Command line
 
 Every command with its arguments and options, as `--help-all` has them. This page is made by `make cli`.
-Exit codes are listed with the commands that have their own; 130 after Ctrl-C applies to all.
+Every command exits with 0 when it is done, 2 if it was used wrongly, 1 if something failed after it began, and 130
+after Ctrl-C (`serve`: after the second). Commands with further exit codes list them.
 """
 
 

@@ -75,7 +75,7 @@ def leaks(
 
     typer.echo(speed.text(sheets(found)))
     for claim in found.claims:
-        typer.echo(f"\n{claim.way}: {claim.verdict}. {claim.sentence}.")
+        typer.echo(f"\n{claim.way}: {claim.verdict}. {claim.sentence[0].upper()}{claim.sentence[1:]}.")
 
 
 def _measured(

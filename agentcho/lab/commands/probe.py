@@ -36,7 +36,7 @@ def probe(
 ) -> None:
     """Ask a chat server, as a stranger would, whether it shares what it computed for one caller with another.
 
-    This is about a server's cache; `agentcho prove` shows that your own games leak nothing.
+    This tests a server's cache; `agentcho prove` tests the encodings of your own games.
 
     Exit codes: 0 no sharing was seen, 1 callers share, 2 wrong usage, 3 inconclusive.
     """

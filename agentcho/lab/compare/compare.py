@@ -183,7 +183,7 @@ def _spoken(column: str, games: Sequence[Workflow]) -> list[Workflow]:
         raise ScenarioError(
             f"nothing to compare: no agent generated a message in the {many(len(games), 'game')} of {column}; let "
             "`play` await verbs of agents, as in `await ann.say()`, or compare the scores alone with --fidelity-games "
-            "0 --timed-games 0"
+            "0 --timed-games 0 (in Python fidelity_games=0, timed_games=0)"
         )
     return found
 
