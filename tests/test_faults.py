@@ -140,6 +140,7 @@ THOUGHT = "meet me at the old mill at nine, and bring the red book with you"
         (f"bob's view names '{THOUGHT}', which has not been said", "bob's view names '…', which has not been said"),
         (f"no agent named \"{THOUGHT}\"; give one of 'ann'", "no agent named \"…\"; give one of 'ann'"),
         ("no agent named 'mill'; give one of 'ann', 'old'", "no agent named '…'; give one of 'ann', 'old'"),
+        (f"b'{THOUGHT}' cannot name an agent", "b'…' cannot name an agent"),
         ("the cast's names are 'ann' and 'bob'", "the cast's names are 'ann' and 'bob'"),
     ],
 )

@@ -227,7 +227,7 @@ SIGHTS = (
         names=("of", "last", "of_roles", "open_to", "reads", "new_at", "reuse", "count", "index"),
         taints=None,
         why="made of metadata that the code has, which counted when it was listed; `open_to` lists what all of its "
-        "audience may read",
+        "audience may read. An id that no verb has returned counts as a look at its message once a verb takes the view",
     ),
     CodeRead(
         of="Streamed",

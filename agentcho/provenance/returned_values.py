@@ -11,8 +11,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-ReturnedValue = tuple[str, ...]
-"""The words and numbers in one value, as a text would spell them."""
+
+class ReturnedValue(NamedTuple):
+    """One value: the words and numbers in it, as a text would spell them, and the spellings of whole objects and
+    arrays, without whitespace and in lower case."""
+
+    words: tuple[str, ...]
+    wholes: tuple[str, ...] = ()
 
 
 class CodeText(NamedTuple):
@@ -35,15 +40,16 @@ _LETTER = rf"[^\W\d_{_UNSPACED}]"
 
 
 def of_json(text: str, known: Iterable[str] = ()) -> ReturnedValue:
-    """The words and numbers in JSON with the keys that are not among the `known` words of its schema, and each object
-    and array as a whole. Text that is not JSON counts as one word. True, false and null alone are left out, because any
-    text may contain them."""
+    """The words and numbers in JSON with the keys that are not among the `known` words, and its objects and arrays as
+    wholes. Text that is not JSON counts as one word. True, false and null alone are left out, because any text may
+    contain them."""
     try:
         value = json.loads(text)
-        keys = set(_keys(value)).difference(known)
-        return tuple(dict.fromkeys((*_leaves(value), *sorted(keys), *_wholes(value))))
+        keys = sorted(set(_keys(value)).difference(known))
+        spelled = (_squeezed(each) for whole in _wholes(value) for each in _spellings(whole))
+        return ReturnedValue(tuple(dict.fromkeys((*_leaves(value), *keys))), tuple(dict.fromkeys(spelled)))
     except (RecursionError, ValueError):
-        return (text,)
+        return ReturnedValue((text,))
 
 
 def words_of(schema: Any) -> tuple[str, ...]:
@@ -51,20 +57,37 @@ def words_of(schema: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_leaves(schema)))
 
 
-def keys_of(schema: Any) -> tuple[str, ...]:
-    """The keys in a JSON schema, such as the names of properties."""
-    return tuple(dict.fromkeys(_keys(schema)))
+def known_words(schema: Any) -> tuple[str, ...]:
+    """The words and numbers in a JSON schema, and its keys, such as the names of properties."""
+    return tuple(dict.fromkeys((*_leaves(schema), *_keys(schema))))
 
 
-def _wholes(value: Any) -> Iterator[str]:
-    """How JSON, Python and pydantic spell each object and array, apart from whitespace."""
+def _wholes(value: Any) -> Iterator[Any]:
+    """A value, if it is an object or an array, and those within it that contain no others."""
     if isinstance(value, dict | list) and value:
-        yield from (json.dumps(value), json.dumps(value, ensure_ascii=False), str(value))
-        if isinstance(value, dict):
-            fields = [f"{name}={each!r}" for name, each in value.items()]
-            yield from (" ".join(fields), ", ".join(fields))
+        yield value
         for each in _within(value):
-            yield from _wholes(each)
+            yield from _innermost(each)
+
+
+def _innermost(value: Any) -> Iterator[Any]:
+    inner = [each for each in _within(value) if isinstance(each, dict | list) and each]
+    if isinstance(value, dict | list) and value and not inner:
+        yield value
+    for each in inner:
+        yield from _innermost(each)
+
+
+def _spellings(whole: Any) -> Iterator[str]:
+    """How JSON, Python and pydantic spell an object or array."""
+    yield from (json.dumps(whole), json.dumps(whole, ensure_ascii=False), str(whole))
+    if isinstance(whole, dict):
+        fields = [f"{name}={each!r}" for name, each in whole.items()]
+        yield from ("".join(fields), ",".join(fields))
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split()).casefold()
 
 
 def _within(value: Any) -> Iterable[Any]:
@@ -90,16 +113,19 @@ def _leaves(value: Any) -> Iterator[str]:
             yield f"{value:g}"
 
 
-def has_value(text: str, value: Iterable[str]) -> bool:
-    """Whether a text contains one of these words as a whole word, ignoring case: not inside a run of letters or of
-    digits. Scripts without spaces between words have no such runs. Objects and arrays match whatever their spaces."""
-    words = (word.strip() for word in value)
-    return any(re.search(_whole(word), text, re.IGNORECASE) for word in words if word)
+def has_value(text: str, value: ReturnedValue) -> bool:
+    """Whether a text contains one of the value's words as a whole word, ignoring case: not inside a run of letters or
+    of digits. Scripts without spaces between words have no such runs. Or one of its wholes, whatever the spaces."""
+    if not text:
+        return False
+    words = (word.strip() for word in value.words)
+    if any(re.search(_whole(word), text, re.IGNORECASE) for word in words if word):
+        return True
+    squeezed = _squeezed(text) if value.wholes else ""
+    return any(whole in squeezed for whole in value.wholes)
 
 
 def _whole(word: str) -> str:
-    if word[0] in "{[":  # an object or array, however it is spaced
-        return r"\s*".join(map(re.escape, "".join(word.split())))
     first, last = _border(word[0]), _border(word[-1])
     return f"{first and f'(?<!{first})'}{re.escape(word)}{last and f'(?!{last})'}"
 

@@ -128,6 +128,7 @@ class TaintTracker:
         self._own: ContextVar[Seen | None] = ContextVar("seen", default=None)
         self._first = Seen(set(), set())
         self._moves: list[Seen] = []
+        self._given: set[str] = set()
         self._values: dict[str, tuple[ReturnedValue, tuple[str, ...]]] = {}
         self._used: set[str] = set()
 
@@ -175,6 +176,7 @@ class TaintTracker:
     def give(self, id: str) -> str:
         """Note that the playing code has requested this message, so its existence reveals nothing. Returns the id."""
         self._seen.requested.add(id)
+        self._given.add(id)
         return id
 
     def history(self, history: History) -> History:
@@ -193,6 +195,11 @@ class TaintTracker:
         if id not in self._seen.requested:
             whose = id.partition(".")[0]
             self.notice([there] if there else (each for each in messages if each.id.partition(".")[0] == whose))
+
+    def named(self, message: Metadata) -> None:
+        """Record that a view names a message. That it exists is news if no verb has returned its id to any task."""
+        if message.id not in self._given:
+            self.notice([message])
 
     def failed(self, error: Exception, behind: Iterable[Metadata]) -> None:
         """Record that a verb has failed in the running task, which reveals something about the messages `behind` it."""

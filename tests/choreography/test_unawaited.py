@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from agentcho import Agent, Game, Limits, RunConfig
+from agentcho import Agent, Game
 from agentcho.testing import play
 
 Script = Callable[[Game, Agent, Agent], Coroutine[Any, Any, object]]
@@ -74,18 +74,6 @@ def test_it_is_a_warning_of_the_game_that_it_was_forgotten_in() -> None:
 
     with pytest.raises(RuntimeWarning, match=r"ann\.say\(\) was never awaited, .* write `await ann\.say\(\.\.\.\)`"):
         play(script)
-
-
-def test_it_is_warned_of_if_a_limit_ends_the_game() -> None:
-    async def script(game: Game) -> None:
-        ann = game.cast(Agent, "ann")
-        ann.say()  # type: ignore[unused-coroutine]
-        while True:
-            await ann.think(max_tokens=2)
-
-    with pytest.warns(RuntimeWarning, match=r"ann\.say\(\) was never awaited"):
-        played = play(script, config=RunConfig(model="fake", limits=Limits(game_messages=3)))
-    assert played.over.ended == "limit: the game reached 3 messages"
 
 
 async def closes(game: Game, ann: Agent, ben: Agent) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from pydantic import BaseModel
 
-from agentcho.provenance.returned_values import has_value, of_json
+from agentcho.provenance.returned_values import ReturnedValue, has_value, of_json
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from agentcho.provenance.returned_values import has_value, of_json
     ],
 )
 def test_a_value_is_a_word_of_its_own_in_its_own_script(text: str, value: str, there: bool) -> None:
-    assert has_value(text, (value,)) is there
+    assert has_value(text, ReturnedValue((value,))) is there
 
 
 class Reply(BaseModel):
@@ -42,7 +42,7 @@ def test_a_whole_answer_is_a_value_even_if_its_leaves_are_not() -> None:
     assert not has_value("that is true", value)
     assert has_value(f"I have {reply.model_dump_json()}", value)
     assert has_value(json.dumps({"reply": reply.model_dump()}), value)
-    assert of_json("true") == ()
+    assert of_json("true") == ReturnedValue(())
 
 
 class Verdict(BaseModel):

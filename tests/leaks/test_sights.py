@@ -291,6 +291,12 @@ async def in_view(game: Game, alice: Agent, bob: Agent) -> None:
     await alice.say(to="everyone", view=lambda readable: View.of(list(readable)[-1:]), max_tokens=4)
 
 
+async def streamed_to_alice(game: Game, alice: Agent, bob: Agent) -> None:
+    async with game.streamed(to="alice") as page:
+        await page.write("Only alice.")
+    await alice.say(to=(), view=View.of([page.id, bob.brief, "alice.1"]), max_tokens=4)
+
+
 async def open_to_all(game: Game, alice: Agent, bob: Agent) -> None:
     await alice.say(to="everyone", view=View.open_to(game.said, "everyone"), max_tokens=4)
 
@@ -322,6 +328,7 @@ async def cancelled_in_the_open(game: Game, alice: Agent, bob: Agent) -> None:
         before_a_deadline,
         cancelled_in_the_open,
         in_view,
+        streamed_to_alice,
         open_to_all,
         by_its_id,
         wrong_arguments,

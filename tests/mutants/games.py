@@ -717,8 +717,8 @@ PLAYED = (
         "a guess in a view that succeeds is no look",
         "code could ask with views whether a private message exists",
         "agentcho/games/play/messages.py",
-        "        if isinstance(wish, View):\n            self._named(reads, agent)\n",
-        "",
+        "self.taint.named(",
+        "repr(",
         ("tests/leaks/test_sights.py::test_who_guesses_the_id_of_a_result_in_a_view_has_looked_at_the_result",),
     ),
     Mutant(
@@ -735,7 +735,7 @@ PLAYED = (
         "agentcho/display/people/session.py",
         "        return agent == other\n",
         "        return True\n",
-        ("tests/people/test_sessions.py::test_two_at_one_terminal_never_see_what_is_the_others",),
+        ("tests/people/test_desk.py::test_people_who_share_a_terminal_are_different_people",),
     ),
     Mutant(
         "documents learn from each other",

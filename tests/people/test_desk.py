@@ -235,3 +235,9 @@ def test_the_names_of_a_cast_are_known_where_the_source_says_them_all() -> None:
 
 async def others(game: Game) -> Any:
     """Casts agents outside of the scenario's class."""
+
+
+def test_people_who_share_a_terminal_are_different_people() -> None:
+    terminal = Session(["alice", "bob"], 1)
+    assert not terminal.is_same("alice", "bob")
+    assert terminal.is_same("bob", "bob")

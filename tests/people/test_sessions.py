@@ -129,7 +129,7 @@ def test_two_at_one_terminal_never_see_what_is_the_others(run: Opens) -> None:
     report = audit_run(run.record)
     assert headline(report).word == "CLEAN"
     entries = run.record.games()[0]
-    private = {entry.message.id for entry in entries if entry.message.audience.members == {"alice"}}
+    private = {entry.message.id for entry in entries if entry.message.audience.members == frozenset({"alice"})}
     assert private
     assert not any(private & {*entry.act.shown} for entry in entries if entry.message.author == "bob")
 

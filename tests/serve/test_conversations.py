@@ -263,6 +263,9 @@ def test_a_society_that_ends_takes_its_stored_responses_with_it() -> None:
             assert (await door.client.delete("/s/talk")).status_code == 200
             await door.error(404, await door.client.get(f"{AT}/{ended}"))
             assert (await door.client.get(f"{other}/{kept}")).status_code == 200
+            del model.societies["", "walk"]
+            assert (await door.client.delete("/s/walk")).status_code == 200, "its responses outlive it"
+            await door.error(404, await door.client.delete("/s/walk"))
 
     play(body)
 

@@ -227,7 +227,7 @@ class Game:
             self._seats.joined(joined)
         if system is not None:
             id = self._put_system_prompt(joined, system, is_open, model, given=player.system is not None)
-            self._roster.set_system_prompt(joined, id)
+            self._roster.set_system_prompt(joined, self._messages.taint.give(id))
         return player
 
     def _default_prompt(self, name: str, model: GameModel) -> str | None:
@@ -671,7 +671,6 @@ class Game:
                         error.add_note(f"{call.site.where}: {call}")
                     _warn_unawaited(forgotten)
                 raise
-            _warn_unawaited(forgotten)
             if self._recorded.departure is not None:
                 raise self._recorded.departure from error
             outcome = None

@@ -26,8 +26,8 @@ PACKAGE = Path(__file__).parents[2]
 STANDARD = (Path(sysconfig.get_path("stdlib")), Path(os.__file__).parent)
 DEEPEST = 12
 """The maximum number of frames listed for an error; the traceback has all of them."""
-QUOTE = re.compile(r"(?<!\w)(?=['\"])")
-"""Where a value that an error quotes may begin: an apostrophe inside a word is none."""
+QUOTE = re.compile(r"(?<!\w)[bru]{0,2}(?=['\"])", re.IGNORECASE)
+"""Where a value that an error quotes may begin, with the prefix of its literal. An apostrophe inside a word is none."""
 INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
@@ -114,7 +114,7 @@ def told(error: BaseException, found: GameFault, private: Sequence[str] = (), na
     texts = [each.casefold() for text in private for each in (text, repr(text))]
     parts, end = list[str](), 0
     text = found.error
-    for begin in (match.start() + 1 for match in QUOTE.finditer(text)):
+    for begin in (match.end() + 1 for match in QUOTE.finditer(text)):
         if begin > end and (length := _private_length(text[begin:], text[begin - 1], texts, names)):
             parts += [text[end:begin], "…"]
             end = begin + length

@@ -155,16 +155,11 @@ class Messages:
         view = wish if isinstance(wish, View) else (wish or agent.view)(ReadableMessages(author, said, sees))
         reads = granted(author, view, lambda m: sees(m.id), said)
         if isinstance(wish, View):
-            self._named(reads, agent)
+            for read in reads.reads:
+                self.taint.named(self.drafts[read.id].metadata)
         if path := self._leaks.leak_path(reads):
             raise LeakageError(author, path)
         return self.thoughts.with_thoughts(reads._replace(named=isinstance(wish, View)), model)
-
-    def _named(self, reads: ReadSet, agent: Agent) -> None:
-        """Note that the playing code has named these messages for an agent, and so knows that all of them exist."""
-        for read in reads.reads:
-            if read.id != agent.brief:
-                self.probed(read.id)
 
     def _answer(self, author: str) -> None:
         """Publish the results of those cancelled calls of the agent that the running task can see."""

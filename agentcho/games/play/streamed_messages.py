@@ -79,7 +79,7 @@ class Streamed:
         """
         self._closed = True
         begun = None if self._begun is None else PartialEncoding(self._begun, self._tokens, self._fed)
-        self.id = self._messages.put(self._told._replace(text=self.text, begun=begun))
+        self.id = self._messages.taint.give(self._messages.put(self._told._replace(text=self.text, begun=begun)))
         self._begun = None
         await self._messages.encode(self.id, self._told.model)
         return self.id

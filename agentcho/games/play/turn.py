@@ -33,7 +33,7 @@ from agentcho.protocol.text_calls import TextPort
 from agentcho.protocol.tools import AnswerForm
 from agentcho.provenance.declassification import DisclosureRule, PlannedDisclosure, canonical_json
 from agentcho.provenance.drafts import Draft
-from agentcho.provenance.returned_values import CodeText, ReturnedValue, keys_of, of_json, words_of
+from agentcho.provenance.returned_values import CodeText, ReturnedValue, known_words, of_json, words_of
 from agentcho.provenance.taint import Listener
 from agentcho.provenance.views import Charge, Read, ReadSet
 from agentcho.records.transcript import MessageUsage
@@ -429,8 +429,10 @@ def _value(asked: Utterance, options: Sampling, said: Message) -> ReturnedValue 
     """Return the value that the verb returns for a message, or None if it returns the message itself."""
     if asked.labels:
         labels = dict(zip(options.choices or (), asked.labels, strict=False))
-        return (labels.get(said.text, said.text),)
-    return None if asked.form is None else of_json(said.text.removeprefix(asked.header), keys_of(options.json_schema))
+        return ReturnedValue((labels.get(said.text, said.text),))
+    return (
+        None if asked.form is None else of_json(said.text.removeprefix(asked.header), known_words(options.json_schema))
+    )
 
 
 def coin_seed(seed: int, game: int, author: str, turn: int) -> int:

@@ -174,5 +174,5 @@ def _claim(name: str, rows: Sequence[Row]) -> Claim:
         )
         return Claim(way=name, verdict="no more than the text", sentence=said)
     why = dict.fromkeys(row.why for row in rows if row.verdict == "inconclusive")
-    about = ", ".join([what, *unshown])
-    return Claim(way=name, verdict="inconclusive", sentence=f"nothing is shown about {about}: {'; '.join(why)}")
+    about = f" about {', '.join(unshown)}" if unshown else ""
+    return Claim(way=name, verdict="inconclusive", sentence=f"{what}: inconclusive{about}: {'; '.join(why)}")

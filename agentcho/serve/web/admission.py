@@ -79,9 +79,9 @@ class Admission:
             self.drained.set()
 
     @contextmanager
-    def admitted(self, tenant: str, key: str, bounds: KeyLimits) -> Iterator[None]:
-        """Count a request as running while the context lasts. `ApiError` 503: the server has no room; 429: the limits
-        of its tenant or its key are used up."""
+    def admitted(self, tenant: str, key: str, bounds: KeyLimits, timed: bool = True) -> Iterator[None]:
+        """Count a request as running while the context lasts. `timed`: its duration tells about that of others.
+        `ApiError` 503: the server has no room; 429: the limits of its tenant or its key are used up."""
         whose = (tenant,), (tenant, key)
         self._check_room(whose, bounds, self._turn(tenant))
         for rate in self._checked_rates(whose, bounds):
@@ -93,7 +93,8 @@ class Admission:
             yield
         finally:
             took = self._clock() - began
-            self._took[tenant] = KEPT * self._took.get(tenant, took) + (1 - KEPT) * took
+            if timed:
+                self._took[tenant] = KEPT * self._took.get(tenant, took) + (1 - KEPT) * took
             self.running -= 1
             self._at_once.subtract(whose)
             self._note()

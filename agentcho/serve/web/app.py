@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from ipaddress import ip_address
 from pathlib import Path
@@ -167,10 +168,12 @@ class Site:
             return target
         return target._replace(society=society, agent=agent)
 
-    def admitted(self, scope: Scope) -> AbstractContextManager[None]:
-        """The context in which a request is answered, which counts for the limits of its key and tenant."""
+    def admitted(self, scope: Scope, timed: bool = True) -> AbstractContextManager[None]:
+        """The context in which a request is answered, which counts towards the limits of its key and tenant. See
+        `Admission.admitted`."""
         key: ApiKey | None = scope["state"]["key"]
-        return self.admission.admitted(*(("", "", KeyLimits()) if key is None else (key.tenant, key.name, key.bounds)))
+        whose = ("", "", KeyLimits()) if key is None else (key.tenant, key.name, key.bounds)
+        return self.admission.admitted(*whose, timed=timed)
 
 
 class Generate:
@@ -304,9 +307,9 @@ class StaticRoutes:
                 code="agent_not_allowed",
             )
         ended = [model.end_society(caller) for model in self._site.models.values()]
-        if not any(ended):
+        forgotten = self._site.conversations.end(caller.tenant, caller.society or "")
+        if not (any(ended) or forgotten):
             raise ApiError(404, ABSENT, code="society_not_found")
-        self._site.conversations.end(caller.tenant, caller.society or "")
         return JSONResponse({"id": caller.society, "object": "society", "deleted": True})
 
     def _member(self, request: Request) -> Caller:
@@ -385,7 +388,10 @@ APIS = {
 
 def application(site: Site) -> Starlette:
     """The server's application."""
-    pages, stored = StaticRoutes(site), StoredRoutes(site.conversations, site.asker, site.admitted)
+    pages, stored = (
+        StaticRoutes(site),
+        StoredRoutes(site.conversations, site.asker, partial(site.admitted, timed=False)),
+    )
     routes: list[BaseRoute] = [
         Route(OPEN, pages.health),
         Route("/version", pages.version),

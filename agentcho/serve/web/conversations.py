@@ -66,11 +66,13 @@ class ResponseStore:
         self.shown(caller, id)
         del self._kept[caller.tenant][id]
 
-    def end(self, tenant: str, society: str) -> None:
-        """Forget all responses of a society that has ended."""
+    def end(self, tenant: str, society: str) -> bool:
+        """Forget all responses of a society that has ended. Returns whether there were any."""
         own = self._alive(tenant)
-        for id in [id for id, kept in own.items() if kept.owner[2] == society]:
+        theirs = [id for id, kept in own.items() if kept.owner[2] == society]
+        for id in theirs:
             del own[id]
+        return bool(theirs)
 
     def _found(self, caller: Caller, id: str) -> StoredResponse | None:
         own = self._alive(caller.tenant)
