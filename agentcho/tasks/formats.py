@@ -117,7 +117,7 @@ def _list(fields: Fields, name: str) -> list[Any]:
     """A field that may be missing or null."""
     value: Any = fields.get(name)
     if value is not None and not isinstance(value, list):
-        raise RowError(f"its field {name!r} is not a list")
+        raise RowError(f"its field {name!r} is not a list; give a list of texts, or leave it out")
     return value or []
 
 

@@ -77,6 +77,18 @@ def test_who_is_refused_waits_about_as_long_as_a_request_of_its_tenant_takes() -
         assert refused(admission).retry_after == 60
 
 
+def test_a_request_that_is_not_timed_shortens_no_wait() -> None:
+    clock = Clock()
+    admission = Admission(ServeLimits(requests=1), clock)
+    with admission.admitted("red", "k", FREE):
+        clock.now += 20
+    for _ in range(8):
+        with admission.admitted("red", "k", FREE, timed=False):
+            pass
+    with admission.admitted("red", "k", FREE):
+        assert refused(admission).retry_after == 20
+
+
 def test_what_was_refused_or_failed_counts_for_nothing() -> None:
     admission = Admission(ServeLimits(tenant_requests=1, tenant_per_minute=2))
     with suppress(ZeroDivisionError), admission.admitted("red", "", FREE):

@@ -13,7 +13,7 @@ from agentcho.engine.fake.toy_tokenizer import FakeFraming
 from agentcho.engine.template import derive
 from agentcho.engine.tools import CallPieces, ToolFormat
 from agentcho.serve.request import ChatRequest, QuotedMessage, ToolCall, ToolDefinition, Tools
-from agentcho.serve.sharing.argument_validation import fits
+from agentcho.serve.sharing.argument_validation import MOST, any_fits, fits
 from agentcho.serve.sharing.request_prompt import (
     calls_in,
     conversation_of,
@@ -281,3 +281,10 @@ def test_a_name_stands_where_the_template_has_it_and_nowhere_else() -> None:
     assert speaker("ann", "user", plain) is None
     assert speaker("ann", "user", FakeEngine()) == "ann"
     assert speaker(None, "user", FakeEngine()) is None
+
+
+def test_the_answers_of_a_request_share_the_work_of_their_checks() -> None:
+    tool = ToolDefinition("sum", "", {"type": "object", "properties": {"a": {"items": {"type": "integer"}}}})
+    wrong = json.dumps({"a": [0] * 99 + ["one"]})
+    assert not any_fits([(tool, wrong)])
+    assert any_fits([(tool, wrong)], answers=MOST), "what cannot be evaluated excludes nothing"

@@ -7,13 +7,15 @@ import socket
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from types import SimpleNamespace
+from typing import Any, cast
 
 import anyio
 import pytest
 from anyio import to_thread
 
 from agentcho.errors import ConfigError
-from agentcho.serve.web.server import bound
+from agentcho.serve.web.server import GuardedProtocol, bound
 from tests.serve.door import ASKED, CHAT, Door, Scripted, opened, play
 
 LONG = "word " * 40_000
@@ -233,3 +235,11 @@ def test_an_address_that_cannot_be_had_is_named() -> None:
     with pytest.raises(ConfigError, match="agentcho key"):
         bound("0.0.0.0", 0, False)
     bound("0.0.0.0", 0, True).close()
+
+
+@pytest.mark.parametrize("unsent", [0, 1])
+def test_a_connection_is_idle_once_its_answer_is_sent_whole(unsent: int) -> None:
+    connection = cast(Any, object.__new__(GuardedProtocol))
+    connection.cycle = None
+    connection.transport = SimpleNamespace(get_write_buffer_size=lambda: unsent)
+    assert connection.idle is not bool(unsent)
