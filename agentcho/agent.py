@@ -302,6 +302,13 @@ class Agent:
     _name: str = ""
     _game: GamePort | None = None
 
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Let a `name` in the body of a class be what `agentcho ls` lists it as, not the name of each of its agents."""
+        super().__init_subclass__(**more)
+        is_field = "name" in getattr(cls, "__annotations__", ())  # of a dataclass
+        if isinstance(vars(cls).get("name"), str) and not is_field:
+            del cls.name
+
     def __init__(self, name: str, **attributes: Any) -> None:
         self._name = name
         for attribute, value in attributes.items():

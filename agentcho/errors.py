@@ -217,8 +217,8 @@ class RequestError(AgentchoError, ValueError):
     """Raised when a call is wrong. Nothing was computed for it, and nothing else is affected. Correct the call.
 
     Attributes:
-        field: The field of the call that is wrong, such as "parents", "offsets" or "sampling". None for another field,
-            or for the call as a whole.
+        field: The field of the call that is wrong, such as "parents", "offsets" or "sampling", or "typed" for what a
+            person wrote. None for another field, or for the call as a whole.
         option: The option of its `Sampling` that is wrong. None if it is no single option.
     """
 

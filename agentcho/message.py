@@ -31,6 +31,7 @@ MANY = 1 << 17
 EVERYBODY = "everyone"
 SCENARIO = "scenario"
 DEFAULT_PROMPT = "default"
+SAMPLED = ".sampled"
 UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
 """Letters, marks and signs of other categories that are invisible too."""
@@ -46,6 +47,16 @@ def is_default_prompt(id: str) -> bool:
     """
     author, _, word = id.partition(".")
     return author == SCENARIO and word.partition("-")[0] == DEFAULT_PROMPT
+
+
+def sample_of(id: str) -> str:
+    """Return the id of the private sample of an answer in JSON that is then told in canonical spelling."""
+    return f"{id}{SAMPLED}"
+
+
+def told_as(id: str) -> str:
+    """Return the id of the message that a private sample is told as, and other ids as they are."""
+    return id.replace(SAMPLED, "")
 
 
 def exact(word: object) -> str:
@@ -250,7 +261,7 @@ class Metadata(NamedTuple):
     """What views and policies see of a message: everything but its text and its length.
 
     Attributes:
-        id: Id of the message: its author and a number, such as "ann.3".
+        id: Id of the message: its author and a number, such as "ann.3". Calls of tools before it begin with that id.
         kind: "prefill" for known text, "decode" for generated text.
         role: Role of the message for models.
         author: The agent that said it. None for the scenario.
@@ -303,7 +314,7 @@ class Message:
     """One finished message. Its text is not shown by `repr`.
 
     Attributes:
-        id: Id of the message: its author and a number, such as "ann.3".
+        id: Id of the message: its author and a number, such as "ann.3". Calls of tools before it begin with that id.
         game: Number of its game, from 0.
         kind: "prefill" for known text, "decode" for generated text.
         role: Role of the message for models: "system", "user", "assistant" or "tool".

@@ -76,7 +76,7 @@ class Recall(agentcho.Scenario):
 
     Cast: witnesses, whose private system prompts name their own town and that of a friend, and rec, the recorder.
     Statements and answers are for everyone. Explored: does a reader find what others said in encodings that it did not
-    make? Who guesses is right about one witness a game.
+    make? Guessing gets one witness per game right, on average.
     """
 
     name = "recall"

@@ -69,7 +69,7 @@ def probed() -> str:
     rows = [row for file in ("leaks.json", "leaks-earlier.json") for row in read(file)["rows"]]
     linear = [row for row in rows if row["attack"] == "linear" and row["way"] not in ("audience", "text")]
     (tested,) = {row["tested"] for row in linear}
-    return f"a linear probe wrote out at least {min(row['exact'] for row in linear)} of {tested} codes, names, plans or"
+    return f"a linear probe recovered at least {min(row['exact'] for row in linear)} of {tested} codes, names, plans or"
 
 
 def judges() -> str:

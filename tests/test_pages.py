@@ -169,7 +169,7 @@ def test_the_readme_says_what_attacks_get_of_a_public_sentence() -> None:
     linear = [row for row in rows if row.attack == "linear" and row.way not in ("audience", "text")]
     assert {row.tested for row in linear} == {500}
     least = min(row.exact for row in linear)
-    assert f"a linear probe wrote out at least {least} of 500 codes, names, plans or preferences" in told
+    assert f"a linear probe recovered at least {least} of 500 codes, names, plans or preferences" in told
     assert {row.kind for row in linear} == {"codes", "names", "plans", "preferences"}
     assert {"reuse+cacheblend:0.15", "reuse+kvcomm:1"} <= {row.way for row in linear}
     assert {each.sentence for each in found} == {"forced"}

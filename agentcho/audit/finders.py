@@ -241,7 +241,7 @@ def _acted(game: int, entry: TranscriptEntry, authors: Mapping[str, str]) -> Cas
     act = entry.act
     place = line_of(act.where)
     # a message cancelled before its first word has no line; its id names its author
-    owners = {id: authors.get(id) or id.rpartition(".")[0] or SCENARIO for id in act.tainted_by}
+    owners = {id: authors.get(id) or id.partition(".")[0] or SCENARIO for id in act.tainted_by}
     for owner in sorted(set(owners.values())):
         own = [id for id in act.tainted_by if owners[id] == owner]
         proved = tuple(id for id in own if id not in act.unproved)

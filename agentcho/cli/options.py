@@ -155,7 +155,7 @@ def _given(ctx: typer.Context, mark: OptionsFrom, names: Iterable[str], words: M
     options = {name: words[name] for name in names}
     if "base_url" not in options and served(str(options.get("model"))):
         what = (
-            f"{options['model']} is a model behind an API, which only run and audit take; give a model "
+            f"{options['model']} is a model behind an API, which only run, audit and sweep take; give a model "
             "that is loaded here"
         )
         raise typer.BadParameter(what, param_hint="--model")

@@ -73,7 +73,10 @@ BESIDE = "Show a second run, or folder of runs, side by side with the first: wor
 LIVE = "Serve the page on this machine and follow the run while it is being played."
 CALL = "GAME:CALL"
 REDO = "With --resume: repeat this tool call, which was started but has no result; all: every such call."
-SKIP = "With --resume: do not repeat this tool call; the model is told that it was skipped; all: every such call."
+SKIP = (
+    "With --resume: do not repeat this tool call; the model is told that nobody knows whether it was made; all: every "
+    "such call."
+)
 AS = "Play this agent yourself at the terminal. May be repeated."
 FAIL_FAST = "Stop at the first game that ends with an error."
 RETRIES = "Number of times to replay a game that ended with an error of the engine or an endpoint.  [default: 0]"

@@ -333,7 +333,7 @@ class PlayOptions(FrozenOptions):
         default=None,
         description=(
             "Track, or refuse, messages to agents that may not read everything their author has read; typed "
-            "releases are exempt."
+            "releases (choices, and JSON with a countable number of values) are charged in bits instead."
         ),
         json_schema_extra={"panel": "Leakage"},
     )

@@ -63,7 +63,7 @@ SIGHTS = (
     ),
     CodeRead(
         of="Message",
-        names=("parents", "offsets", "metadata"),
+        names=("parents", "offsets", "new_offset", "metadata"),
         taints="parents",
         why="which messages its author had read, or how many",
     ),
@@ -204,12 +204,6 @@ SIGHTS = (
         "header, over that view",
     ),
     CodeRead(
-        of="Message",
-        names=("new_offset",),
-        taints=None,
-        why="a position that a view asked for as a number",
-    ),
-    CodeRead(
         of="Metadata",
         names=("id", "kind", "role", "author", "audience", "parents", "count", "index"),
         taints=None,
@@ -255,7 +249,8 @@ SIGHTS = (
     ),
     *_errors(
         None,
-        "says what is wrong with the arguments, which are the code's own",
+        "says what is wrong with the arguments, which are the code's own; an error about a position that depends on "
+        "the length of messages, or about what a person typed, counts as a look at all that the agent may read",
         *("RequestError", "ScenarioError", "TaskError", "ConfigError", "ArgumentError", "ExtraMissing"),
     ),
     *_errors(

@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import fields
 from typing import Any, NamedTuple, overload
 
+from agentcho.errors import RequestError
 from agentcho.message import Audience, Message, Metadata, Words
 from agentcho.provenance.code_reads import SILENT, WORDS
 from agentcho.provenance.returned_values import CodeText, ReturnedValue
@@ -25,13 +26,13 @@ Notice = Callable[[Iterable[Metadata]], None]
 
 
 class TrackedMessage(Message):
-    """A message that reports when its words or its parents are read; the number of offsets is that of the parents. It
-    equals every message with its game and id, so that comparisons do not read its words."""
+    """A message that reports when its words or its parents are read; its offsets tell how many these are.
+    It equals every message with its game and id, so that comparisons do not read its words."""
 
     __slots__ = ("_told",)
 
     def __getattribute__(self, name: str) -> Any:
-        if name in WORDS or name in ("parents", "offsets"):
+        if name in WORDS or name in ("parents", "offsets", "new_offset"):
             tell: Callable[[str], None] | None = getattr(self, "_told", None)
             if tell is not None:
                 for id in (self.id,) if name in WORDS else object.__getattribute__(self, "parents"):
@@ -179,6 +180,11 @@ class TaintTracker:
         self._given.add(id)
         return id
 
+    def given(self, message: Message) -> Message:
+        """Note that the playing code has requested this message, and return it."""
+        self.give(message.id)
+        return message
+
     def history(self, history: History) -> History:
         """The history in a form that reports which messages are looked at."""
         return TrackedHistory(history, self.notice)
@@ -203,7 +209,8 @@ class TaintTracker:
 
     def failed(self, error: Exception, behind: Iterable[Metadata]) -> None:
         """Record that a verb has failed in the running task, which reveals something about the messages `behind` it."""
-        if type(error).__name__ not in SILENT:
+        private = isinstance(error, RequestError) and error.field in ("offsets", "typed")
+        if private or type(error).__name__ not in SILENT:
             self.notice(behind)
 
     def listener(self, id: str, listen: Listener) -> Listener:

@@ -9,18 +9,24 @@ of the code is exempt, because the code wrote its words. Independent of tools, m
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple, Protocol
 
 from agentcho.config import Leakage
 from agentcho.errors import SHOWN, LeakageError
-from agentcho.message import EVERYONE, SCENARIO, Audience, Metadata
+from agentcho.message import EVERYBODY, EVERYONE, SCENARIO, Audience, Metadata
 from agentcho.provenance.views import Act, ToolUse
 
 NOBODY = Audience(frozenset())
 LISTING = "tools"
 """The part of the id of a list of tools between the agent and the number."""
+MOST = 60
+"""The letters of names of readers in the id of a result. More names are a digest."""
+STEP = "step"
+"""The part of the id of a call, or of the choice to make one, between the id of the text that follows and the
+number."""
 
 
 class MessageOrigin(Protocol):
@@ -40,6 +46,25 @@ def undisclosed(cone: Iterable[str], to: Audience, known: Callable[[str], Audien
 def listing_id(caller: str, number: int) -> str:
     """The id of the list of an agent's tools that was made after `number` others."""
     return f"{caller}.{LISTING}{number}"
+
+
+def step_id(text: str, number: int) -> str:
+    """The id of the message, a call or the choice to make one, that was `number`-th before a text with that id."""
+    return f"{text}.{STEP}{number}"
+
+
+def result_id(text: str, to: Audience, number: int) -> str:
+    """The id of a result that other agents may read. It names and counts only what they know: themselves, and `number`
+    results for them before it and before the text with that id."""
+    names = [EVERYBODY] if to.members is None else sorted(to.members)
+    readers = "+".join(names)
+    if len(readers) > MOST:
+        readers = f"{len(names)}-{hashlib.blake2b(readers.encode(), digest_size=8).hexdigest()}"
+    return f"{text}.{readers}-{number}.result"
+
+
+def is_step_id(id: str) -> bool:
+    return re.search(rf"\.{STEP}\d+$", id) is not None
 
 
 def offered_in(caller: str, parents: Iterable[str]) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """Tool calls on disk: a line before each call is made, and one when it has ended.
 
-    calls.jsonl  {"game": 0, "call": "alice.3", "tool": "pay", "use": {…}}               it is about to be made
-                 {"game": 0, "call": "alice.3", "ended": "returned", "seconds": 0.2}     it has ended
+    calls.jsonl  {"game": 0, "call": "alice.3.step0", "tool": "pay", "use": {…}}          it is about to be made
+                 {"game": 0, "call": "alice.3.step0", "ended": "returned", "seconds": 0.2}  it has ended
 
 A call without a second line was in progress when the process died, or when it was cancelled. Its arguments and its
 result are messages of the transcript. Independent of what tools do.

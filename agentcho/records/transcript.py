@@ -26,17 +26,18 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Container, Iterable, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
 from agentcho.errors import RecordBroken
-from agentcho.message import Message, Words, audience
+from agentcho.message import SAMPLED, Message, Words, audience
 from agentcho.protocol.call import ContextEntry, EncodingId, Receipt
 from agentcho.protocol.text_calls import TokensSpent
 from agentcho.provenance.labels import EncodingRecord, MessageIndex, adds_up, attended_encodings
+from agentcho.provenance.tool_sinks import is_step_id, offered_in, step_id
 from agentcho.provenance.views import Act, Charge, Move
 from agentcho.records.calls import tool_use, use_line
 from agentcho.records.files import LineFile, encoded_lines, read_lines
@@ -512,3 +513,22 @@ class HeardLines:
             self.flush()
         finally:
             self._lines.close()
+
+
+def has_earlier_ids(entries: Iterable[TranscriptEntry]) -> bool:
+    """Return whether an earlier version recorded these messages of a game, which had other ids there: steps before a
+    text with tools, and private samples of charged answers in JSON, were numbered as messages."""
+    said = {entry.message.id: entry for entry in entries}
+    return any(_has_earlier_id(entry, said) for entry in said.values())
+
+
+def _has_earlier_id(entry: TranscriptEntry, said: Container[str]) -> bool:
+    message, act = entry.message, entry.act
+    if act.call is not None and not is_step_id(act.call):
+        return True
+    if act.charge is not None and act.charge.by == "schema" and not (act.released or SAMPLED).endswith(SAMPLED):
+        return True
+    if message.kind != "decode" or not offered_in(message.author or "", message.parents):
+        return False
+    text = message.id.removesuffix(".thought").removesuffix(SAMPLED)
+    return not is_step_id(text) and step_id(text, 0) not in said

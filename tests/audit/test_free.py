@@ -12,7 +12,7 @@ from agentcho.games.runs.request import RunRequest
 from agentcho.games.runs.runtime import play
 from agentcho.lab.display.prove import show
 from agentcho.lab.prove import Proof
-from agentcho.lab.prove.free import LENGTHLESS, Freed, free
+from agentcho.lab.prove.free import EARLIER, LENGTHLESS, Freed, free
 from agentcho.lab.prove.html import html
 from agentcho.lab.prove.proof import FreePlay
 from agentcho.lab.prove.wording import headline, schedule
@@ -96,6 +96,17 @@ def test_words_of_a_model_are_told_too(tmp_path: Path, three: Engine) -> None:
 def test_what_cannot_have_another_length_shows_nothing(tmp_path: Path) -> None:
     found = freed(Vote(), FakeEngine(), tmp_path)
     assert [(one.owner, one.reader, one.why) for one in found.skipped] == [("alice", "bob", LENGTHLESS)]
+    assert found.plays == ()
+
+
+def test_a_game_with_ids_of_an_earlier_version_is_not_played_with_words_of_other_messages(tmp_path: Path) -> None:
+    record = play(RunRequest(Vote(), RunConfig(seed=3), engine=FakeEngine(), out=tmp_path)).record
+    assert record is not None
+    run = SavedRun(record)
+    first, *rest = run.games()[0]
+    numbered = first._replace(act=first.act._replace(call="alice.0"))
+    found = free(Vote(), run.info.config, FakeEngine(), {0: [numbered, *rest]})
+    assert [(one.owner, one.reader, one.why) for one in found.skipped] == [("alice", "bob", EARLIER)]
     assert found.plays == ()
 
 

@@ -107,7 +107,7 @@ def saying(entry: TranscriptEntry, **changes: Any) -> TranscriptEntry:
     return entry._replace(message=entry.message.saying(**changes))
 
 
-CHOICE, RETOLD = "alice.0", "alice.3"
+CHOICE, RETOLD = "alice.0", "alice.2"
 BROKEN: list[tuple[str, Callable[[TranscriptEntry], TranscriptEntry], str]] = [
     (CHOICE, lambda e: e._replace(act=e.act._replace(charge=None)), "does not say how much it can tell"),
     (CHOICE, lambda e: charged(e, bits=0.0), "was charged 0.0 bits, but can tell 1.58"),

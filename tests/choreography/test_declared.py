@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from dataclasses import dataclass
 from typing import Any, Self
 
 import pytest
@@ -30,6 +31,25 @@ class Waiter(agentcho.Agent):
 def test_attributes_that_a_class_or_its_bases_declare_can_be_given_by_name() -> None:
     waiter = Waiter("ann", dish="soup", tip=4, system="You serve.", view=None)
     assert (waiter.dish, waiter.tip, waiter.system) == ("soup", 4, "You serve.")
+
+
+def test_a_name_in_the_class_is_not_the_name_of_each_of_its_agents() -> None:
+    class Cook(Waiter):
+        name = "cook"
+
+    @dataclass
+    class Guest(agentcho.Agent):
+        name: str = "guest"
+
+        def __post_init__(self) -> None:
+            super().__init__(self.name)
+
+    assert (Guest().name, Guest("dan").name) == ("guest", "dan")
+    ann, bob = Cook("ann"), Cook("bob")
+    assert (ann.name, bob.name) == ("ann", "bob")
+    bob.name = "ben"
+    played = agentcho.run(ann, bob, model="fake", seed=1)
+    assert [*dict.fromkeys(message.author for message in played.messages())] == ["ann", "ben"]
 
 
 @pytest.mark.parametrize(

@@ -439,6 +439,7 @@ def test_a_typed_release_keeps_its_thought_with_its_author(play: Play, behind_ap
         model="fake", leakage="enforce", words="refuse", leak_budget=1, thoughts="audience", max_tokens=12
     )
     prompts, far, events = Prompts(), FakeEndpoint(thought="hm"), list[Event]()
+    id = "alice.1" if ask == "choose" else "alice.1.sampled"
     known = forced(prompts.engine, {"alice.1": "a" if ask == "choose" else '{"sure":true}'})
 
     async def work() -> None:
@@ -452,7 +453,7 @@ def test_a_typed_release_keeps_its_thought_with_its_author(play: Play, behind_ap
         play(work)
         entries, read = heard(events), prompts.seen[-1:]
     thoughts = {id: str(each.message.audience) for id, each in by_id(entries).items() if id.endswith("thought")}
-    assert thoughts == {"alice.1.thought": "alice", "bob.0.thought": "everyone"}
+    assert thoughts == {f"{id}.thought": "alice", "bob.0.thought": "everyone"}
     assert not [text for text in read if "hm" in text]
     models = RecordedModels(endpoints=frozenset({None})) if behind_api else LOCAL
     found = audit_entries(subject(words="refuse", leak_budget=1), {0: entries}, Seal(KEY), models=models)

@@ -74,8 +74,8 @@ def called(run: SavedRun) -> list[tuple[str, Any]]:
     return [(line["call"], line.get("ended")) for line in lines]
 
 
-ONE, AGAIN = ("ann.0", None), ("ann.2", None)
-FIRST = [ONE, ("ann.0", "returned"), AGAIN]
+ONE, AGAIN = ("ann.0.step0", None), ("ann.1.step0", None)
+FIRST = [ONE, ("ann.0.step0", "returned"), AGAIN]
 
 
 @pytest.mark.parametrize("driver", [False, True], ids=["worker", "driver"])
@@ -86,14 +86,14 @@ def test_a_call_that_was_under_way_stops_its_game_until_somebody_says_what_is_to
     run = find("last", tmp_path / "runs")
     assert called(run) == FIRST
     assert run.status == ("died" if driver else "failed")
-    assert driver or (code, "--redo 0:ann.2" in error) == (1, True), error
+    assert driver or (code, "--redo 0:ann.1.step0" in error) == (1, True), error
     code, error = told(tmp_path, "run", "--resume", "last", *RAY)
-    assert (code, "--redo 0:ann.2" in error) == (1, True), error
+    assert (code, "--redo 0:ann.1.step0" in error) == (1, True), error
     assert len(paid(tmp_path)) == 2
-    code, error = told(tmp_path, "run", "--resume", "last", "--redo", "0:ann.2", *RAY)
+    code, error = told(tmp_path, "run", "--resume", "last", "--redo", "0:ann.1.step0", *RAY)
     assert (code, "Traceback" in error) == (0, False), error
     whole = SavedRun(run.path)
-    assert called(whole) == [*FIRST, AGAIN, ("ann.2", "returned")]
+    assert called(whole) == [*FIRST, AGAIN, ("ann.1.step0", "returned")]
     assert len(paid(tmp_path)) == 3
     assert [entry.message.text for entry in whole.games()[0] if entry.origin == "tool"] == ["paid", "paid"]
     assert whole.status == "done"
@@ -106,13 +106,13 @@ def test_a_call_that_may_be_made_twice_is_made_again_and_no_other(mark: str, tmp
         code, error = told(tmp_path, "run", "--resume", "last", *RAY)
     assert (code, "Traceback" in error) == (0, False), error
     run = find("last", tmp_path / "runs")
-    assert called(run) == [*FIRST, AGAIN, ("ann.2", "returned")]
+    assert called(run) == [*FIRST, AGAIN, ("ann.1.step0", "returned")]
     assert (len(paid(tmp_path)), run.status) == (3, "done")
 
 
 def test_a_call_may_be_left_out_and_the_record_says_so(mark: str, tmp_path: Path) -> None:
     killed(tmp_path, mark, driver=True, idempotent=False)
-    code, error = told(tmp_path, "run", "--resume", "last", "--skip", "0:ann.2", *RAY)
+    code, error = told(tmp_path, "run", "--resume", "last", "--skip", "0:ann.1.step0", *RAY)
     assert (code, len(paid(tmp_path))) == (0, 2), error
     texts = [e.message.text for e in find("last", tmp_path / "runs").games()[0] if e.origin == "tool"]
     assert texts[0] == "paid"

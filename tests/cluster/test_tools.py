@@ -74,10 +74,10 @@ def test_a_call_is_on_record_before_a_worker_makes_it(tmp_path: Path, pays: str)
     assert paid(tmp_path) == ["1", "3"]
     lines = [json.loads(line) for line in (run.record / "calls.jsonl").read_text().splitlines()]
     assert [("tool" in line, line["call"]) for line in lines] == [
-        (True, "ann.0"),
-        (False, "ann.0"),
-        (True, "ann.2"),
-        (False, "ann.2"),
+        (True, "ann.0.step0"),
+        (False, "ann.0.step0"),
+        (True, "ann.1.step0"),
+        (False, "ann.1.step0"),
     ]
 
 
@@ -98,11 +98,11 @@ def test_a_call_under_way_when_its_worker_died_stops_its_game(tmp_path: Path, pa
         return WorkerLost("killed") if begun and left and left.pop() else answer
 
     run = played(tmp_path, pays, hear, games=1)
-    assert "ann.0 called a tool" in str(run.error)
+    assert "ann.0.step0 called a tool" in str(run.error)
     assert len(paid(tmp_path)) == 1
     assert run.record is not None
     said = SavedRun(run.record).games()[0]
-    assert (said[-1].message.id, [entry for entry in said if entry.origin == "tool"]) == ("ann.0", [])
+    assert (said[-1].message.id, [entry for entry in said if entry.origin == "tool"]) == ("ann.0.step0", [])
 
 
 def test_notes_are_of_calls_alone(tmp_path: Path, pays: str) -> None:
@@ -132,12 +132,12 @@ def test_what_was_called_is_on_record_though_its_game_was_given_up(tmp_path: Pat
     saved = SavedRun(run.record)
     assert [entry.message.text for entry in saved.games()[0] if entry.origin == "tool"] == ["paid"]
     assert all(entry.own is not None for entry in saved.games()[0] if entry.origin == "sampled")
-    assert "ann.2 called a tool" in str(
+    assert "ann.1.step0 called a tool" in str(
         play_run(RunRequest.resuming(saved, library.scenario(pays)(), engine=FakeEngine())).error
     )
-    again = play_run(RunRequest.resuming(saved, library.scenario(pays)(), engine=FakeEngine(), redo=["0:ann.2"]))
+    again = play_run(RunRequest.resuming(saved, library.scenario(pays)(), engine=FakeEngine(), redo=["0:ann.1.step0"]))
     assert not again.errors
     assert len(paid(tmp_path)) == 3
     results = [entry.message.id for entry in saved.games()[0] if entry.origin == "tool"]
-    assert results == ["ann.0.result", "ann.2.result"]
+    assert results == ["ann.0.step0.result", "ann.1.step0.result"]
     assert audit_run(SavedRun(run.record)).conclusion == "clean"

@@ -26,4 +26,4 @@ def test_a_clerk_looks_before_it_answers() -> None:
 
 def test_it_plays_without_a_script() -> None:
     played = play(library.scenario(str(EXAMPLE))())
-    assert [entry.act.call for entry in played.entries if entry.origin == "tool"] == ["clerk.1"]
+    assert [entry.act.call for entry in played.entries if entry.origin == "tool"] == ["clerk.1.step0"]

@@ -6,18 +6,21 @@ import csv
 import json
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
+from pydantic import BaseModel, Field
 
 from agentcho import Agent, Game, Scenario
 from agentcho.config import RunConfig
 from agentcho.errors import AdapterError, GamesFailed, RecordBroken, ResumeMismatch, ScenarioError
 from agentcho.games.runs import library
+from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.runtime import play
 from agentcho.lab.collect import Playing, collected
 from agentcho.lab.compare.columns import Column, columns
-from agentcho.lab.compare.compare import Comparing, Effort, read_comparison
+from agentcho.lab.compare.compare import Comparing, Effort, forced_words, read_comparison
 from agentcho.lab.compare.comparison import Comparison
 from agentcho.lab.compare.fidelity import apart
 from agentcho.lab.compare.files import write
@@ -46,6 +49,42 @@ def compare(
 ) -> Comparison:
     playing = Playing(scenario, config, engine or FakeEngine())
     return Comparing(playing, by, folder, silent, NOTHING).run("agentcho compare", judge)
+
+
+class Vote(BaseModel):
+    """22 of them."""
+
+    sure: bool
+    doubt: Annotated[int, Field(ge=0, le=10)]
+
+
+class Voting(Scenario):
+    """Alice says her vote as JSON, which is the message `alice.0`; Bob speaks."""
+
+    name = "voting"
+
+    def paired(self, message: Metadata) -> bool:
+        return message.id == "alice.0"
+
+    async def play(self, game: Game) -> Scenario.Outcome:
+        alice, bob = game.cast(Agent, "alice"), game.cast(Agent, "bob")
+        await game.announce("The word is xyzzy.", to="alice")
+        await alice.answer(Vote, to="everyone")
+        await bob.say(to="everyone")
+        return self.Outcome()
+
+
+@pytest.mark.parametrize("words", [None, "track"])
+def test_an_answer_that_is_sampled_in_private_is_forced_by_the_id_that_it_is_told_under(
+    tmp_path: Path, words: Any
+) -> None:
+    config = RunConfig(model="fake", words=words)
+    played = play(RunRequest(Voting(), config, engine=FakeEngine(), out=tmp_path / "a"))
+    assert played.record is not None
+    games = collected(tmp_path / "a")
+    forced = forced_words(Voting(), games)
+    assert [[*words] for words in forced.values()] == [["alice.0"]]
+    assert {entry.message.id for entry in games.said[0]} >= ({"alice.0.sampled"} if words else {"alice.0"})
 
 
 def run(

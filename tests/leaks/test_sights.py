@@ -13,7 +13,21 @@ import anyio
 import pytest
 from pydantic import BaseModel, field_validator
 
-from agentcho import Agent, Audience, Game, Limits, Message, Metadata, Read, RunConfig, Scenario, View, errors, tool
+from agentcho import (
+    After,
+    Agent,
+    Audience,
+    Game,
+    Limits,
+    Message,
+    Metadata,
+    Read,
+    RunConfig,
+    Scenario,
+    View,
+    errors,
+    tool,
+)
 from agentcho.agent import Pieces
 from agentcho.errors import (
     AgentchoError,
@@ -135,6 +149,10 @@ async def parents(game: Game, alice: Agent, bob: Agent) -> None:
     assert (await alice.say(to="everyone", max_tokens=4)).parents == ("alice.0", "alice.1", "bob.0")
 
 
+async def new_offset(game: Game, alice: Agent, bob: Agent) -> None:
+    assert (await alice.say(view=View.of(["alice.0"], new_at=99), max_tokens=4)).new_offset == 99
+
+
 async def offsets(game: Game, alice: Agent, bob: Agent) -> None:
     view = View((Read("alice.0", at=0), Read("bob.0")))
     assert (await alice.say(to="everyone", view=view, max_tokens=4)).offsets == (0, None)
@@ -186,6 +204,7 @@ READS: dict[str, tuple[Script, set[str]]] = {
     "Message.saying": (of_words("saying"), {"alice.2"} | HIDDEN),
     "Message.parents": (parents, {"alice.0", "alice.1"}),
     "Message.offsets": (offsets, {"alice.0"}),
+    "Message.new_offset": (new_offset, {"alice.0"}),
     "Message.metadata": (metadata, {"alice.0", "alice.1"}),
     "Agent.choose": (choose, {"alice.2"}),
     "Agent.ask": (ask, {"alice.3"}),
@@ -260,9 +279,47 @@ def test_who_guesses_the_id_of_a_result_in_a_view_has_looked_at_the_result() -> 
             return "done"
 
         await alice.say(to=(), tools=[count], tool_choice="count", max_calls=1, max_tokens=60)
-        await alice.tell("Well.", to=(), view=View.of([alice.brief, "alice.2.result"]))
+        await alice.tell("Well.", to=(), view=View.of([alice.brief, "alice.2.step0.result"]))
 
-    assert tainted(script) == {"alice.2.result"}
+    assert tainted(script) == {"alice.2.step0.result"}
+
+
+def test_who_probes_for_the_calls_of_a_model_has_looked_at_them() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent) -> None:
+        @tool(audience="nobody")
+        def count() -> str:
+            return "done"
+
+        said = await alice.say(to="everyone", tools=[count], tool_choice="count", max_calls=1, max_tokens=60)
+        assert game.message(said.id)
+        assert game.message(f"{said.id}.step0")
+
+    assert tainted(script) == {"alice.2.step0"}
+
+
+def test_where_a_message_begins_tells_whether_its_model_called_a_tool() -> None:
+    async def script(game: Game, alice: Agent, bob: Agent) -> None:
+        @tool(audience="nobody")
+        def count() -> str:
+            return "done"
+
+        view = View((Read(game.said[0].id),), new_at=100)
+        said = await alice.say(to="everyone", view=view, tools=[count], tool_choice="count", max_calls=1, max_tokens=60)
+        assert said.new_offset is None
+
+    assert {"alice.2.step0", "alice.2.step0.result"} <= tainted(script)
+
+
+@pytest.mark.parametrize("place", ["read", "new"])
+def test_a_refused_position_that_depends_on_a_length_is_a_look_at_it(place: str) -> None:
+    async def script(game: Game, alice: Agent, bob: Agent) -> None:
+        thought = await alice.think(max_tokens=4)
+        after = After(thought.id, -1000)
+        reads = (Read(thought.id),) if place == "new" else (Read(thought.id), Read((await alice.think()).id, after))
+        with pytest.raises(RequestError, match="is not a position"):
+            await alice.tell("So?", to=(), view=View(reads, new_at=after if place == "new" else None))
+
+    assert "alice.2" in tainted(script)
 
 
 def test_the_logs_of_what_was_said_are_a_copy_of_what_views_see() -> None:
@@ -434,7 +491,7 @@ def test_who_cancels_a_call_of_a_tool_has_looked_at_the_call() -> None:
             await begun.wait()
             group.cancel_scope.cancel()
 
-    assert tainted(script) == {"alice.2"}
+    assert tainted(script) == {"alice.2.step0"}
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,7 @@ def test_what_a_tool_returns_goes_only_where_its_callers_words_go(
         caller, bob = game.cast(Whisper, "ann", model=ann, system="It is fig."), game.cast(Whisper, "bob", model="far")
         await caller.say(tools=[note], tool_choice="note", max_calls=1)
         await caller.say()
-        told = r"bob may not send message ann\.1\.result to far: it is private, and the model of ann"
+        told = r"bob may not send message ann\.1\.ann\+bob-0\.result to far: it is private, and the model of ann"
         with nullcontext() if sent else pytest.raises(LeakageError, match=told):
             await bob.say()
 

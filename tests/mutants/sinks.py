@@ -125,9 +125,11 @@ TOLD = (
         "agentcho/games/play/tool_turn.py",
         "        self._game.messages.check_call(said.id, use, self._speech.asked.release)\n"
         "        self._follow(said.id)\n"
-        "        self._follow(await self._result(tool, call, PendingResult(said.id, use, to, charge)))\n",
+        "        pending = PendingResult(call=said.id, ids=ids, use=use, to=to, charge=charge)\n"
+        "        self._follow(await self._result(tool, call, pending))\n",
         "        self._follow(said.id)\n"
-        "        self._follow(await self._result(tool, call, PendingResult(said.id, use, to, charge)))\n"
+        "        pending = PendingResult(call=said.id, ids=ids, use=use, to=to, charge=charge)\n"
+        "        self._follow(await self._result(tool, call, pending))\n"
         "        self._game.messages.check_call(said.id, use, self._speech.asked.release)\n",
         (CALLS, TOOLS),
     ),

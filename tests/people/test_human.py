@@ -61,6 +61,8 @@ def test_a_person_hears_what_its_agent_may_read_and_nothing_else() -> None:
     rehearsal = play(talk, LINES, people={"bob": bob})
     assert said(rehearsal, "bob") == ["hello all", "I think so"]
     assert "SECRET" not in bob.read
+    heard = {message.id for _, _, message in bob.heard}
+    assert {id for _, _, message in bob.heard for id in message.parents} <= heard, "others read what he may not know of"
     assert bob.notes == [
         "bob joined 0",
         "bob.0",

@@ -177,10 +177,12 @@ def test_a_call_of_a_tool_is_in_the_turn_that_says_it() -> None:
     [call] = told.named("execute_tool")
     assert call.parent is not None
     assert call.attributes is not None
-    [turn] = [span for span in told.named("invoke_agent ann") if (span.attributes or {})[names.MESSAGE] == "ann.0"]
+    [turn] = [
+        span for span in told.named("invoke_agent ann") if (span.attributes or {})[names.MESSAGE] == "ann.0.step0"
+    ]
     assert turn.context is not None
     assert call.parent.span_id == turn.context.span_id
-    assert (call.attributes[names.TOOL], call.attributes[names.TOOL_CALL]) == ("look", "ann.0")
+    assert (call.attributes[names.TOOL], call.attributes[names.TOOL_CALL]) == ("look", "ann.0.step0")
     assert call.attributes[names.ENDED] == "returned"
     assert (turn.end_time or 0) <= (call.start_time or 0) <= (call.end_time or 0)
     assert SECRET not in "".join(span.to_json() for span in told.spans)

@@ -22,6 +22,7 @@ from agentcho.protocol.call import Decode
 from agentcho.records.models import RecordedModels
 from agentcho.records.transcript import TranscriptEntry
 from agentcho.testing import FakeEndpoint, FakeEngine, Rehearsal, play
+from agentcho.testing.rehearsal import Lines
 
 from ..audit.transcripts import KEY, subject
 
@@ -67,15 +68,15 @@ def by_id(played: Rehearsal) -> dict[str, TranscriptEntry]:
 
 def test_a_call_and_its_result_are_private_and_what_is_said_then_is_not() -> None:
     said = by_id(asking([ADD, "Three."]))
-    call, result, text = said["ann.3"], said["ann.3.result"], said["ann.5"]
+    call, result, text = said["ann.2.step1"], said["ann.2.step1.result"], said["ann.2"]
     assert str(call.message.audience) == "ann"
     assert '"arguments": {"a": 1, "b": 2}' in call.message.text
     assert (result.message.role, result.message.author, result.message.text) == ("tool", None, "3")
     assert str(result.message.audience) == "ann"
-    assert (result.origin, result.act.call) == ("tool", "ann.3")
+    assert (result.origin, result.act.call) == ("tool", "ann.2.step1")
     assert text.message.audience == EVERYONE
-    assert text.message.parents == ("ann.0", "ann.tools0", "ann.1", "ann.3", "ann.3.result")
-    assert said["bob.0"].message.parents == ("ann.5",)
+    assert text.message.parents == ("ann.0", "ann.tools0", "ann.1", "ann.2.step1", "ann.2.step1.result")
+    assert said["bob.0"].message.parents == ("ann.2",)
 
 
 @pytest.mark.parametrize("known_first", [True, False])
@@ -83,17 +84,17 @@ def test_a_known_call_beside_an_unknown_one_is_made(known_first: bool) -> None:
     other = '{"name": "subtract", "arguments": {"a": 1, "b": 2}}'
     both = [ADD, other] if known_first else [other, ADD]
     said = by_id(asking(["\n</tool_call>\n<tool_call>\n".join(both), "Three."]))
-    assert "subtract" in said["ann.3"].message.text
-    result = said["ann.3.result"]
+    assert "subtract" in said["ann.2.step1"].message.text
+    result = said["ann.2.step1.result"]
     assert (result.message.role, result.message.text) == ("tool", "3")
     use = result.act.use
     assert use is not None
     assert use.name == "add"
-    assert said["ann.5"].message.parents[-2:] == ("ann.3", "ann.3.result")
+    assert said["ann.2"].message.parents[-2:] == ("ann.2.step1", "ann.2.step1.result")
 
 
 def test_a_result_says_what_was_declared_of_its_tool() -> None:
-    use = by_id(asking([ADD, "Three."]))["ann.3.result"].act.use
+    use = by_id(asking([ADD, "Three."]))["ann.2.step1.result"].act.use
     assert use is not None
     assert (use.name, use.audience, use.effect, use.trusted) == ("add", add.declared.audience, False, False)
 
@@ -124,7 +125,37 @@ def test_a_later_say_reads_calls_and_results_and_neither_the_listing_nor_the_cho
 
     played = play(script, {"ann": [ADD, "Three.", "Done."]})
     last = played.said()[-1]
-    assert last.parents == ("ann.1", "ann.1.result", "ann.3")
+    assert last.parents == ("ann.0.step1", "ann.0.step1.result", "ann.0")
+
+
+def test_neither_ids_nor_seeds_nor_numbers_of_turns_tell_others_how_often_a_model_called() -> None:
+    def told_after(calls: int) -> tuple[object, ...]:
+        lines, seeds, turns = (
+            Lines({"ann": [*[ADD] * calls, "Three.", "Done."], "bob": ["ok"]}),
+            dict[str, int](),
+            list[int](),
+        )
+
+        def reply(call: Decode, prompt: str) -> str:
+            seeds[call.name or ""] = call.sampling.seed
+            return lines(call, prompt)
+
+        def model(turn: int) -> str:
+            turns.append(turn)
+            return "default"
+
+        async def script(game: Game) -> list[str]:
+            ann, bob = game.cast(Agent, "ann", model=model), game.cast(Agent, "bob")
+            said = await ann.say(to="everyone", tools=[add])
+            heard = await bob.say(to="everyone")
+            return [said.id, heard.id, (await ann.say(to="everyone")).id, await ann.tell("Over.", to="everyone")]
+
+        played = play(script, reply)
+        assert sum(entry.origin == "tool" for entry in played.entries) == calls
+        return played.over.outcome, seeds, turns
+
+    assert told_after(0) == told_after(1) == told_after(3)
+    assert told_after(0)[0] == {"value": ["ann.0", "bob.0", "ann.1", "ann.2"]}
 
 
 @pytest.mark.parametrize("choice", ["required", "add"])
@@ -224,7 +255,7 @@ def test_verbs_that_are_left_running_are_over_with_their_game(fails: bool) -> No
 def test_what_is_wrong_with_a_call_is_told_to_the_model() -> None:
     broken = '{"name": "fail", "arguments": {"why": "no such city"}}'
     said = by_id(asking([broken, "Sorry."], tools=[fail]))
-    assert said["ann.3.result"].message.text == "Error: ValueError: no such city"
+    assert said["ann.2.step1.result"].message.text == "Error: ValueError: no such city"
 
 
 def test_an_error_of_ours_that_a_tool_meets_is_told_like_any_other_and_the_call_is_over() -> None:
@@ -233,7 +264,7 @@ def test_an_error_of_ours_that_a_tool_meets_is_told_like_any_other_and_the_call_
         return str(agentcho.load("no-such-run"))
 
     played = asking(['{"name": "look", "arguments": {}}', "Sorry."], tools=[look])
-    assert by_id(played)["ann.3.result"].message.text.startswith("Error: RecordNotFound: no run 'no-such-run'")
+    assert by_id(played)["ann.2.step1.result"].message.text.startswith("Error: RecordNotFound: no run 'no-such-run'")
     assert [event.how for event in played.events if isinstance(event, Called)] == ["raised"]
     assert played.said("ann")[-1].text == "Sorry."
 
@@ -258,16 +289,13 @@ def test_a_result_that_does_not_fit_the_context_is_told_too() -> None:
     def long() -> str:
         return "word " * 100_000
 
-    from agentcho.testing import FakeEngine
-    from agentcho.testing.rehearsal import Lines
-
     lines = Lines({"ann": ['{"name": "long", "arguments": {}}', "Sorry."], "bob": ["ok"]})
 
     async def script(game: Game) -> None:
         await game.cast(Agent, "ann").say(to="everyone", tools=[long])
 
     played = play(script, engine=FakeEngine(lines, answer=lines, context=2000))
-    assert by_id(played)["ann.1.result"].message.text.startswith("Error: ")
+    assert by_id(played)["ann.0.step1.result"].message.text.startswith("Error: ")
 
 
 def test_a_server_that_is_gone_ends_the_game() -> None:
@@ -318,14 +346,14 @@ def cancelling(**how: Any) -> Rehearsal:
 def test_a_cancelled_call_has_a_result_that_says_so_before_its_agent_reads_it(how: dict[str, Any]) -> None:
     played = cancelling(**({"audience": "nobody"} | how))
     said = by_id(played)
-    result = said["ann.0.result"]
+    result = said["ann.0.step0.result"]
     assert result.message.text.startswith("Error: this call was cancelled before it had a result")
-    assert (result.message.role, str(result.message.audience), result.act.call) == ("tool", "ann", "ann.0")
+    assert (result.message.role, str(result.message.audience), result.act.call) == ("tool", "ann", "ann.0.step0")
     assert said["ann.1"].message.text == "I am back."
-    assert said["ann.1"].message.parents == ("ann.0", "bob.0", "ann.0.result")
+    assert said["ann.1"].message.parents == ("ann.0.step0", "bob.0", "ann.0.step0.result")
     assert said["bob.0"].message.parents == ()
     assert [event.how for event in played.events if isinstance(event, Called)] == ["cancelled", "returned"]
-    assert sum(id.startswith("ann.0.result") for id in said) == 1
+    assert sum(id.startswith("ann.0.step0.result") for id in said) == 1
 
 
 def test_a_call_is_told_of_before_it_runs_and_after_between_call_and_result() -> None:
@@ -335,7 +363,7 @@ def test_a_call_is_told_of_before_it_runs_and_after_between_call_and_result() ->
         for event in events
         if isinstance(event, Calling | Called | Ended)
     ]
-    assert order[3:8] == ["ann.2", "ann.3", "Calling", "Called", "ann.3.result"]
+    assert order[3:8] == ["ann.2.step0", "ann.2.step1", "Calling", "Called", "ann.2.step1.result"]
 
 
 def test_others_go_on_while_a_tool_runs() -> None:
@@ -365,8 +393,27 @@ def test_the_result_may_be_for_others_too() -> None:
         return "42"
 
     said = by_id(asking(['{"name": "shared", "arguments": {}}', "Done."], tools=[shared]))
-    assert str(said["ann.3.result"].message.audience) == "ann, bob"
-    assert said["bob.0"].message.parents == ("ann.3.result", "ann.5")
+    assert str(said["ann.2.ann+bob-0.result"].message.audience) == "ann, bob"
+    assert said["bob.0"].message.parents == ("ann.2.ann+bob-0.result", "ann.2")
+
+
+def test_the_id_of_a_result_for_others_tells_them_of_no_call_that_they_may_not_know_of() -> None:
+    @agentcho.tool(audience="nobody")
+    def look() -> str:
+        return "nothing"
+
+    @agentcho.tool(audience="nobody", results="everyone")
+    def roll() -> str:
+        return "6"
+
+    looks, rolls = '{"name": "look", "arguments": {}}', '{"name": "roll", "arguments": {}}'
+
+    def heard(*calls: str) -> list[str]:
+        played = asking([*calls, "Done."], tools=[look, roll])
+        return [entry.message.id for entry in played.entries if entry.message.audience == EVERYONE]
+
+    assert heard(rolls, rolls) == heard(looks, rolls, looks, rolls)
+    assert heard(rolls, rolls) == ["ann.2.everyone-0.result", "ann.2.everyone-1.result", "ann.2", "bob.0"]
 
 
 def test_what_the_world_learns_is_checked_before_the_call_runs() -> None:
@@ -383,7 +430,7 @@ def test_what_the_world_learns_is_checked_before_the_call_runs() -> None:
     assert not ran
     said = by_id(asking([line, "Done."], tools=[post], release=True))
     assert ran == ["x"]
-    assert said["ann.3.result"].act.release
+    assert said["ann.2.step1.result"].act.release
 
 
 def test_what_a_model_thought_before_a_call_does_not_stand_in_its_way() -> None:

@@ -4,6 +4,7 @@ other, until the user decides."""
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import pytest
 import agentcho
 from agentcho import Agent, Game, RunConfig, Scenario
 from agentcho.audit.audit import audit_run
-from agentcho.errors import GamesFailed, RecordBroken, ResumeMismatch, ToolFailed
+from agentcho.errors import GamesFailed, RecordBroken, ResumeMismatch, ScenarioError, ToolFailed
 from agentcho.games.runs.request import OnFailure, RunRequest
 from agentcho.games.runs.resume import how_to_continue, open_calls
 from agentcho.games.runs.run_shards import merge
@@ -31,6 +32,7 @@ from agentcho.lab.tune.sampling import beside, sample
 from agentcho.protocol.progress import no_progress
 from agentcho.records.record import SavedRun
 from agentcho.testing import FakeEngine
+from agentcho.testing.rehearsal import Lines
 
 CONFIG = RunConfig(model="fake", games=2, max_tokens=64)
 
@@ -106,8 +108,8 @@ def test_a_call_is_on_record_before_it_is_made_and_after(tmp_path: Path) -> None
     assert seen == [1]
     first, second = lines(run)
     declared = {"name": "pay", "audience": [], "effect": False, "trusted": False}
-    assert first == {"game": 0, "call": "ann.0", "tool": "pay", "use": declared}
-    assert (second["call"], second["ended"]) == ("ann.0", "returned")
+    assert first == {"game": 0, "call": "ann.0.step0", "tool": "pay", "use": declared}
+    assert (second["call"], second["ended"]) == ("ann.0.step0", "returned")
 
 
 def test_a_game_that_failed_later_takes_its_results_from_the_record(tmp_path: Path) -> None:
@@ -139,7 +141,7 @@ class Leaving(Scenario):
         ann = game.cast(Agent, "ann", tools=[self.slow])
         async with anyio.create_task_group() as group:
             group.start_soon(partial(ann.say, to="everyone", tool_choice="required"))
-            while not any(message.id == "ann.0" for message in game.said) or (self._fails and not self.called):
+            while not any(message.id == "ann.0.step0" for message in game.said) or (self._fails and not self.called):
                 await anyio.sleep(0.001)
             group.cancel_scope.cancel()
         await ann.say(to="everyone", tools=[])
@@ -194,8 +196,8 @@ def test_a_call_without_a_result_stops_its_game_and_no_other(tmp_path: Path, ret
     assert len(bank.paid) == 4  # game 0's second payment is not retried; game 1 is complete
     again = play(RunRequest.resuming(run, Paying(bank), engine=FakeEngine(), changed="accept"))
     assert isinstance(again.error, ResumeMismatch)
-    assert "game 0 cannot continue: ann.2 called a tool" in str(again.error)
-    assert "--redo 0:ann.2" in str(again.error)
+    assert "game 0 cannot continue: ann.1.step0 called a tool" in str(again.error)
+    assert "--redo 0:ann.1.step0" in str(again.error)
     assert len(bank.paid) == 4
     assert list(again.errors) == [0]
 
@@ -207,7 +209,7 @@ def test_what_is_to_be_done_with_it_can_be_said(tmp_path: Path, settled: str, pa
     bank = Bank()
     bank.fails = {2}
     run = saved(play(RunRequest(Paying(bank), CONFIG, engine=FakeEngine(), out=tmp_path, at_once=1)))
-    how: dict[str, Any] = {settled: ["0:ann.2"]}
+    how: dict[str, Any] = {settled: ["0:ann.1.step0"]}
     again = play(RunRequest.resuming(run, Paying(bank), engine=FakeEngine(), changed="accept", **how))
     assert not again.errors
     assert len(bank.paid) == paid
@@ -228,17 +230,17 @@ def test_a_call_that_may_be_made_twice_is_made_again(tmp_path: Path) -> None:
     [
         ({"redo": ["all"]}, 6),
         ({"skip": ["all"]}, 4),
-        ({"redo": ["all"], "skip": ["1:ann.2"]}, 5),
-        ({"redo": ["0:ann.2"], "skip": ["all"]}, 5),
+        ({"redo": ["all"], "skip": ["1:ann.1.step0"]}, 5),
+        ({"redo": ["0:ann.1.step0"], "skip": ["all"]}, 5),
     ],
 )
 def test_all_calls_can_be_settled_at_once(tmp_path: Path, settled: dict[str, Any], paid: int) -> None:
     bank = Bank()
     bank.fails = {2, 4}
     run = saved(play(RunRequest(Paying(bank), CONFIG, engine=FakeEngine(), out=tmp_path, at_once=1)))
-    assert open_calls(run) == ["0:ann.2", "1:ann.2"]
+    assert open_calls(run) == ["0:ann.1.step0", "1:ann.1.step0"]
     lines = how_to_continue(run)
-    assert lines[0].endswith(": 0:ann.2, 1:ann.2")
+    assert lines[0].endswith(": 0:ann.1.step0, 1:ann.1.step0")
     assert lines[-1].startswith("to continue: agentcho run ")
     assert f"--resume {run.info.id}" in lines[-1]
     assert not play(RunRequest.resuming(run, Paying(bank), engine=FakeEngine(), changed="accept", **settled)).errors
@@ -258,12 +260,12 @@ def test_a_record_that_cannot_be_read_does_not_hide_an_interrupt(tmp_path: Path)
     assert f"--resume {run.info.id}" in how_to_continue(run)[-1]
 
 
-@pytest.mark.parametrize("settled", [{"redo": ["all"], "skip": ["all"]}, {"redo": ["9:ann.2", "all"]}])
+@pytest.mark.parametrize("settled", [{"redo": ["all"], "skip": ["all"]}, {"redo": ["9:ann.1.step0", "all"]}])
 def test_all_does_not_hide_a_contradiction(tmp_path: Path, settled: dict[str, Any]) -> None:
     bank = Bank()
     bank.fails = {2}
     run = saved(play(RunRequest(Paying(bank), CONFIG, engine=FakeEngine(), out=tmp_path, at_once=1)))
-    with pytest.raises(ResumeMismatch, match=r"give (one of 0:ann\.2, or `all`|it to one of them)"):
+    with pytest.raises(ResumeMismatch, match=r"give (one of 0:ann\.1\.step0, or `all`|it to one of them)"):
         play(RunRequest.resuming(run, Paying(bank), engine=FakeEngine(), changed="accept", **settled))
 
 
@@ -290,13 +292,13 @@ def test_a_call_without_an_effect_is_made_again_without_asking(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "named", [{"redo": ["0:ann.9"]}, {"skip": ["ann.2"]}, {"redo": ["0:ann.2"], "skip": ["0:ann.2"]}]
+    "named", [{"redo": ["0:ann.9"]}, {"skip": ["ann.1.step0"]}, {"redo": ["0:ann.1.step0"], "skip": ["0:ann.1.step0"]}]
 )
 def test_what_names_no_such_call_is_told_before_anything_is_played(tmp_path: Path, named: dict[str, Any]) -> None:
     bank = Bank()
     bank.fails = {2}
     run = saved(play(RunRequest(Paying(bank), CONFIG, engine=FakeEngine(), out=tmp_path, at_once=1)))
-    with pytest.raises(ResumeMismatch, match=r"0:ann\.2"):
+    with pytest.raises(ResumeMismatch, match=r"0:ann\.1\.step0"):
         play(RunRequest.resuming(run, Paying(bank), engine=FakeEngine(), changed="accept", **named))
 
 
@@ -345,9 +347,9 @@ def test_a_process_that_was_killed_while_a_tool_ran_goes_on_when_it_is_told_how(
     assert command("killed.py", "--model", "fake").returncode == -signal.SIGKILL
     stopped = command("--resume", "last")
     assert stopped.returncode == 1
-    assert "--redo 0:ann.0" in stopped.stderr
+    assert "--redo 0:ann.0.step0" in stopped.stderr
     assert (tmp_path / "paid").read_text() == "x"
-    assert command("--resume", "last", "--redo", "0:ann.0").returncode == 0
+    assert command("--resume", "last", "--redo", "0:ann.0.step0").returncode == 0
     assert (tmp_path / "paid").read_text() == "xx"
 
 
@@ -363,7 +365,7 @@ def test_a_process_that_was_killed_while_it_traced_a_tool_calls_nothing_twice(tm
     assert traced().returncode == -signal.SIGKILL
     stopped = traced()
     assert stopped.returncode == 1
-    assert "0:ann.0" in stopped.stderr
+    assert "0:ann.0.step0" in stopped.stderr
     assert (tmp_path / "paid").read_text() == "x"
 
 
@@ -448,7 +450,7 @@ def test_a_call_that_lost_a_race_is_judged_like_one_that_ended(tmp_path: Path) -
     run = saved(play(RunRequest(Race(), one, engine=FakeEngine(), out=tmp_path)))
     assert [line.get("ended") for line in lines(run)] == [None, "cancelled"]
     report = audit_run(run)
-    assert [(call.message, call.result, call.verdict) for call in report.calls] == [("ann.0", None, "clean")]
+    assert [(call.message, call.result, call.verdict) for call in report.calls] == [("ann.0.step0", None, "clean")]
     assert report.conclusion == "clean"
 
 
@@ -464,5 +466,41 @@ def test_parts_are_merged_with_their_calls(tmp_path: Path) -> None:
     merged = merge([*map(SavedRun, sorted((tmp_path / "parts").iterdir()))], tmp_path, missing="accept")
     assert len(lines(merged)) == 8
     again = play(RunRequest.resuming(merged, Paying(bank), engine=FakeEngine(), changed="accept"))
-    assert "1:ann.2" in str(again.error)
+    assert "1:ann.1.step0" in str(again.error)
     assert len(bank.paid) == 4
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+def test_calls_that_an_earlier_version_recorded_are_not_made_again(tmp_path: Path, idempotent: bool) -> None:
+    bank = Bank()
+    bank.fails, bank.idempotent = {2}, idempotent
+    one = CONFIG.model_copy(update={"games": 1})
+    run = saved(play(RunRequest(Paying(bank), one, engine=FakeEngine(), out=tmp_path)))
+    numbers = {"ann.0.step0": "ann.0", "ann.0": "ann.1", "ann.1.step0": "ann.2", "ann.1": "ann.3"}
+    for name in ("transcript.jsonl", "calls.jsonl"):
+        file = run.path / name
+        file.write_text(re.sub(r"ann\.\d(\.step0)?", lambda id: numbers[id[0]], file.read_text()))
+    again = play(RunRequest.resuming(run, Paying(bank), engine=FakeEngine(), changed="accept"))
+    assert "an earlier version recorded its calls of tools" in str(again.error)
+    assert "start a new run" in str(again.error)
+    assert len(bank.paid) == 2
+
+
+def test_a_message_with_tools_that_an_earlier_version_numbered_is_not_taken_for_another(tmp_path: Path) -> None:
+    """No call was made: what began her text had the number that the text has now."""
+
+    class Silent(Paying):
+        async def play(self, game: Game) -> Scenario.Outcome:
+            await game.cast(Agent, "ann", tools=[self._bank.pay]).say()
+            raise ScenarioError("broke off")
+
+    lines = Lines({"ann": ["No call."]})
+    engine = partial(FakeEngine, lines, answer=lines)
+    run = saved(play(RunRequest(Silent(Bank()), CONFIG.model_copy(update={"games": 1}), engine=engine(), out=tmp_path)))
+    assert "broke off" in str(
+        play(RunRequest.resuming(run, Silent(Bank()), engine=FakeEngine(), changed="accept")).error
+    )
+    file = run.path / "transcript.jsonl"
+    file.write_text(file.read_text().replace("ann.0", "ann.1").replace("ann.1.step0", "ann.0"))
+    again = play(RunRequest.resuming(run, Silent(Bank()), engine=FakeEngine(), changed="accept"))
+    assert "an earlier version recorded its calls of tools" in str(again.error)

@@ -120,7 +120,7 @@ def test_a_release_lets_it_pass_and_audits_list_it() -> None:
     assert ran == ["search"]
     assert report.calls[0].verdict == "released"
     released = {(each.message, each.sources) for each in report.releases if each.audience == "everyone"}
-    assert ("ann.1", ("ann.0",)) in released
+    assert ("ann.1", ("ann.0", "ann.1.step0")) in released
     assert report.conclusion == "clean"
 
 

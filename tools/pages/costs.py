@@ -143,8 +143,9 @@ def first_screen(results: Path, chosen: Chosen = computes_as_today) -> list[str]
     told += (
         " The table divides the time of the baseline, and its memory for keys and values (kept until the end), by "
         "those of `enforce`: above 1, `enforce` is better. Measured with "
-        f"{_measured_on(flows_of(results, chosen))} on two cores of a CPU. Both were "
-        "given the same words; agents that choose their own can say other things ([where](docs/speed.md)). Each of "
+        f"{_measured_on(flows_of(results, chosen))} on two cores of a CPU. In both modes, "
+        "agents were forced to say the same words; when they generate their own, reuse can change these "
+        "([where](docs/speed.md)). Each of "
         "the first six rows is the smallest gain in any measurement of this version of the engine ([some older "
         f"measurements are lower](docs/speed.md)){_on_larger(results, chosen)}."
     )

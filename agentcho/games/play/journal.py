@@ -22,8 +22,9 @@ from agentcho.provenance.call_plans import DecodePlan, MissingEncoding
 from agentcho.provenance.drafts import Draft, ModelTokenization
 from agentcho.provenance.labels import EncodingRecord, Ledger, Recipe
 from agentcho.provenance.resolver import Resolver
+from agentcho.provenance.tool_sinks import is_step_id
 from agentcho.records.line_models import Ending, Origin
-from agentcho.records.transcript import EncodingsEntry, MessageUsage, TranscriptEntry
+from agentcho.records.transcript import EncodingsEntry, MessageUsage, TranscriptEntry, has_earlier_ids
 
 
 class KnownText(NamedTuple):
@@ -119,13 +120,20 @@ class RecordedLines:
     def open_calls(self) -> list[str]:
         """The calls that were begun, have no result, and are neither to be repeated nor skipped."""
         settled = self._calls.redone | self._calls.skipped
-        return sorted(id for id in self._calls.begun - settled if f"{id}.result" not in self._said)
+        return sorted(self._calls.begun - settled - {entry.act.call for entry in self._said.values()})
 
     def check_calls(self) -> None:
         """Check the calls before the game begins.
 
-        Raises `ResumeMismatch` if there are `open_calls`.
+        Raises `ResumeMismatch` if there are `open_calls`, or if an earlier version recorded the game with other ids
+        (`has_earlier_ids`): its calls would not be found again, and all be repeated.
         """
+        if has_earlier_ids(self._said.values()) or not all(map(is_step_id, self._calls.begun)):
+            raise ResumeMismatch(
+                f"game {self._game} cannot continue: an earlier version recorded its calls of tools, or its charged "
+                "answers in JSON, which have other ids now; continue it with that version, or start a new run",
+                1,
+            )
         if left := self.open_calls:
             one, calls = f"{self._game}:{left[0]}", ", ".join(left)
             why = (

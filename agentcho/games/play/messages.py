@@ -175,10 +175,18 @@ class Messages:
         """Return everything that an agent may read at this point, for a person who plays it."""
         return [*ReadableMessages(author, self.said, partial(self.roster.sees, author))]
 
-    def metadata(self, author: str, kind: Kind, role: Any, to: Audience, reads: ReadSet) -> Metadata:
-        """Return the metadata of the author's next message."""
+    def metadata(
+        self, author: str, kind: Kind, role: Any, to: Audience, reads: ReadSet, id: str | None = None
+    ) -> Metadata:
+        """Return the metadata of the author's next message, or of one whose id is known."""
         who, parents = None if author == SCENARIO else author, tuple(read.id for read in reads.reads)
-        return Metadata(self._next(author), kind, role, who, to, parents)
+        return Metadata(self._next(author) if id is None else id, kind, role, who, to, parents)
+
+    def reserve(self, author: str) -> str:
+        """Return the id of the author's next message, which no other message gets."""
+        id = self._next(author)
+        self._numbers[author] = self._numbers.get(author, 0) + 1
+        return id
 
     def _next(self, author: str) -> str:
         return f"{author}.{self._numbers.get(author, 0)}"
@@ -252,8 +260,7 @@ class Messages:
         """Return the draft and the words of a message of known text. Raises an error if it cannot be said."""
         author, to, reads, model = told.author, told.to, told.reads, told.model
         text, known = value_checks.checked_text(told.text, "the text"), checked_role(told.role)
-        metadata = self.metadata(author, "prefill", known, to, reads)
-        metadata = metadata if told.id is None else metadata._replace(id=told.id)
+        metadata = self.metadata(author, "prefill", known, to, reads, told.id)
         name = author if known == "assistant" else None
         words = model.frames.frame(known, name, text, told.ids)
         if known == "system" and not told.first:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
@@ -315,7 +315,7 @@ class Seats:
         finally:
             self._asked[agent] -= 1
         if fault := asked.fault(words):
-            raise RequestError(f"the person who plays {agent} gave a message that cannot be said: {fault}")
+            raise RequestError(f"the person who plays {agent} gave a message that cannot be said: {fault}", "typed")
         return words
 
     def _tell(self, agent: str) -> None:
@@ -325,6 +325,8 @@ class Seats:
                 heard.add(message.id)
                 whole = self._words(message.id)
                 assert whole is not None
+                if message.author != agent:  # what only its author read stays untold
+                    whole = replace(whole, parents=message.parents, offsets=None, new_offset=None)
                 self._call(agent, person.hear, self._game, agent, whole)
 
     def _call(self, agent: str, hear: Callable[..., None], *told: Any) -> None:

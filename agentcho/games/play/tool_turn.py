@@ -8,6 +8,7 @@ agent chooses first. Independent of how a call runs.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -27,7 +28,7 @@ from agentcho.message import EVERYONE, SCENARIO, Audience, Message
 from agentcho.protocol import value_checks
 from agentcho.protocol.call import ChatMessage
 from agentcho.protocol.tools import AnswerForm, ToolCall, ToolsPort, made_up_id
-from agentcho.provenance.tool_sinks import listing_id
+from agentcho.provenance.tool_sinks import listing_id, result_id, step_id
 from agentcho.provenance.views import Charge, Read, ReadSet, ToolUse
 
 CALL, TEXT = "call", "answer"
@@ -53,9 +54,11 @@ class OfferedTools(NamedTuple):
 
 
 class PendingResult(NamedTuple):
-    """A pending result: its call and tool, its readers, and what it may tell them."""
+    """A pending result: its call, its tool, its readers, and what it may tell them. `ids` are its id and, for a call
+    that is cancelled, the id of the result that only the caller reads."""
 
     call: str
+    ids: tuple[str, str]
     use: ToolUse
     to: Audience
     charge: Charge | None
@@ -86,7 +89,7 @@ class ToolTurns:
             offer = self._offer(author, speech, tools)
             speech = speech._replace(reads=self._with(offer.listing, speech.reads))
             self.turns.permit(speech)
-            return await _Talk(self, speech, offer, wish).play()
+            return self.messages.taint.given(await _Talk(self, speech, offer, wish).play())
 
     def _offer(self, author: str, speech: Speech, tools: Mapping[str, Tool]) -> OfferedTools:
         """Return the tools, listed in a message that the agent reads and that no view shows.
@@ -130,10 +133,19 @@ def _checked(wish: ToolWish) -> ToolWish:
 
 
 class _Talk:
-    """One `say` with tools."""
+    """One `say` with tools.
+
+    The model decides how many steps there are before its text. How many there were is private, so neither the number in
+    the id of a later message nor its seed depends on it: the id of the text is reserved, and steps are numbered behind
+    it.
+    """
 
     def __init__(self, game: ToolTurns, speech: Speech, offer: OfferedTools, wish: ToolWish) -> None:
-        self._game, self._speech, self._offer, self._wish = game, speech, offer, wish
+        self._game, self._offer, self._wish = game, offer, wish
+        self._text = game.messages.reserve(speech.author)
+        self._speech = speech._replace(id=self._text)
+        self._steps = self._seeds = 0
+        self._told = Counter[Audience]()
         self._author = speech.author
         self._own = Audience(frozenset({speech.author}))
 
@@ -149,10 +161,12 @@ class _Talk:
         return await self._game.turns.say(self._speech)
 
     def _again(self) -> None:
-        """Switch to the seed of the agent's next turn. Raises `LimitReached` if it has used up its limits."""
-        turns, options = self._game.turns, self._speech.asked.sampling
+        """Switch to the seed of the next step. Raises `LimitReached` if the agent has used up its limits."""
+        turns, speech = self._game.turns, self._speech
         turns.check_limits(self._author)
-        self._speech = self._speech._replace(options=turns.sampling(self._author, options))
+        self._seeds += 1
+        options = turns.sampling(self._author, speech.asked.sampling, speech.turn, self._seeds)
+        self._speech = speech._replace(options=options)
 
     async def _wants_call(self) -> bool:
         """Return whether the agent calls a tool next. If the template marks calls, its text is begun to find out."""
@@ -178,6 +192,10 @@ class _Talk:
         speech = self._speech
         only = {"choices": None, "json_schema": None, "stop": (), "stop_token_ids": ()} | options
         sampling = speech.options.model_copy(update=only)
+        id = step_id(self._text, self._steps)
+        self._steps += 1
+        if hidden:
+            self._game.messages.roster.hide(id)
         said = await self._game.turns.say(
             speech._replace(
                 asked=speech.asked._replace(header="", on_token=None, tools=None),
@@ -185,10 +203,9 @@ class _Talk:
                 options=sampling.limited(sampling.max_tokens),
                 forms=forms,
                 peek=peek,
+                id=id,
             )
         )
-        if hidden:
-            self._game.messages.roster.hide(said.id)
         known = self._game.messages.drafts[said.id].message  # untracked, because no user code looks at it
         assert known is not None
         return known
@@ -203,32 +220,44 @@ class _Talk:
             said = await self._private(forms, hidden=False, max_tokens=most)
         else:
             said = await self._private(hidden=False, json_schema=_plain(forms[0].schema or {}), max_tokens=most)
-        before, calls, call = self._read(said)
-        if self._offer.writer.auto:
-            self._game.messages.drafts[said.id].said = ChatMessage("assistant", before, calls=calls)
-        tool = self._offer.tools[call.name]
+        before, written, made = self._read(said)
+        tool = self._offer.tools[made.name]
         declared = tool.declared
         use = ToolUse(tool.name, declared.audience, declared.effect, declared.trusted, tool.client)
         results = declared.results
         to = self._own if results is None else self._game.messages.audience(self._author, results)
+        ids = self._result_ids(said.id, to)
+        calls = tuple(
+            call._replace(id=call.id or made_up_id(ids[0] if call is made else f"{said.id} {place}"))
+            for place, call in enumerate(written)
+        )
+        call = calls[written.index(made)]
+        if self._offer.writer.auto:
+            self._game.messages.drafts[said.id].said = ChatMessage("assistant", before, calls=calls)
         charge = self._game.turns.charge_result(self._speech._replace(to=to))
         self._game.messages.check_call(said.id, use, self._speech.asked.release)
         self._follow(said.id)
-        self._follow(await self._result(tool, call, PendingResult(said.id, use, to, charge)))
+        pending = PendingResult(call=said.id, ids=ids, use=use, to=to, charge=charge)
+        self._follow(await self._result(tool, call, pending))
 
     def _read(self, said: Message) -> tuple[str, tuple[ToolCall, ...], ToolCall]:
-        """Return the text before the calls, all calls, and the one that is made. Each has an id."""
-        before, written = self._offer.writer.read(said.text)
-        calls = tuple(
-            call._replace(id=call.id or made_up_id(f"{said.id} {place}")) for place, call in enumerate(written)
-        )
+        """Return the text before the calls, all calls, and the one that is made."""
+        before, calls = self._offer.writer.read(said.text)
         known = next((call for call in calls if call.name in self._offer.tools), None)
         if known is None:
             raise AnswerInvalid(
                 f"{self._author} was forced to say something that is not a call of its tools ({said.id}); "
                 "force a valid call"
             )
-        return before, calls, known
+        return before, tuple(calls), known
+
+    def _result_ids(self, call: str, to: Audience) -> tuple[str, str]:
+        """Return the id of the result of a call, and its id if the call is cancelled, which only the caller reads."""
+        own = f"{call}.result"
+        if to == self._own:
+            return own, own
+        self._told[to] += 1
+        return result_id(self._text, to, self._told[to] - 1), own
 
     def _follow(self, id: str) -> None:
         """Let the agent's next messages read that message too."""
@@ -241,14 +270,14 @@ class _Talk:
 
         If the call is cancelled, the agent reads a result that says so before it next reads the call.
         """
-        messages, writer, of = self._game.messages, self._offer.writer, f"{come.call}.result"
+        messages, writer, (id, own) = self._game.messages, self._offer.writer, come.ids
         release, text = self._speech.asked.release, failed("cancelled", CANCELLED).text
         cancelled, ids = writer.result(text, call.id, tool.name)
-        told = KnownTextMessage(SCENARIO, "tool", self._own, cancelled, UNREAD, self._speech.model, ids, id=of)
+        told = KnownTextMessage(SCENARIO, "tool", self._own, cancelled, UNREAD, self._speech.model, ids, id=own)
         told = told._replace(called=(come.call, come.use, release), charge=come.charge)
         said = ChatMessage("tool", text, tool.name, call_id=call.id) if writer.auto else None
         told = told._replace(said=said)
-        written = messages.recorded.result(of)
+        written = messages.recorded.result(id) or messages.recorded.result(own)
         try:
             if written is None:
                 making = ToolCallAttempt(tool, call.arguments, come.call, self._author, come.use, release)
@@ -260,6 +289,7 @@ class _Talk:
             messages.unanswered.setdefault(self._author, []).append(told)
             messages.taint.notice([messages.drafts[come.call].metadata])
             raise
+        told = told._replace(id=id)
         try:
             return messages.put(self._saying(told, come.to, written))
         except ContextOverflow as error:

@@ -26,7 +26,7 @@ from agentcho.games.play.messages import Messages, thought_of
 from agentcho.games.play.people import Seats, question_of
 from agentcho.games.play.remote_turn import TextTurn
 from agentcho.games.play.rounds import Branch
-from agentcho.message import SCENARIO, Audience, Message
+from agentcho.message import SCENARIO, Audience, Message, sample_of, told_as
 from agentcho.protocol import value_checks
 from agentcho.protocol.call import Sampling, SamplingOptions, SchedulingPriority
 from agentcho.protocol.text_calls import TextPort
@@ -62,8 +62,8 @@ class TurnParts(NamedTuple):
 class Speech(NamedTuple):
     """One message that is about to be sampled.
 
-    `port` is None if the model is loaded here. `forms` is as in `Decode`. `shares` tells whether its readers may read
-    the thought before it.
+    `port` is None if the model is loaded here. `turn` is the number of its author's turn. `forms` is as in `Decode`.
+    `shares` tells whether its readers may read the thought before it. `id` is None for the author's next number.
     """
 
     author: str
@@ -73,9 +73,11 @@ class Speech(NamedTuple):
     to: Audience
     reads: ReadSet
     options: Sampling
+    turn: int
     forms: tuple[AnswerForm, ...] = ()
     peek: bool = False
     shares: bool = False
+    id: str | None = None
 
 
 class Turns:
@@ -85,7 +87,7 @@ class Turns:
         self._index = index
         self._seed = seed
         self._defaults = config.sampling.model_dump()
-        self._forced = forced
+        self._forced = {told_as(id): words for id, words in forced.items()}
         self._messages = parts.messages
         self._models = parts.models
         self._endpoints = parts.endpoints
@@ -101,7 +103,7 @@ class Turns:
     async def speak(self, agent: Agent, asked: Utterance) -> Message:
         """Generate one message of an agent, from its view to the transcript; see `Agent`."""
         async with self._messages.rounds.act():
-            return await self.say(self.begin(agent, asked))
+            return self._messages.taint.given(await self.say(self.begin(agent, asked)))
 
     def begin(self, agent: Agent, asked: Utterance) -> Speech:
         """Return what an agent is about to say and what it reads. Its prompt is published here.
@@ -117,7 +119,9 @@ class Turns:
         reads = messages.reads(author, agent, asked.view, model)
         typed = self._seats is not None and author in self._seats
         port = self._endpoints.port(model.choreographer.name, author, reads, sent=not typed)
-        options = self.sampling(author, asked.sampling)
+        turn = self._taken.get(author, -1) + 1
+        options = self.sampling(author, asked.sampling, turn)
+        self._taken[author] = turn
         speech = Speech(
             author=author,
             asked=asked._replace(header=header),
@@ -126,6 +130,7 @@ class Turns:
             to=spoken_to,
             reads=reads,
             options=options,
+            turn=turn,
         )
         speech = speech._replace(shares=self._shares(author, agent))
         if self._words is not None:
@@ -154,7 +159,8 @@ class Turns:
         act = messages.provenance(heard, reads, written)
         act = act._replace(choices=options.choices or (), shown=shown, unaddressed=asked.unaddressed)
         act = act if charge is None or retold else act._replace(charge=charge)
-        metadata = messages.metadata(author, "decode", "assistant", heard, reads)
+        id = messages.reserve(author) if retold and speech.id is None else speech.id
+        metadata = messages.metadata(author, "decode", "assistant", heard, reads, sample_of(id or "") if retold else id)
         draft = model.draft(metadata, asked.header, author, reads, act)
         messages.add(draft)
         self._sink(
@@ -174,13 +180,12 @@ class Turns:
         messages.rounds.precedence.said(metadata.id, act.after)
         said = draft.message
         if retold and charge is not None:
-            said = self._retold(draft, charge, spoken_to, model, written=written)
+            said = self._retold(draft, charge, spoken_to, model, written=written, id=id)
         self._meter.check_after(author)
         assert said is not None
         thought = messages.drafts.get(draft.act.thought or "")
         if thought is not None and thought.message is not None:
             said = replace(said, thoughts=messages.taint.track(thought.message))
-        messages.taint.give(said.id)
         return messages.taint.track(said, value=_value(asked, options, said), offered=written.offered)
 
     def permit(self, speech: Speech, prompt: str | None = None) -> None:
@@ -230,9 +235,9 @@ class Turns:
         return tuple(dict.fromkeys(message.id for agent in agents for message in self._messages.readable(agent)))
 
     def _retold(
-        self, draft: Draft, charge: Charge, to: Audience, model: GameModel, written: CodeText
+        self, draft: Draft, charge: Charge, to: Audience, model: GameModel, written: CodeText, id: str | None
     ) -> Message | None:
-        """Publish JSON that was sampled in private, as a message of known text in canonical spelling.
+        """Publish JSON that was sampled in private, as a message of known text in canonical spelling, with that id.
 
         Its original spelling then reveals nothing. Raises `AnswerInvalid` if it is none of the charged values.
         """
@@ -256,6 +261,7 @@ class Turns:
             released=said.id,
             charge=charge,
             written=written,
+            id=id,
         )
         return self._messages.drafts[self._messages.put(told)].message
 
@@ -277,7 +283,7 @@ class Turns:
         id, recorded = draft.metadata.id, self._messages.recorded
         said = recorded.human(id)
         draft.human = said is None or said
-        if said is not None or id in self._forced:
+        if said is not None or told_as(id) in self._forced:
             return
         with self._meter.deadline(speech.author):
             question = question_of(
@@ -322,7 +328,7 @@ class Turns:
             forms=speech.forms,
             thinks=thinks,
         )
-        order, priority = (self._index, author, self._taken[author]), self._messages.roster.agents[author].priority
+        order, priority = (self._index, author, speech.turn), self._messages.roster.agents[author].priority
         with self._meter.deadline(author):
             await turn.run(model.choreographer, order, SchedulingPriority(str(self._index), priority))
 
@@ -344,11 +350,11 @@ class Turns:
         if draft.typed is not None:
             return tuple(model.frames.framing.content.encode(draft.typed)), False
         thought = thought_of(id)
-        whole = self._forced.get(thought)
-        whole = recorded.words(thought) if whole is None and id not in self._forced else whole
+        whole = self._forced.get(told_as(thought))
+        whole = recorded.words(thought) if whole is None and told_as(id) not in self._forced else whole
         if whole is not None:
             return whole, True
-        forced = self._forced.get(id)
+        forced = self._forced.get(told_as(id))
         forced = recorded.words(id) if forced is None else forced
         return forced, forced is None
 
@@ -380,7 +386,7 @@ class Turns:
         branch = self._messages.rounds.branch
         sink = self._sink
         call = self._endpoints.call(draft, sampling, self._left(draft))
-        known = self._messages.recorded.text(id, self._forced.get(id), model.frames.framing.content)
+        known = self._messages.recorded.text(id, self._forced.get(told_as(id)), model.frames.framing.content)
         if draft.typed is not None:
             known = KnownText(draft.typed, "forced", MessageUsage(0, 0, 0.0, 0.0))
         with self._meter.deadline(draft.metadata.author):
@@ -400,15 +406,14 @@ class Turns:
             await (turn.ask(port, call) if known is None else turn.say(known, thought))
             self._publish(turn.thought, draft, branch)
 
-    def sampling(self, author: str, options: SamplingOptions) -> Sampling:
-        """Return the run's defaults with the call's options, the seed of the author's turn, and its tokens left."""
-        turn = self._taken.get(author, -1) + 1
-        base = self._defaults | {"seed": coin_seed(self._seed, self._index, author, turn)}
+    def sampling(self, author: str, options: SamplingOptions, turn: int, step: int = 0) -> Sampling:
+        """Return the run's defaults with the call's options, the seed of that step of the author's turn, and its tokens
+        left."""
+        base = self._defaults | {"seed": coin_seed(self._seed, self._index, author, turn, step)}
         try:
             sampling = Sampling(**{**base, **options})
         except RequestError as error:
             raise RequestError(f"{author}: {error}", error.field) from error
-        self._taken[author] = turn
         left = self._meter.tokens_left(author)
         if left is None or sampling.choices or sampling.json_schema:
             return sampling
@@ -435,11 +440,11 @@ def _value(asked: Utterance, options: Sampling, said: Message) -> ReturnedValue 
     )
 
 
-def coin_seed(seed: int, game: int, author: str, turn: int) -> int:
-    """Return the seed of one turn, 63 bits.
+def coin_seed(seed: int, game: int, author: str, turn: int, step: int = 0) -> int:
+    """Return the seed of one turn, or of a later step of it, 63 bits.
 
-    It depends on the run's seed, the game's number, the author, and the number of the author's turn, and not on turns
-    of others.
+    It depends on the run's seed, the game's number, the author, the number of the author's turn and of the step in it.
+    It depends neither on turns of others nor on how many steps earlier turns had.
     """
-    framed = f"{seed}/{game}/{len(author)}/{author}/{turn}".encode()
+    framed = f"{seed}/{game}/{len(author)}/{author}/{turn}{f'/{step}' if step else ''}".encode()
     return int.from_bytes(hashlib.blake2b(framed, digest_size=8, person=b"agentcho.turn").digest()) >> 1

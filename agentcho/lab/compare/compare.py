@@ -25,6 +25,7 @@ from agentcho.lab.compare.costs import costs
 from agentcho.lab.compare.fidelity import Arm, fidelity
 from agentcho.lab.compare.judge import JudgePort, TextPair, prefer
 from agentcho.lab.compare.pairs import metrics, up_to_date
+from agentcho.message import told_as
 from agentcho.protocol.call import EnginePort
 from agentcho.protocol.progress import ProgressCallback, counted
 from agentcho.records.environment import machine_info, source_digests, versions
@@ -207,7 +208,8 @@ def forced_words(scenario: Scenario, games: Games) -> dict[int, Forced]:
     found: dict[int, Forced] = {}
     for number, said in games.said.items():
         whole = [entry for entry in said if entry.ended is None and entry.message.kind == "decode"]
-        found[number] = {e.message.id: _words(e) for e in whole if scenario.paired(e.message.metadata)}
+        named = [(entry.message.metadata._replace(id=told_as(entry.message.id)), entry) for entry in whole]
+        found[number] = {data.id: _words(entry) for data, entry in named if scenario.paired(data)}
     return found
 
 

@@ -19,12 +19,13 @@ from agentcho.lab.prove.proof import FreePlay, Skipped
 from agentcho.message import Message, Metadata
 from agentcho.protocol.call import EnginePort
 from agentcho.protocol.progress import ProgressCallback, counted, no_progress
-from agentcho.records.transcript import TranscriptEntry
+from agentcho.records.transcript import TranscriptEntry, has_earlier_ids
 from agentcho.scenario import Scenario
 
 Words = dict[str, tuple[int, ...]]
 """Ids after the header, by message."""
 LENGTHLESS = "none of its private messages can have another length"
+EARLIER = "an earlier version recorded the game, with other ids for its calls of tools or its answers"
 FAILED = "the game did not finish with messages of other lengths"
 
 
@@ -75,6 +76,7 @@ class _FreePlays:
     def one(self, game: int, entries: Sequence[TranscriptEntry], of: str | None) -> None:
         """Run one game: each owner against everyone else who spoke."""
         agents = sorted({e.message.author for e in entries if e.message.author and e.message.kind == "decode"})
+        earlier = has_earlier_ids(entries)
         for reader in agents:
             said = {entry.message.id: _sampled(entry) for entry in entries if _forced(entry, reader)}
             before: list[object] | None = None
@@ -82,6 +84,9 @@ class _FreePlays:
                 hidden = [e for e in entries if e.message.author == owner and e.message.id in said]
                 secret = [entry for entry in hidden if not entry.message.audience.includes(reader)]
                 if not secret:
+                    continue
+                if earlier:
+                    self.skipped.append(Skipped(workflow=f"game {game}", owner=owner, reader=reader, why=EARLIER))
                     continue
                 if before is None:
                     before = self._seen(game, reader, said)

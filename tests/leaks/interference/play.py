@@ -31,7 +31,7 @@ from ..looks import Look
 from .port import TOOL, Journal, Port
 from .workflows import Act
 
-ID = re.compile(r"\b(?:scenario|alice|bob|carol|dave)\.\d+(?:\.result)?\b")
+ID = re.compile(r"\b(?:scenario|alice|bob|carol|dave)\.\d+(?:\.step\d+|\.[\w+-]+-\d+)?(?:\.result)?\b")
 
 
 class Plan(BaseModel):

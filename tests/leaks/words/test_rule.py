@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from math import log2
 from typing import Annotated, Any, Literal
 
@@ -132,6 +133,25 @@ def test_an_answer_is_said_in_private_and_told_in_one_spelling() -> None:
     (charge,) = charges(played).values()
     assert (charge.by, charge.bits, charge.owed) == ("schema", log2(22), (("alice", ("bob", "carol", "everyone")),))
     assert played.entries[-1].message.parents == (told.id,), "the private one is for alice alone"
+
+
+def test_the_ids_of_answers_do_not_tell_whether_there_was_a_secret_behind_them() -> None:
+    async def script(tell: Callable[[Game], Awaitable[str]], game: Game, *cast: Agent) -> list[str]:
+        alice = cast[0]
+        await alice.answer(Vote, to="everyone", view=View.of([await tell(game)]))
+        await alice.choose(COLOURS, to="everyone", view=View(()))
+        return [message.id for message in game.said if message.audience.members is None]
+
+    async def said(game: Game) -> str:
+        return await game.announce("The word is xyzzy.")
+
+    replies = {"alice": ['{"doubt": 3, "whom": "bob"}', "red"]}
+    told = []
+    for tell in (whispered, said):
+        outcome = rehearse(partial(script, tell), replies).over.outcome
+        assert outcome is not None
+        told.append([id for id in outcome["value"] if id != "scenario.0"])
+    assert told == [["alice.0", "alice.1"]] * 2
 
 
 def test_an_answer_without_bounds_is_refused_and_says_why() -> None:
@@ -419,7 +439,7 @@ def test_what_a_tool_told_in_private_is_in_the_way() -> None:
         with pytest.raises(LeakageError, match="result"):
             await alice.say(to="everyone", view=View.of([result]))
         await alice.choose(COLOURS, to="bob", view=View.of([result]))
-        with pytest.raises(LeakageError, match=r"bob\.0 \(by bob\)"):  # the call itself is private
+        with pytest.raises(LeakageError, match=r"bob\.0\.step0 \(by bob\)"):  # the call itself is private
             await bob.say(to="everyone", view=View(()), tools=[roll], tool_choice="required", max_calls=1)
 
     call = {

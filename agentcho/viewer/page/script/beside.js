@@ -1,4 +1,4 @@
-// Two games side by side: what they came to and cost, and their messages in pairs of the same author and number.
+// Two games side by side: what they came to and cost, and their messages in pairs of the same id.
 
 const EQUAL = 160;
 const ORDER = ["direct", "transitive", "positional", "unlabelled", "clean"];
@@ -61,7 +61,7 @@ class BesideView {
     const [both, left, right] = [pairs.filter(({ left, right }) => left !== null && right !== null), pairs.filter((pair) => pair.right === null), pairs.filter((pair) => pair.left === null)];
     const differ = both.filter((pair) => pair.differs).length;
     const alone = [left.length ? `${left.length.toLocaleString("en")} only on the left` : "", right.length ? `${right.length.toLocaleString("en")} only on the right` : ""].filter(Boolean).join(", ");
-    return `${many(both.length, "message")} in both, ${differ.toLocaleString("en")} with other words${alone ? `; ${alone}` : ""}. Messages are paired by author and number.`;
+    return `${many(both.length, "message")} in both, ${differ.toLocaleString("en")} with other words${alone ? `; ${alone}` : ""}. Messages are paired by id.`;
   }
 
   /** What both came to, in a table. @param {Talk} left @param {Talk} right */
@@ -110,7 +110,7 @@ function called(game) {
   return visible(group ? `${group}, ${title}` : title);
 }
 
-/** The messages of two games in pairs of one id, which is of an author and a number; those of one game alone stand where they were said.
+/** The messages of two games in pairs of one id; those of one game alone stand where they were said.
  * @param {Talk} left @param {Talk} right @returns {Pair[]} */
 function aligned(left, right) {
   /** @type {Pair[]} */ const found = [];
