@@ -39,7 +39,7 @@ from agentcho.provenance.views import Charge, Read, ReadSet
 from agentcho.records.transcript import MessageUsage
 
 Forced = Mapping[str, tuple[int, ...]]
-"""Token ids after the header, by message, that replace sampled ones."""
+"""Token ids after the header, by message, that replace sampled ones. A private sample has the id it is told under."""
 
 
 class TurnParts(NamedTuple):
@@ -87,7 +87,7 @@ class Turns:
         self._index = index
         self._seed = seed
         self._defaults = config.sampling.model_dump()
-        self._forced = {told_as(id): words for id, words in forced.items()}
+        self._forced = forced
         self._messages = parts.messages
         self._models = parts.models
         self._endpoints = parts.endpoints

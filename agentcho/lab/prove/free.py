@@ -16,7 +16,7 @@ from agentcho.games.play.game import Game
 from agentcho.games.runs.request import GameSelection, RunRequest
 from agentcho.games.runs.runtime import play
 from agentcho.lab.prove.proof import FreePlay, Skipped
-from agentcho.message import Message, Metadata
+from agentcho.message import Message, Metadata, told_as
 from agentcho.protocol.call import EnginePort
 from agentcho.protocol.progress import ProgressCallback, counted, no_progress
 from agentcho.records.transcript import TranscriptEntry, has_earlier_ids
@@ -78,10 +78,10 @@ class _FreePlays:
         agents = sorted({e.message.author for e in entries if e.message.author and e.message.kind == "decode"})
         earlier = has_earlier_ids(entries)
         for reader in agents:
-            said = {entry.message.id: _sampled(entry) for entry in entries if _forced(entry, reader)}
+            said = {told_as(entry.message.id): _sampled(entry) for entry in entries if _forced(entry, reader)}
             before: list[object] | None = None
             for owner in (agent for agent in agents if agent != reader and of in (None, agent)):
-                hidden = [e for e in entries if e.message.author == owner and e.message.id in said]
+                hidden = [e for e in entries if e.message.author == owner and told_as(e.message.id) in said]
                 secret = [entry for entry in hidden if not entry.message.audience.includes(reader)]
                 if not secret:
                     continue
@@ -126,7 +126,7 @@ class _FreePlays:
             else:
                 other = ids * 2 if longer else ids[: max(1, len(ids) // 2)]
             if len(other) != len(ids):
-                found[entry.message.id] = other
+                found[told_as(entry.message.id)] = other
         return found
 
     def _seen(self, game: int, reader: str, words: Words) -> list[object] | None:
