@@ -64,7 +64,8 @@ def result_id(text: str, to: Audience, number: int) -> str:
 
 
 def is_step_id(id: str) -> bool:
-    return re.search(rf"\.{STEP}\d+$", id) is not None
+    """Whether this is the id of a call, or of the choice to make one."""
+    return re.search(rf"\.{STEP}[0-9]+\Z", id) is not None
 
 
 def offered_in(caller: str, parents: Iterable[str]) -> frozenset[str]:

@@ -402,6 +402,12 @@ def test_what_another_agent_brought_in_another_game_of_the_society_is_nobodys_al
     assert "scenario.1 of game" in note.message
 
 
+def test_a_step_that_was_cancelled_before_its_first_token_belongs_to_its_agent() -> None:
+    talk = Talk()
+    talk.say("bob.0", "everyone", act=Act("talk.py:7", tainted_by=("erin.0.step0",)))
+    assert one(audited(talk), "AC006").owner == "erin"
+
+
 def test_acting_on_hidden_words_is_a_warning_for_each_owner_and_line() -> None:
     talk = Talk()
     talk.say("alice.0", ["alice"])

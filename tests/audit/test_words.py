@@ -17,7 +17,7 @@ from agentcho.audit.formats.sarif import sarif
 from agentcho.audit.notes import Seal
 from agentcho.audit.report import AuditReport, Told
 from agentcho.display.audit import _bits, show
-from agentcho.records.transcript import TranscriptEntry
+from agentcho.records.transcript import TranscriptEntry, has_earlier_ids
 from tests.leaks.words.test_owed import game_of
 from tests.leaks.words.test_rule import COLOURS, Vote, rehearse, whispered
 
@@ -105,6 +105,14 @@ def choices(entry: TranscriptEntry, *texts: str) -> TranscriptEntry:
 
 def saying(entry: TranscriptEntry, **changes: Any) -> TranscriptEntry:
     return entry._replace(message=entry.message.saying(**changes))
+
+
+def test_records_whose_private_samples_have_numbers_of_their_own_are_of_an_earlier_version(
+    said: tuple[TranscriptEntry, ...],
+) -> None:
+    assert not has_earlier_ids(said)
+    numbered = [e._replace(act=e.act._replace(released="alice.1")) if e.act.released else e for e in said]
+    assert has_earlier_ids(numbered)
 
 
 CHOICE, RETOLD = "alice.0", "alice.2"

@@ -107,6 +107,11 @@ class Talker(Agent):
     role = "talker"
 
 
+@tool(audience="nobody")
+def count() -> str:
+    return "done"
+
+
 class Answer(BaseModel):
     sure: bool
 
@@ -274,10 +279,6 @@ def test_an_id_that_is_not_there_counts_what_the_scenario_has_said() -> None:
 
 def test_who_guesses_the_id_of_a_result_in_a_view_has_looked_at_the_result() -> None:
     async def script(game: Game, alice: Agent, bob: Agent) -> None:
-        @tool(audience="nobody")
-        def count() -> str:
-            return "done"
-
         await alice.say(to=(), tools=[count], tool_choice="count", max_calls=1, max_tokens=60)
         await alice.tell("Well.", to=(), view=View.of([alice.brief, "alice.2.step0.result"]))
 
@@ -286,10 +287,6 @@ def test_who_guesses_the_id_of_a_result_in_a_view_has_looked_at_the_result() -> 
 
 def test_who_probes_for_the_calls_of_a_model_has_looked_at_them() -> None:
     async def script(game: Game, alice: Agent, bob: Agent) -> None:
-        @tool(audience="nobody")
-        def count() -> str:
-            return "done"
-
         said = await alice.say(to="everyone", tools=[count], tool_choice="count", max_calls=1, max_tokens=60)
         assert game.message(said.id)
         assert game.message(f"{said.id}.step0")
@@ -299,10 +296,6 @@ def test_who_probes_for_the_calls_of_a_model_has_looked_at_them() -> None:
 
 def test_where_a_message_begins_tells_whether_its_model_called_a_tool() -> None:
     async def script(game: Game, alice: Agent, bob: Agent) -> None:
-        @tool(audience="nobody")
-        def count() -> str:
-            return "done"
-
         view = View((Read(game.said[0].id),), new_at=100)
         said = await alice.say(to="everyone", view=view, tools=[count], tool_choice="count", max_calls=1, max_tokens=60)
         assert said.new_offset is None

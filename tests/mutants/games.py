@@ -722,6 +722,17 @@ PLAYED = (
         ("tests/leaks/test_sights.py::test_who_guesses_the_id_of_a_result_in_a_view_has_looked_at_the_result",),
     ),
     Mutant(
+        "errors about lengths are silent",
+        "the error for a position, or for what a person typed, tells how long private words are",
+        "agentcho/provenance/taint.py",
+        'error.field in ("offsets", "typed")',
+        "error.field is NotImplemented",
+        (
+            "tests/leaks/test_sights.py::test_a_refused_position_that_depends_on_a_length_is_a_look_at_it",
+            "tests/people/test_human.py::test_what_an_error_tells_of_typed_words_counts_as_a_look_at_what_was_read_for_them",
+        ),
+    ),
+    Mutant(
         "the number of offsets is public",
         "it is the number of messages that the author had read",
         "agentcho/provenance/taint.py",

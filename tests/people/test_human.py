@@ -162,6 +162,18 @@ def test_it_is_asked_all_that_a_verb_can_ask_for() -> None:
     assert (stream.to.members, stream.most) == (None, 9)
 
 
+def test_what_an_error_tells_of_typed_words_counts_as_a_look_at_what_was_read_for_them() -> None:
+    async def script(game: Game) -> None:
+        bob = game.cast(Agent, "bob")
+        await game.announce("The word is fig.", to="bob")
+        with pytest.raises(RequestError, match="cannot be said"):
+            await bob.say(to=(), max_tokens=1)
+        await game.announce("Well.")
+
+    last = play(script, people={"bob": Scripted(["the word that you gave me is fig"])}).entries[-1]
+    assert (last.message.text, last.act.tainted_by) == ("Well.", ("scenario.0",))
+
+
 def faults(words: list[str], **options: Any) -> list[str | None]:
     """The fault found in each of these texts for a `say` with these options; the last one is then said."""
     found: list[str | None] = []
