@@ -1,9 +1,9 @@
 """The choreographer of one engine: takes requests from tasks, steps the engine, and wakes the tasks whose requests are
 done.
 
-A request that arrives while a step runs joins the next step. Each step makes one hop to a thread, and only that hop
-touches the engine, so no lock is needed. `StepClock` decides when to step. Independent of agents, audiences and message
-contents; `game` submits the calls.
+A request that arrives while a step runs joins the next step. Steps are made in a thread, in hops of one or several, and
+only a hop touches the engine, so no lock is needed. `StepClock` decides when to step. Independent of agents, audiences
+and message contents; `game` submits the calls.
 """
 
 from __future__ import annotations
@@ -133,6 +133,7 @@ class Choreographer:
         self._prefetch = Prefetch()
         self._under_way: dict[EncodingId, Handle] = {}
         self._held: set[EncodingId] = set()
+        self._share, self._wakes_nobody, self._listened, self._is_exact = -1.0, False, False, False
         self._cancel, self._release, self._swap = list[EncodingId](), list[EncodingId](), list[EncodingId]()
         self.stepped: Callable[[float], None] = lambda held: None
         self.watchers: list[Callable[[Stepped], None]] = []
@@ -310,17 +311,28 @@ class Choreographer:
         """Whether a step has anything to do."""
         return bool(self._arrived or self._under_way or self._cancel or self._release or self._swap)
 
+    @property
+    def quiet(self) -> bool:
+        """See `ClockMember`."""
+        return self._wakes_nobody and not (self._closed or self._cancel or self._release or self._swap)
+
     def take(self) -> Callable[[], Deliver]:
         """Take what a step is to do now: see `ClockMember`."""
         swap = [id for id in self._swap if id in self._held]
         if not self._arrived and any(handle.first for handle in self._under_way.values()):
             self._arrived = self._prefetch.take()
         arrived = sorted(self._arrived, key=lambda t: t.place)
-        exact = any(map(self._exact, (*self._under_way.values(), *arrived)))
-        work = _Work(cancel=[*self._cancel], release=[*self._release], swap=swap, submit=arrived, exact=exact)
+        running = (*self._under_way.values(), *arrived)
+        self._is_exact = any(map(self._exact, running))
+        self._listened = any(each.request.on_token or each.request.on_thought for each in running)
+        work = _Work(cancel=[*self._cancel], release=[*self._release], swap=swap, submit=arrived, exact=self._is_exact)
         for taken in (self._cancel, self._release, self._swap, self._arrived):
             taken.clear()
         return partial(self._hop, work)
+
+    def again(self) -> Deliver:
+        """See `ClockMember`."""
+        return self._hop(_Work(cancel=[], release=[], swap=[], submit=[], exact=self._is_exact))
 
     def _exact(self, handle: Handle) -> bool:
         asked = handle.request.exact
@@ -329,7 +341,17 @@ class Choreographer:
     def _hop(self, work: _Work) -> Deliver:
         """Do everything that one step does with the engine. Runs in the thread."""
         with self._hopping, self._engine.owner.acting(self, "step"):
-            return partial(self._deliver, self._step(work))
+            step = self._step(work)
+        self._wakes_nobody = step.result is not None and self._has_only_tokens(step.result)
+        return partial(self._deliver, step)
+
+    def _has_only_tokens(self, result: StepResult) -> bool:
+        """Whether a result has nothing but tokens to which no function of a user listens. If the share of the store
+        that is held has changed, a waiting game may begin; a prefetch that was offered is taken before the next
+        step."""
+        share, self._share = self._share, result.held
+        news = result.begun or result.finished or result.failed or result.held != share
+        return not (news or self._listened or self._prefetch.offered)
 
     def _step(self, work: _Work) -> _Step:
         self._engine.cancel(work.cancel)
@@ -457,7 +479,9 @@ class Choreographer:
             handle.finish(None, error)
 
     def _abandon(self, handle: Handle) -> None:
-        """Drop a request whose submitter was cancelled, perhaps while its calls were submitted or its result came."""
+        """Drop a request whose submitter was cancelled, perhaps while its calls were submitted or its result came. What
+        it has said by now is recorded."""
+        self._clock.deliver()
         handle.abandoned = True
         self._clock.wake()
         if handle in self._arrived:

@@ -25,6 +25,11 @@ class Prefetch:
         self._offers: deque[tuple[Any, Make]] = deque()
         self._taken: list[tuple[Any, Handle]] = []
 
+    @property
+    def offered(self) -> bool:
+        """Whether there is an offer that was not taken."""
+        return bool(self._offers)
+
     def offer(self, owner: Any, make: Make) -> None:
         """Add an offer. `make` is called when there is room, and returns the request, or None if it is not needed."""
         self._offers.append((owner, make))

@@ -70,6 +70,11 @@ class TaskTracker:
             self._still.set()
 
     @property
+    def stirred(self) -> int:
+        """How often a task was woken."""
+        return self._stirred
+
+    @property
     def resting(self) -> tuple[Coroutine[Any, Any, Any], ...]:
         """The coroutines of tracked tasks that are waiting now."""
         return tuple(task.work for task in self._by_task.values() if task.work is not None and not task.awake)

@@ -110,8 +110,8 @@ class Request(NamedTuple):
         turn: Scheduling priority, for when not everything fits.
         exact: Whether to use the deterministic profile, in which bits depend on nothing else that runs. None means the
             setting of the choreographer.
-        on_piece: Called with each token and each text of the decode.
-        flush: Called once per step, after `on_piece` of all requests.
+        on_piece: Called with each token and each text of the decode, soon after their steps. It must wake no task.
+        flush: Called once per step, after `on_piece` of all requests. It must wake no task.
         on_dropped: Called once if the request is given up after its first piece.
         on_thought: Called with the text of a thought, after `flush`.
     """

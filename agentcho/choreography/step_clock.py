@@ -1,14 +1,19 @@
 """The shared clock of a run's choreographers: when all tasks rest, every engine that has work makes one step.
 
 All engines step in one hop to one thread, in order, and their results are delivered together. The same tasks therefore
-bring the same calls to the same steps, however long each engine takes. Independent of agents and of what a step does.
+bring the same calls to the same steps, however long each engine takes. A hop makes several steps while their results
+would wake no task, since a hop can take as long as a step of a small model. Independent of agents and of what a step
+does.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from operator import attrgetter
+from time import perf_counter
 from types import TracebackType
 from typing import Protocol
 
@@ -22,6 +27,8 @@ from agentcho.choreography.wait_sites import WaitSite, wait_of
 LOG = logging.getLogger(__name__)
 """Logs the waits of tasks, never message contents."""
 BUSY = attrgetter("busy")
+LONGEST = 0.02
+"""Seconds after which a hop makes no further step, so that transcripts and terminals get the tokens soon."""
 Deliver = Callable[[], None]
 """Delivers the results of a step to the tasks. Called on the event loop."""
 
@@ -35,8 +42,16 @@ class ClockMember(Protocol):
     def busy(self) -> bool:
         """Whether a step has anything to do."""
 
+    @property
+    def quiet(self) -> bool:
+        """Whether the results of its last step wake no task if those of the step before did not, and there is nothing
+        else to do than another step. Called in the thread."""
+
     def take(self) -> Callable[[], Deliver]:
         """Take the work of the next step. Returns a function for the thread, which returns one for the event loop."""
+
+    def again(self) -> Deliver:
+        """Make one more step, with nothing new to do. Called in the thread."""
 
 
 class StepClock:
@@ -52,6 +67,7 @@ class StepClock:
         self.tasks = TaskTracker()
         self.members: list[ClockMember] = []
         self._arrivals = self.rests = 0
+        self._made = deque[Deliver]()
         self._work = anyio.Event()
 
     async def __aenter__(self) -> StepClock:
@@ -93,13 +109,36 @@ class StepClock:
         while True:
             await self._rest()
             self._work = anyio.Event()
+            before = -1
             while any(map(BUSY, self.members)):
                 await self.tasks.settle(lambda: self._arrivals)
+                woke_nobody, before = before == self._moves, self._moves
                 with anyio.CancelScope(shield=True):  # calls taken are run and delivered, also at shutdown
-                    steps = [each.take() for each in self.members if each.busy]
-                    hop = (step() for step in steps)  # consumed in the thread
-                    for deliver in await anyio.to_thread.run_sync(list, hop, limiter=self.thread):
-                        deliver()
+                    busy = [each for each in self.members if each.busy]
+                    hop = partial(self._hop, busy, [each.take() for each in busy], before if woke_nobody else None)
+                    await anyio.to_thread.run_sync(hop, limiter=self.thread)
+                    self.deliver()
+
+    def deliver(self) -> None:
+        """Deliver the results of all steps that are made by now, on the event loop."""
+        while self._made:
+            self._made.popleft()()
+
+    @property
+    def _moves(self) -> int:
+        """How often a task was woken or a request has arrived."""
+        return self.tasks.stirred + self._arrivals
+
+    def _hop(self, busy: list[ClockMember], steps: list[Callable[[], Deliver]], moves: int | None) -> None:
+        """Make the steps of one hop, in the thread: those taken, and more until anything moves. `moves`: the moves so
+        far. None if the results of the hop before woke a task."""
+        until = perf_counter() + LONGEST
+        self._made.extend(step() for step in steps)
+        while moves == self._moves and self._is_quiet(busy) and perf_counter() < until:
+            self._made.extend(each.again() for each in busy)
+
+    def _is_quiet(self, busy: list[ClockMember]) -> bool:
+        return all(each.quiet if each in busy else not each.busy for each in self.members)
 
     async def _rest(self) -> None:
         """Wait until there is work. If none comes for long, the log says once which tasks wait for what."""

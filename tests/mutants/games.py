@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .mutant import Mutant
 
+HOPS = "tests/choreography/test_hops.py"
 PREFETCH = "tests/choreography/test_prefetch.py"
 SYSTEM_PROMPTS = "tests/choreography/test_system_prompts.py"
 CHOREOGRAPHER = "tests/choreography/test_choreographer.py"
@@ -162,6 +163,62 @@ LOOP = (
         "        self.release(self.held(handle.made))\n",
         "",
         (f"{LEFTOVERS}::test_a_request_that_fails_late_gives_up_what_was_made_for_it",),
+    ),
+    Mutant(
+        "a hop goes on while a user listens",
+        "whoever is woken by a token would come to another step on another machine",
+        "agentcho/choreography/choreographer.py",
+        " or self._listened",
+        "",
+        (f"{HOPS}::test_what_a_user_listens_to_is_told_step_by_step",),
+    ),
+    Mutant(
+        "a hop goes on although something was offered",
+        "nothing would be prefetched while others speak",
+        "agentcho/choreography/choreographer.py",
+        "        return not (news or self._listened or self._prefetch.offered)\n",
+        "        return not (news or self._listened)\n",
+        (f"{HOPS}::test_what_is_offered_during_a_hop_is_taken_after_the_step",),
+    ),
+    Mutant(
+        "a hop goes on when the store has more room",
+        "a game that waits for room would begin at another step on another machine",
+        "agentcho/choreography/choreographer.py",
+        " or result.held != share",
+        "",
+        (f"{HOPS}::test_who_waits_for_room_in_the_store_is_told_of_it_after_the_step",),
+    ),
+    Mutant(
+        "a hop goes on although a task was woken",
+        "what arrives would wait for the end of the hop, however long that is",
+        "agentcho/choreography/step_clock.py",
+        "while moves == self._moves and ",
+        "while moves is not None and ",
+        (f"{HOPS}::test_what_arrives_during_a_hop_joins_the_next_step",),
+    ),
+    Mutant(
+        "a hop goes on when a call has ended",
+        "its submitter would come to a later step",
+        "agentcho/choreography/choreographer.py",
+        "result.begun or result.finished or ",
+        "result.begun or ",
+        (f"{HOPS}::test_the_same_requests_come_to_the_same_steps_however_hops_are_divided",),
+    ),
+    Mutant(
+        "a hop goes on although something was released",
+        "its pages would be kept until the hop ends",
+        "agentcho/choreography/choreographer.py",
+        "self._cancel or self._release or self._swap)\n\n    def take",
+        "self._cancel or self._swap)\n\n    def take",
+        (f"{HOPS}::test_what_is_released_during_a_hop_is_freed_by_the_next_step",),
+    ),
+    Mutant(
+        "what was said by then is lost with a message that is cancelled",
+        "its record would end before what its author has said",
+        "agentcho/choreography/choreographer.py",
+        "        self._clock.deliver()\n",
+        "",
+        ("tests/choreography/test_heard.py::test_a_deadline_leaves_what_was_said_by_then[asyncio]",),
     ),
     Mutant(
         "make ahead beside those who come",

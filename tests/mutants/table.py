@@ -427,8 +427,8 @@ ENFORCEMENT = (
         "an exact game in the forwards of fast ones",
         "its last bits would depend on who speaks beside it",
         "agentcho/choreography/choreographer.py",
-        "exact = any(map(self._exact, (*self._under_way.values(), *arrived)))",
-        "exact = all(map(self._exact, (*self._under_way.values(), *arrived)))",
+        "self._is_exact = any(map(self._exact, running))",
+        "self._is_exact = all(map(self._exact, running))",
         ("tests/choreography/test_reuse.py",),
     ),
     Mutant(
