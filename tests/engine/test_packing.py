@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,26 @@ def test_they_are_used_where_they_are_asked_for_alone(counted: list[tuple[int, .
     with torch.no_grad():
         layer(torch.randn(3, 8))
     assert counted == [(3, 9)]
+
+
+@pytest.mark.parametrize(("wide", "few"), [("AVX512", 3), ("AVX2", 1), ("DEFAULT", 0)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_few_rows_read_the_weights_where_last_bits_may_differ(
+    wide: str, few: int, dtype: torch.dtype, counted: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if cause := why_not_packable(dtype):
+        pytest.skip(cause)
+    monkeypatch.setattr(prepack, "cpu_capability", lambda: wide)
+    layer = nn.Linear(24, 8, dtype=dtype)
+    pack_linears(nn.Sequential(layer), least=0)
+    packed = dict[tuple[bool, int], bool]()
+    for brief, rows in product([True, False], range(1, 6)):
+        counted.clear()
+        with torch.no_grad(), use_packed(brief):
+            layer(torch.randn(1, rows, 24, dtype=dtype))
+        packed[brief, rows] = bool(counted)
+    least = few if dtype == torch.float32 else 0
+    assert packed == {(brief, rows): not brief or rows > least for brief, rows in packed}
 
 
 def test_a_network_looks_the_same() -> None:

@@ -133,7 +133,7 @@ def _settle_threads(model: Model, wish: Wish, *, keeps: bool) -> None:
     model.threads.settle(
         "size" if keeps and wish == "auto" else wish,
         weights,
-        lambda: model.forward(token, token, token[0], _Alone()),
+        lambda: model.forward(token, token, token[0], _Alone(), brief=True),
     )
     if model.threads.number is not None:
         model.owner.around = model.threads.using

@@ -358,15 +358,15 @@ class Model:
     def forward(
         self, ids: Tensor, positions: Tensor, wanted: Tensor, attending: AttentionPort, brief: bool = False
     ) -> Tensor:
-        """Logits `[wanted, vocab]` in float32 for packed ids and positions `[1, tokens]`. `brief`: see
-        `DirectForward`."""
+        """Logits `[wanted, vocab]` in float32 for packed ids and positions `[1, tokens]`. `brief`: last bits may
+        differ, see `DirectForward` and `use_packed`."""
         direct = self.direct
         if direct is not None and direct.usable and not self.adapters.loaded:
-            with use_packed():
+            with use_packed(brief):
                 return direct(ids, positions, wanted, attending, brief=brief)[0].float()
         if not self.prepacked and not self.fused:
             return self.differentiable(ids, positions, wanted, attending)
-        with use_packed(), use_fused():
+        with use_packed(brief), use_fused():
             return self.differentiable(ids, positions, wanted, attending)
 
     def shorten(self) -> None:

@@ -1,10 +1,12 @@
 """A second copy of the weights of linear layers, in the order in which the processor's kernels read them.
 
-On a CPU torch reorders weights for every product, which takes longer than the product itself if there are few rows. The
-weights of a large network are copied into the order of oneDNN's kernels. Those of a small one, which stay in the
-processor's caches, are copied in column-major order: torch multiplies several rows faster by these, but not one or two.
-With one thread and AVX-512 all products of the bundled model took 0.75 of the time for 8 rows, 0.65 for 16 and 0.80
-for 64; with AVX2 0.78, 0.81 and 0.92.
+On a CPU torch reorders weights for every product, which takes longer than the product itself if there are some rows.
+The weights of a large network are copied into the order of oneDNN's kernels. For one to three rows in float32, torch
+reads the weights as they are, and with AVX-512 takes 0.68 to 0.82 of the time of oneDNN's kernels; with AVX2 this is so
+for one row (0.66 to 0.76). There, the copies are not used where bits may depend on the number of rows. The weights of a
+small network, which stay in the processor's caches, are copied in column-major order: torch multiplies several rows
+faster by these, but not one or two. With one thread and AVX-512 all products of the bundled model took 0.75 of the time
+for 8 rows, 0.65 for 16 and 0.80 for 64; with AVX2 0.78, 0.81 and 0.92.
 
 The copies are used only inside `use_packed`; elsewhere, and for code that reads its weights, a layer is unchanged. If
 the processor has no such kernels for a dtype, no layer has a copy. Independent of attention and models.
@@ -31,24 +33,28 @@ SHARE = 1 / 4
 """The share of the machine's memory that the copies may take."""
 SOME = 4
 """The number of rows from which on a column-major product is faster."""
+FEW = {"AVX512": 3, "AMX": 3, "AVX2": 1}
+"""The number of rows in float32 up to which torch's own product is faster than oneDNN's, by what torch uses here."""
 KINDS = (torch.float32, torch.bfloat16)
 
 
 class _Use(threading.local):
-    on = False
+    on = brief = False
 
 
 _use = _Use()
 
 
 @contextmanager
-def use_packed() -> Iterator[None]:
-    """Use the copies, where there are any, in this thread within the `with` block. For forwards without gradients."""
-    before, _use.on = _use.on, True
+def use_packed(brief: bool = False) -> Iterator[None]:
+    """Use the copies, where there are any, in this thread within the `with` block. For forwards without gradients.
+    `brief`: for so few rows that the weights themselves are faster, use those; the last bits may differ."""
+    before = _use.on, _use.brief
+    _use.on, _use.brief = True, brief
     try:
         yield
     finally:
-        _use.on = before
+        _use.on, _use.brief = before
 
 
 def in_use() -> bool:
@@ -77,13 +83,21 @@ class CopiedLinear(nn.Linear):
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Linear:
         """Return a plain linear layer: packed weights cannot be copied, and a copied layer is meant to be changed."""
         other = memo[id(self)] = nn.Linear.__new__(nn.Linear)
-        kept = {name: value for name, value in self.__dict__.items() if name not in ("_copy", "_state")}
+        kept = {name: value for name, value in self.__dict__.items() if name not in ("_copy", "_state", "_few")}
         other.__dict__.update(copy.deepcopy(kept, memo))
         return other
 
 
 class PackedLinear(CopiedLinear):
-    """Has a copy in the order of oneDNN's kernels."""
+    """Has a copy in the order of oneDNN's kernels. `_few`: the number of rows up to which its weight is faster."""
+
+    _few: int
+
+    @classmethod
+    def make(cls, layer: Any) -> None:
+        """See `CopiedLinear.make`."""
+        super().make(layer)
+        layer._few = _few(layer.weight.dtype)
 
     @staticmethod
     def _copied(weight: Tensor) -> Tensor:
@@ -92,7 +106,8 @@ class PackedLinear(CopiedLinear):
 
     def forward(self, input: Tensor) -> Tensor:
         """See `torch.nn.Linear`."""
-        if _use.on and self._state == _state(self.weight):
+        few = _use.brief and input.numel() <= self._few * self.in_features
+        if _use.on and not few and self._state == _state(self.weight):
             product: Tensor = _kernels()._linear_pointwise(input, self._copy, self.bias, "none", [], "")
             return product
         return super().forward(input)
@@ -185,6 +200,12 @@ def matmul_kernels(network: nn.Module, device: torch.device) -> tuple[str, str]:
     cause = _cause([each for each in layers if _suits(each.weight)], LEAST) or "they were not asked for"
     unsuited = next((why_not_packable(each.weight.dtype) for each in layers if each.weight.dtype not in KINDS), None)
     return "plain", f"torch's own for {kinds}, {cpu_capability()}; not packed: {unsuited or cause}"
+
+
+def _few(dtype: torch.dtype) -> int:
+    """See `FEW`; 0 for other dtypes."""
+    wide = cpu_capability()
+    return next((rows for name, rows in FEW.items() if wide.startswith(name)), 0) if dtype == torch.float32 else 0
 
 
 def _short(dtype: torch.dtype) -> str:
