@@ -144,7 +144,7 @@ class TorchRunner:
             return self._model.forward(batch.ids, batch.positions, batch.wanted, attending, brief)
         shares = split_by_adapter(batch.segments, batch.ids.device)
         with self._model.adapters.mixed.through(shares, batch.ids.shape[1], len(batch.wanted)):
-            return self._model.forward(batch.ids, batch.positions, batch.wanted, attending, brief)
+            return self._model.forward(batch.ids, batch.positions, batch.wanted, attending, brief=brief)
 
     def admit(self, adapter: Adapter) -> str:
         """Load an adapter that calls may name; return the origin of the keys that it makes: its own, or the base's if
