@@ -47,7 +47,7 @@ ENGINE = logging.getLogger("agentcho.engine")
 
 
 class _Work(NamedTuple):
-    """The work of one hop, in this order: cancel, release, submit, swap out, step."""
+    """The work of one step, in this order: cancel, release, submit, swap out, step."""
 
     cancel: list[EncodingId]
     release: list[EncodingId]
@@ -57,7 +57,7 @@ class _Work(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """The outcome of one hop."""
+    """The outcome of one step."""
 
     submitted: list[Handle]
     result: StepResult | None
@@ -92,8 +92,8 @@ class Choreographer:
     Attributes:
         steps: Number of engine steps.
         encoded: Number of tokens that these steps fed.
-        stepped: Called after each step with the share of the store that is held.
-        watchers: Each is called after each step with a description of it.
+        stepped: Called for each step, soon after it, with the share of the store that is held.
+        watchers: Each is called for each step, soon after it, with a description of it.
 
     Raises:
         EngineBusy: On entry, if the engine has another owner or unfinished calls.

@@ -2,7 +2,7 @@
 
 All engines step in one hop to one thread, in order, and their results are delivered together. The same tasks therefore
 bring the same calls to the same steps, however long each engine takes. A hop makes several steps while their results
-would wake no task, since a hop can take as long as a step of a small model. Independent of agents and of what a step
+wake no task, since a hop can take as long as a step of a small model. Independent of agents and of what a step
 does.
 """
 
@@ -28,7 +28,7 @@ LOG = logging.getLogger(__name__)
 """Logs the waits of tasks, never message contents."""
 BUSY = attrgetter("busy")
 LONGEST = 0.02
-"""Seconds after which a hop makes no further step, so that transcripts and terminals get the tokens soon."""
+"""The most seconds that a hop of several steps is meant to take, so that records and terminals get tokens soon."""
 Deliver = Callable[[], None]
 """Delivers the results of a step to the tasks. Called on the event loop."""
 
@@ -68,9 +68,11 @@ class StepClock:
         self.members: list[ClockMember] = []
         self._arrivals = self.rests = 0
         self._made = deque[Deliver]()
+        self._error: Exception | None = None
         self._work = anyio.Event()
 
     async def __aenter__(self) -> StepClock:
+        self._made.clear()
         self._group: anyio.abc.TaskGroup = anyio.create_task_group()
         await self._group.__aenter__()
         self._group.start_soon(self._loop)
@@ -116,29 +118,45 @@ class StepClock:
                 with anyio.CancelScope(shield=True):  # calls taken are run and delivered, also at shutdown
                     busy = [each for each in self.members if each.busy]
                     hop = partial(self._hop, busy, [each.take() for each in busy], before if woke_nobody else None)
-                    await anyio.to_thread.run_sync(hop, limiter=self.thread)
-                    self.deliver()
+                    try:
+                        last = await anyio.to_thread.run_sync(hop, limiter=self.thread)
+                    finally:
+                        self.deliver()
+                    for deliver in last:
+                        deliver()
+                    if self._error is not None:
+                        raise self._error
 
     def deliver(self) -> None:
-        """Deliver the results of all steps that are made by now, on the event loop."""
+        """Deliver, on the event loop, the results of the steps made so far that wake no task. An error in one of them
+        ends the loop at the end of the hop."""
         while self._made:
-            self._made.popleft()()
+            try:
+                self._made.popleft()()
+            except Exception as error:
+                self._error = self._error or error
 
     @property
     def _moves(self) -> int:
         """How often a task was woken or a request has arrived."""
         return self.tasks.stirred + self._arrivals
 
-    def _hop(self, busy: list[ClockMember], steps: list[Callable[[], Deliver]], moves: int | None) -> None:
-        """Make the steps of one hop, in the thread: those taken, and more until anything moves. `moves`: the moves so
-        far. None if the results of the hop before woke a task."""
-        until = perf_counter() + LONGEST
-        self._made.extend(step() for step in steps)
-        while moves == self._moves and self._is_quiet(busy) and perf_counter() < until:
-            self._made.extend(each.again() for each in busy)
+    def _hop(self, busy: list[ClockMember], steps: list[Callable[[], Deliver]], moves: int | None) -> list[Deliver]:
+        """Make the steps of one hop, in the thread: those taken, and more until anything moves. Returns the results of
+        the last ones, which are delivered together. `moves`: the moves so far. None if the results of the hop before
+        woke a task."""
+        began, rounds = perf_counter(), 1
+        last = [step() for step in steps]
+        while busy and moves == self._moves and self._is_quiet(busy):
+            if (perf_counter() - began) * (rounds + 1) > LONGEST * rounds:
+                break
+            self._made.extend(last)
+            last = [each.again() for each in busy]
+            rounds += 1
+        return last
 
     def _is_quiet(self, busy: list[ClockMember]) -> bool:
-        return all(each.quiet if each in busy else not each.busy for each in self.members)
+        return all(each.quiet for each in busy) and not any(each.busy for each in self.members if each not in busy)
 
     async def _rest(self) -> None:
         """Wait until there is work. If none comes for long, the log says once which tasks wait for what."""

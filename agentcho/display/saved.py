@@ -6,6 +6,7 @@ Everything is read from the record, without an engine.
 from __future__ import annotations
 
 import io
+from operator import attrgetter
 from pathlib import Path
 from typing import IO
 
@@ -15,11 +16,12 @@ from rich.text import Text
 from agentcho.display import Kind, heading, speech, text_table
 from agentcho.display.safe import inline
 from agentcho.display.text_table import TextTable
-from agentcho.display.totals import costs, outcomes
+from agentcho.display.totals import costs, outcomes, second_encodings
 from agentcho.records.record import SavedRun
 from agentcho.records.transcript import TranscriptEntry
 
 WIDTH = 100
+ROWS = attrgetter("rows")
 
 
 class Replay:
@@ -37,6 +39,7 @@ class Replay:
         written = run.status == "running"
         self.said = [] if only is None else [_speech(entry, written, ids) for entry in said]
         self.sheets: list[TextTable] = [*(outcomes(over) if over else []), *([costs(said)] if said else [])]
+        self.sheets += filter(ROWS, [second_encodings(said)])
         begun = "" if only is None or only in finished else f"game {only} is not over, "
         self.last = f"{_how(run)}: {begun}{len(finished)} of {len(run.info.config.numbers)} games over"
 

@@ -65,6 +65,22 @@ def _cost(said: Sequence[TranscriptEntry], lengths: dict[tuple[int, str], int]) 
     return str(len(said)), f"{encoded:,}", f"{reused:,}", first, speed
 
 
+def second_encodings(entries: Sequence[TranscriptEntry]) -> TextTable:
+    """Return how many generated messages were encoded a second time for their audience, X(m), and their tokens: in the
+    call in which the author spoke, or for the first call that read them. Without such messages the table has no rows.
+    """
+    by_id = {(entry.message.game, entry.message.id): entry.message for entry in entries}
+    lengths: dict[str, list[int]] = {"while the author spoke": [], "when first read": []}
+    for entry in entries:
+        for made in entry.made:
+            said = by_id.get((entry.message.game, made.message))
+            if said is not None and said.sampled and made.recipe == "audience" and made.caller is None:
+                when = "while the author spoke" if said is entry.message else "when first read"
+                lengths[when].append(len(said.tokens))
+    rows = tuple((when, str(len(each)), f"{sum(each):,}") for when, each in lengths.items() if each)
+    return TextTable("second encodings, for the audience", ("made", "messages", "tokens"), rows)
+
+
 def outcomes(games: Sequence[GameOver]) -> list[TextTable]:
     """Return how games ended: the outcome of one, or counts and mean scores of several."""
     sheets = [_single(games[0])] if len(games) == 1 else [_counts(games), _scores(games)]

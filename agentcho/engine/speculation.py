@@ -136,7 +136,7 @@ class Speculator:
 
 def worthwhile_drafts(guesses: Iterable[DraftTokens], fed: int, costs: CostCurve) -> list[int]:
     """The number of tokens of each draft to add to a forward that feeds `fed` others, for most tokens per second. The
-    likeliest are added first, until the first one that is not worth its cost."""
+    likeliest are added first."""
     chosen, open = list[int](), list[tuple[float, int, Iterator[float]]]()
     for place, guess in enumerate(guesses):
         chosen.append(0)
@@ -144,19 +144,15 @@ def worthwhile_drafts(guesses: Iterable[DraftTokens], fed: int, costs: CostCurve
         if (first := next(shares, None)) is not None:
             open.append((-first, place, shares))
     heapq.heapify(open)
-    expected, spent = float(len(chosen)), costs.of(fed)
+    expected = float(len(chosen))
+    best, rate = [*chosen], expected / costs.of(fed)
     while open:
-        share, place, shares = open[0]
-        more = costs.of(fed + 1)
-        if -share * spent <= expected * (more - spent):
-            break
+        share, place, shares = heapq.heappop(open)
         expected = expected - share
-        spent = more
         fed = fed + 1
         chosen[place] += 1
-        following = next(shares, None)
-        if following is None:
-            heapq.heappop(open)
-        else:
-            heapq.heapreplace(open, (-following, place, shares))
-    return chosen
+        if expected / costs.of(fed) > rate:  # other kernels may make one more token dear, and those after it cheap
+            best, rate = [*chosen], expected / costs.of(fed)
+        if (following := next(shares, None)) is not None:
+            heapq.heappush(open, (-following, place, shares))
+    return best

@@ -16,7 +16,7 @@ from agentcho.protocol.forward_costs import ForwardCosts
 from agentcho.runner.kv.decode_kv import Slot
 from agentcho.runner.slots import Slots
 
-TOKENS = (1, 2, 4, 8, 16, 32, 64)
+TOKENS = (1, 2, 3, 4, 8, 16, 32, 64)
 ROWS = 8
 """The most rows a timed forward has. All its rows feed the same number of tokens."""
 SHALLOW, DEEP = 64, 1024

@@ -241,9 +241,11 @@ class ReuseCheck:
         stock = self._stock()
         alone = self._packed(shapes, rotations, neighbour=False)
         crowded = self._packed(shapes, rotations, neighbour=True)
-        single = self._single(shapes, rotations)
-        both = [torch.cat((many[:-1], one)) for many, one in zip(stock, single, strict=True)]
-        packed = [max(_error(a, c), _error(b, c)) for a, b, c in zip(alone, both, stock, strict=True)]
+        found = [alone]
+        for brief in (False, True):
+            single = self._single(shapes, rotations, brief)
+            found.append([torch.cat((many[:-1], one)) for many, one in zip(stock, single, strict=True)])
+        packed = [max(_error(each, known) for each in layer) for *layer, known in zip(*found, stock, strict=True)]
         neighbours = [_error(a, b) for a, b in zip(crowded, alone, strict=True)]
         self._demand(packed, "a packed forward differs from the stock one")
         self._demand(neighbours, "rows change with their neighbours in a batch (expert capacity, or scaling)")
@@ -290,13 +292,14 @@ class ReuseCheck:
         return [hidden[0, second.span()].float() for hidden in self._run(batch)]
 
     @torch.inference_mode()
-    def _single(self, shapes: list[LayerShape], rotations: list[Rotation]) -> list[Tensor]:
-        """Hidden states of the probe's last token, fed alone over all others, as a decode step of one row feeds it."""
+    def _single(self, shapes: list[LayerShape], rotations: list[Rotation], brief: bool) -> list[Tensor]:
+        """Hidden states of the probe's last token, fed alone over all others, as a decode step of one row feeds it.
+        `brief`: see `use_packed`."""
         layers = Layers(self._store(shapes), rotations, self._model.device)
         first = self._kept(layers, self._ids[:PROBE], 5, [])
         second = self._kept(layers, self._ids[PROBE:-1], PROBE, [ContextPiece(0, first, 0)])
         last = Segment(self._ids[-1:], 2 * PROBE - 1, [ContextPiece(0, first, 0), ContextPiece(1, second, PROBE)])
-        return [hidden[0, last.span()].float() for hidden in self._run(Batch([last], layers))]
+        return [hidden[0, last.span()].float() for hidden in self._run(Batch([last], layers), brief)]
 
     def _store(self, shapes: list[LayerShape], rounding: bool = False) -> PagePool:
         return PagePool(shapes, 4 * PROBE, self._model.device, self._model.dtype, rounding=rounding)
@@ -310,8 +313,8 @@ class ReuseCheck:
         batch.commit()
         return entry
 
-    def _run(self, batch: Batch) -> Sequence[Tensor]:
-        with use_packed(), use_fused(), fused_attention(self._model.devices):
+    def _run(self, batch: Batch, brief: bool = False) -> Sequence[Tensor]:
+        with use_packed(brief), use_fused(), fused_attention(self._model.devices):
             out = self._model.network(
                 input_ids=batch.ids,
                 position_ids=batch.positions,

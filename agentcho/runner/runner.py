@@ -261,8 +261,8 @@ class TorchRunner:
         """Compute an entry into its pages by its recipe, in forwards of its own; return the number of tokens fed. Its
         sources must be in the store.
 
-        The result is bit-identical if the entry was first made in a forward of its own, or in feeds that the recipe
-        names.
+        The result is bit-identical if the entry was first made by `run` in a forward of its own, or in feeds that the
+        recipe names.
         """
         assert entry.recipe is not None
         if entry.recipe.anchors:

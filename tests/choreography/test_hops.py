@@ -24,9 +24,9 @@ def hops(monkeypatch: pytest.MonkeyPatch) -> list[StepClock]:
     """The clock of each hop so far. Time ends no hop."""
     made, hop = list[StepClock](), StepClock._hop
 
-    def counted(clock: StepClock, *how: Any) -> None:
+    def counted(clock: StepClock, *how: Any) -> Any:
         made.append(clock)
-        hop(clock, *how)
+        return hop(clock, *how)
 
     monkeypatch.setattr(StepClock, "_hop", counted)
     monkeypatch.setattr(step_clock, "LONGEST", inf)
@@ -159,6 +159,56 @@ def test_what_is_released_during_a_hop_is_freed_by_the_next_step(play: Play, hop
     play(work)
     assert pages == [0]
     assert len(hops) < engine.steps
+
+
+def test_what_is_made_in_the_same_step_wakes_its_tasks_together_whoever_is_cancelled_meanwhile(
+    play: Play, hops: list[StepClock]
+) -> None:
+    one, other, order = talker(3), Interrupted(WORDS), list[str]()
+
+    async def work() -> None:
+        async with (
+            Choreographer(one) as first,
+            Choreographer(other, place=1, name="b", beside=first) as second,
+            anyio.create_task_group() as group,
+        ):
+
+            async def ends() -> None:
+                await first.run(speech(3))
+                order.append(f"awake after step {other.steps}")
+
+            async def stays() -> None:
+                with anyio.CancelScope() as scope:
+                    other.during[4] = lambda: scope.cancel()
+                    await second.run(speech(WORDS))
+                order.append("cancelled")
+
+            group.start_soon(ends)
+            group.start_soon(stays)
+
+    play(work)
+    assert order == ["cancelled", "awake after step 4"]
+
+
+def test_an_error_of_a_watcher_ends_the_loop_and_not_whoever_is_cancelled(play: Play, hops: list[StepClock]) -> None:
+    engine, ended = Interrupted(WORDS), list[bool]()
+
+    def watch(step: object) -> None:
+        if engine.steps >= 4:
+            raise OSError("no space left")
+
+    async def work() -> None:
+        async with Choreographer(engine) as c:
+            c.watchers.append(watch)
+            with anyio.CancelScope() as scope:
+                engine.during[6] = scope.cancel
+                await c.run(speech(WORDS))
+            ended.append(scope.cancelled_caught)
+
+    with pytest.raises((OSError, ExceptionGroup)):
+        play(work)
+    assert ended == [True]
+    assert nothing_left(engine)
 
 
 class Breathing(FakeEngine):

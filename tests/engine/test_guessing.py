@@ -165,6 +165,13 @@ def test_of_all_lengths_the_one_with_most_tokens_a_second_is_taken() -> None:
         assert worthwhile_drafts([guess], fed, costs) == [rate.index(max(rate))]
 
 
+def test_a_step_that_gets_dear_once_is_guessed_past() -> None:
+    likely = DraftTokens((1,) * MOST, 0.6)
+    jump = CostCurve((1, 2, 64), (1.0, 1.65, 1.65))
+    assert worthwhile_drafts([likely], 1, jump) == [MOST]
+    assert worthwhile_drafts([DraftTokens((1,), 0.6)], 1, jump) == [0]
+
+
 def test_guesses_that_are_wrong_become_fewer() -> None:
     guesser = Speculator(CorpusIndexes(), (Corpus((1, 2, 3, 4)),), (1,))
     before = guesser.guess(1).right

@@ -27,7 +27,7 @@ from agentcho.runner.quant.prepack import (
 from tests.conftest import PLAIN
 
 from ..device import on_processor
-from .families import llama_family
+from .families import families, llama_family
 
 
 @pytest.fixture
@@ -213,6 +213,37 @@ def test_an_engine_says_the_same_through_them(
         told = engine.prefill([Prefill("What is a fox?")])
         rows.append(engine.logits(engine.decode([Decode(parents=told, forced=tuple(range(40, 60)), logits=True)])[0]))
     assert torch.allclose(rows[0], rows[1], atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma2"])
+def test_steps_of_few_rows_read_the_weights_in_the_fast_profile_alone(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: list[tuple[int, ...]]
+) -> None:
+    next(each for each in families() if each.name == kind).save(tmp_path)
+    monkeypatch.setattr("agentcho.runner.quant.prepack.LEAST", 0)
+    monkeypatch.setattr(prepack, "cpu_capability", lambda: "AVX512")
+    engine = Engine.load(tmp_path, device="cpu", dtype="float32")
+    assert engine.direct is (kind == "llama")
+    told = engine.prefill([Prefill("What is a fox?")])
+
+    def logits(rows: int, exact: bool) -> Tensor:
+        counted.clear()
+        asked = [Decode(parents=told, forced=tuple(range(40 + row, 50 + row)), logits=True) for row in range(rows)]
+        ids = engine.submit(asked)
+        while not engine.idle:
+            engine.step(exact)
+        return engine.logits(ids[0])
+
+    def packed() -> set[int]:
+        return {shape[-2] for shape in counted} - {0}
+
+    alone = logits(1, exact=True)
+    assert min(packed()) == 1
+    assert torch.equal(alone, logits(6, exact=True))
+    assert torch.allclose(alone, logits(6, exact=False), atol=1e-5)
+    assert 6 in packed()
+    assert torch.allclose(alone, logits(3, exact=False), atol=1e-5)
+    assert min(packed(), default=4) > 3
 
 
 def test_a_weight_that_was_changed_is_not_read_from_its_copy() -> None:

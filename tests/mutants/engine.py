@@ -459,6 +459,31 @@ KERNELS = (
         (f"{PACKING}::test_few_rows_read_the_weights_where_last_bits_may_differ",),
     ),
     Mutant(
+        "the direct forward reads the weights of few rows in both profiles",
+        "what an agent says in the deterministic profile would depend on how many speak beside it",
+        "agentcho/runner/model/model.py",
+        "            with use_packed(brief):\n                return direct",
+        "            with use_packed(True):\n                return direct",
+        (f"{PACKING}::test_steps_of_few_rows_read_the_weights_in_the_fast_profile_alone[llama]",),
+    ),
+    Mutant(
+        "the library's forward reads the copies for few rows",
+        "a speaker of a model that is not like Llama would take a quarter longer for each token",
+        "agentcho/runner/model/model.py",
+        "        with use_packed(brief), use_fused():",
+        "        with use_packed(), use_fused():",
+        (f"{PACKING}::test_steps_of_few_rows_read_the_weights_in_the_fast_profile_alone[gemma2]",),
+    ),
+    Mutant(
+        "stop guessing at the first token that does not pay",
+        "where other kernels make one more token dear and those after it cheap, nothing would be guessed",
+        "agentcho/engine/speculation.py",
+        "            best, rate = [*chosen], expected / costs.of(fed)\n        if (following",
+        "            best, rate = [*chosen], expected / costs.of(fed)\n"
+        "        else:\n            break\n        if (following",
+        ("tests/engine/test_guessing.py::test_a_step_that_gets_dear_once_is_guessed_past",),
+    ),
+    Mutant(
         "read columns after the weight has changed",
         "training, and an adapter that is merged, would not show in what several say at once",
         "agentcho/runner/quant/prepack.py",

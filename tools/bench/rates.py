@@ -74,7 +74,7 @@ def rates(network: nn.Module, rows: int = 512, size: int | None = None) -> Rates
 
 
 def _best(work: Callable[[], None], device: torch.device) -> float:
-    with use_packed():
+    with use_packed(brief=True):
         work()
         return min(_seconds(work, device) for _ in range(3))
 

@@ -192,7 +192,10 @@ def matmul_kernels(network: nn.Module, device: torch.device) -> tuple[str, str]:
     kinds = ", ".join(dict.fromkeys(_short(layer.weight.dtype) for layer in layers))
     if done:
         size = sum(layer.weight.nbytes for layer in done)
-        return "packed", f"{len(done)} layers of {kinds}, {size / 1e6:.0f} MB in oneDNN's order; {cpu_capability()}"
+        few = max(layer._few for layer in done)
+        some = f" for {few + 1} rows and more" if few else ""
+        why = f"{len(done)} layers of {kinds}, {size / 1e6:.0f} MB in oneDNN's order{some}"
+        return "packed", f"{why}; {cpu_capability()}"
     if columns := [layer for layer in layers if isinstance(layer, ColumnLinear)]:
         size = sum(layer.weight.nbytes for layer in columns)
         why = f"{len(columns)} layers of {kinds}, {size / 1e6:.0f} MB column by column for {SOME} rows and more"
