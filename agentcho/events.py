@@ -116,6 +116,8 @@ class Called:
 
 Event = Joined | Began | Typed | FirstToken | Token | Ended | Encoded | Calling | Called | GameOver
 Sink = Callable[[Event], None]
+"""Receives events in order. Tokens can come some steps of the engine after they were generated, at most about 20 ms:
+to act on them in a game, use `on_token` or `Agent.stream`."""
 
 
 class Stepped(NamedTuple):

@@ -192,8 +192,8 @@ LOOP = (
         "a hop goes on although a task was woken",
         "what arrives would wait for the end of the hop, however long that is",
         "agentcho/choreography/step_clock.py",
-        "while moves == self._moves and ",
-        "while moves is not None and ",
+        "while busy and moves == self._moves and ",
+        "while busy and moves is not None and ",
         (f"{HOPS}::test_what_arrives_during_a_hop_joins_the_next_step",),
     ),
     Mutant(
@@ -219,6 +219,24 @@ LOOP = (
         "        self._clock.deliver()\n",
         "",
         ("tests/choreography/test_heard.py::test_a_deadline_leaves_what_was_said_by_then[asyncio]",),
+    ),
+    Mutant(
+        "deliver a half of a step to whoever is cancelled meanwhile",
+        "of tasks that one step wakes, some would go on before the others",
+        "agentcho/choreography/step_clock.py",
+        "        return last\n",
+        "        self._made.extend(last)\n        return []\n",
+        (
+            f"{HOPS}::test_what_is_made_in_the_same_step_wakes_its_tasks_together_whoever_is_cancelled_meanwhile[asyncio]",
+        ),
+    ),
+    Mutant(
+        "an error of a watcher reaches whoever is cancelled",
+        "a game would fail with the error of another run, and its row would go on",
+        "agentcho/choreography/step_clock.py",
+        "                self._error = self._error or error\n",
+        "                raise error\n",
+        (f"{HOPS}::test_an_error_of_a_watcher_ends_the_loop_and_not_whoever_is_cancelled[asyncio]",),
     ),
     Mutant(
         "make ahead beside those who come",

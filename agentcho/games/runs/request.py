@@ -96,7 +96,7 @@ class RunRequest:
         config: The configuration.
         engine: An engine to play on instead of loading that of the configuration. None loads it.
         others: Models beside it, by the names that agents use.
-        sink: Receives every event on the event loop. An error in it stops the run.
+        sink: Receives every event on the event loop (see `Sink`). An error in it stops the run.
         out: Folder of runs to record in. None for no record.
         named: How the scenario was asked for, for the record.
         at_once: Maximum number of games side by side. None means as many as the store has room for.
