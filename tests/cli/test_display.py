@@ -18,7 +18,7 @@ from agentcho.display.screen import summary
 from agentcho.display.speech import MessageView, Palette, rich
 from agentcho.display.speech import plain as plain_speech
 from agentcho.display.text_table import TextTable, plain, table
-from agentcho.display.totals import costs, outcomes, share
+from agentcho.display.totals import costs, outcomes, second_encodings, share
 from agentcho.events import Began, Ended, Event, GameOver, Joined, Token
 from agentcho.games.runs.runtime import RunResult
 from agentcho.message import EVERYONE, Audience
@@ -197,6 +197,20 @@ def test_costs_count_every_encoding_once() -> None:
     spoken = entry(1, "Hi")
     both = spoken._replace(made=(*known.made, *spoken.made), usage=MessageUsage(10, 7, 0.2, 1.0))
     assert costs([known, both]).rows == (("ada", "2", "15", "7", "200 ms", "3"),)
+
+
+def test_second_encodings_are_counted_by_when_they_were_made() -> None:
+    first, other, last = entry(0, "one two"), entry(1, "three"), entry(2, "four")
+
+    def second(of: TranscriptEntry, caller: str | None = None) -> EncodingRecord:
+        return of.made[0]._replace(recipe="audience", caller=caller)
+
+    beside = first._replace(made=(*first.made, second(first)))
+    reading = other._replace(made=(*other.made, second(last), second(other, "ada")))
+    sheet = second_encodings([beside, reading, last])
+    tokens = [str(len(each.message.tokens)) for each in (first, last)]
+    assert sheet.rows == (("while the author spoke", "1", tokens[0]), ("when first read", "1", tokens[1]))
+    assert second_encodings([first, other]).rows == ()
 
 
 def test_shares_have_wilsons_interval() -> None:

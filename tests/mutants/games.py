@@ -224,8 +224,8 @@ LOOP = (
         "deliver a half of a step to whoever is cancelled meanwhile",
         "of tasks that one step wakes, some would go on before the others",
         "agentcho/choreography/step_clock.py",
-        "        return last\n",
-        "        self._made.extend(last)\n        return []\n",
+        "            last = [each.again() for each in busy]\n",
+        "            self._made.extend(each.again() for each in busy)\n            last = list[Deliver]()\n",
         (
             f"{HOPS}::test_what_is_made_in_the_same_step_wakes_its_tasks_together_whoever_is_cancelled_meanwhile[asyncio]",
         ),
