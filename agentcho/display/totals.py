@@ -66,19 +66,19 @@ def _cost(said: Sequence[TranscriptEntry], lengths: dict[tuple[int, str], int]) 
 
 
 def second_encodings(entries: Sequence[TranscriptEntry]) -> TextTable:
-    """Return how many generated messages were encoded a second time for their audience, X(m), and their tokens: in the
-    call in which the author spoke, or for the first call that read them. Without such messages the table has no rows.
-    """
+    """Return how many generated messages were encoded a second time for their audience, X(m), and their tokens: whether
+    that was requested with the message (a short one then waits for its first reader) or by the first call that read it.
+    Without such messages the table has no rows."""
     by_id = {(entry.message.game, entry.message.id): entry.message for entry in entries}
-    lengths: dict[str, list[int]] = {"while the author spoke": [], "when first read": []}
+    lengths: dict[str, list[int]] = {"with the message": [], "by its first reader": []}
     for entry in entries:
         for made in entry.made:
             said = by_id.get((entry.message.game, made.message))
             if said is not None and said.sampled and made.recipe == "audience" and made.caller is None:
-                when = "while the author spoke" if said is entry.message else "when first read"
+                when = "with the message" if said is entry.message else "by its first reader"
                 lengths[when].append(len(said.tokens))
     rows = tuple((when, str(len(each)), f"{sum(each):,}") for when, each in lengths.items() if each)
-    return TextTable("second encodings, for the audience", ("made", "messages", "tokens"), rows)
+    return TextTable("second encodings, for the audience", ("requested", "messages", "tokens"), rows)
 
 
 def outcomes(games: Sequence[GameOver]) -> list[TextTable]:

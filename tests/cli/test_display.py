@@ -199,7 +199,7 @@ def test_costs_count_every_encoding_once() -> None:
     assert costs([known, both]).rows == (("ada", "2", "15", "7", "200 ms", "3"),)
 
 
-def test_second_encodings_are_counted_by_when_they_were_made() -> None:
+def test_second_encodings_are_counted_by_who_requested_them() -> None:
     first, other, last = entry(0, "one two"), entry(1, "three"), entry(2, "four")
 
     def second(of: TranscriptEntry, caller: str | None = None) -> EncodingRecord:
@@ -209,7 +209,7 @@ def test_second_encodings_are_counted_by_when_they_were_made() -> None:
     reading = other._replace(made=(*other.made, second(last), second(other, "ada")))
     sheet = second_encodings([beside, reading, last])
     tokens = [str(len(each.message.tokens)) for each in (first, last)]
-    assert sheet.rows == (("while the author spoke", "1", tokens[0]), ("when first read", "1", tokens[1]))
+    assert sheet.rows == (("with the message", "1", tokens[0]), ("by its first reader", "1", tokens[1]))
     assert second_encodings([first, other]).rows == ()
 
 
