@@ -2,8 +2,7 @@
 
 All engines step in one hop to one thread, in order, and their results are delivered together. The same tasks therefore
 bring the same calls to the same steps, however long each engine takes. A hop makes several steps while their results
-wake no task, since a hop can take as long as a step of a small model. Independent of agents and of what a step
-does.
+wake no task, since a hop can take as long as a step of a small model. Independent of agents and of what a step does.
 """
 
 from __future__ import annotations
@@ -73,6 +72,7 @@ class StepClock:
 
     async def __aenter__(self) -> StepClock:
         self._made.clear()
+        self._error = None
         self._group: anyio.abc.TaskGroup = anyio.create_task_group()
         await self._group.__aenter__()
         self._group.start_soon(self._loop)

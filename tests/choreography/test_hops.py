@@ -211,6 +211,54 @@ def test_an_error_of_a_watcher_ends_the_loop_and_not_whoever_is_cancelled(play: 
     assert nothing_left(engine)
 
 
+def test_after_an_error_of_a_watcher_it_can_be_opened_again(play: Play, hops: list[StepClock]) -> None:
+    engine, found = Interrupted(WORDS), list[int]()
+    opened = Choreographer(engine)
+
+    def watch(step: object) -> None:
+        if engine.steps >= 4:
+            raise OSError("no space left")
+
+    async def fails() -> None:
+        async with opened as c:
+            c.watchers.append(watch)
+            with anyio.CancelScope() as scope:
+                engine.during[6] = scope.cancel
+                await c.run(speech(WORDS))
+
+    async def works() -> None:
+        opened.watchers.clear()
+        async with opened as c:
+            [said] = (await c.run(speech(2))).made
+            found.append(len(said.words.text.split()))
+
+    with pytest.raises((OSError, ExceptionGroup)):
+        play(fails)
+    play(works)
+    assert found == [2]
+
+
+def test_who_is_cancelled_during_a_hop_takes_no_part_in_the_next_step(play: Play, hops: list[StepClock]) -> None:
+    engine, rows = Interrupted(WORDS), list[int]()
+
+    async def work() -> None:
+        async with Choreographer(engine) as c, anyio.create_task_group() as group:
+
+            async def stays() -> None:
+                await c.run(speech(WORDS))
+
+            group.start_soon(stays)
+            with anyio.CancelScope() as scope:
+                engine.during[6] = scope.cancel
+                engine.during[8] = lambda: rows.append(engine.rows)
+                await c.run(speech(WORDS))
+
+    play(work)
+    assert rows == [1]
+    assert len(hops) < engine.steps
+    assert nothing_left(engine)
+
+
 class Breathing(FakeEngine):
     """The share of its store that is held changes in every step."""
 

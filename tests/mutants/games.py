@@ -231,6 +231,22 @@ LOOP = (
         ),
     ),
     Mutant(
+        "an error of a watcher outlives its session",
+        "a choreographer that is opened again would fail at its first step",
+        "agentcho/choreography/step_clock.py",
+        "        self._error = None\n        self._group",
+        "        self._group",
+        (f"{HOPS}::test_after_an_error_of_a_watcher_it_can_be_opened_again[asyncio]",),
+    ),
+    Mutant(
+        "a hop goes on although a call was cancelled",
+        "its row would go on until the hop ends",
+        "agentcho/choreography/choreographer.py",
+        "not (self._closed or self._cancel or self._release",
+        "not (self._closed or self._release",
+        (f"{HOPS}::test_who_is_cancelled_during_a_hop_takes_no_part_in_the_next_step[asyncio]",),
+    ),
+    Mutant(
         "an error of a watcher reaches whoever is cancelled",
         "a game would fail with the error of another run, and its row would go on",
         "agentcho/choreography/step_clock.py",
