@@ -181,6 +181,7 @@ class Utterance(NamedTuple):
         view: What the agent reads.
         sampling: Options of `Sampling` by name.
         on_token: Called with each piece of the text.
+        on_begin: Called, before the first piece, with a function by which a task notes that it looks at the text.
         labels: Names of the choices, in their order, for a person who plays the agent.
         form: The pydantic model of the JSON, for a person who plays the agent.
         release: See `Agent.say`.
@@ -194,6 +195,7 @@ class Utterance(NamedTuple):
     view: ViewLike
     sampling: SamplingOptions
     on_token: Callable[[str], None] | None = None
+    on_begin: Callable[[Callable[[], None]], None] | None = None
     labels: tuple[str, ...] = ()
     form: type[BaseModel] | None = None
     release: bool = False
@@ -626,6 +628,9 @@ class Agent:
                 f"own validators at: {', '.join(fields)}. Express the rule in the schema (enum, ge, le, "
                 "pattern), or ask again"
             ) from None
+        except Exception as error:  # raised by a validator of the user, about words that may be private
+            self._current_game.refused(self, error)
+            raise
 
     def _invalid(self, why: str) -> AnswerInvalid:
         """Return the error of an answer that the agent has given and that is refused; the code learns from it."""
@@ -676,10 +681,12 @@ class Agent:
         async def speak() -> None:
             with send, called_at(site):
                 try:
-                    say = send.send_nowait
-                    pieces.message = await self._speak(self._audience(to), prompt, header, view, say, **options)
+                    to_whom, say, begin = self._audience(to), send.send_nowait, pieces._begin
+                    pieces._message = await self._speak(
+                        to_whom, prompt, header, view, on_token=say, on_begin=begin, **options
+                    )
                 except Exception as error:
-                    pieces.error = error
+                    pieces._error = error
 
         with receive:
             async with anyio.create_task_group() as group:
@@ -687,10 +694,10 @@ class Agent:
                 try:
                     yield pieces
                 except Exception as error:  # raised by the body: re-raised as it is, not in an exception group
-                    pieces.error = error
+                    pieces._error = error
                     group.cancel_scope.cancel()
-        if pieces.error is not None:
-            raise pieces.error
+        if pieces._error is not None:
+            raise pieces._error
 
     @verb
     @by_name("to", "role", "view")
@@ -780,6 +787,7 @@ class Agent:
         header: str,
         view: ViewLike,
         on_token: Callable[[str], None] | None = None,
+        on_begin: Callable[[Callable[[], None]], None] | None = None,
         labels: tuple[str, ...] = (),
         form: type[BaseModel] | None = None,
         **sampling: Unpack[SamplingOptions],
@@ -791,6 +799,7 @@ class Agent:
             view=view,
             sampling=sampling,
             on_token=on_token,
+            on_begin=on_begin,
             labels=labels,
             form=form,
             unaddressed=to is _UNADDRESSED,
@@ -866,8 +875,21 @@ class Pieces:
 
     def __init__(self, receive: anyio.abc.ObjectReceiveStream[str]) -> None:
         self._receive = receive
-        self.message: Message | None = None
-        self.error: Exception | None = None
+        self._looks = list[Callable[[], None]]()
+        self._message: Message | None = None
+        self._error: Exception | None = None
+
+    @property
+    def message(self) -> Message | None:
+        """The finished message."""
+        self._look()
+        return self._message
+
+    @property
+    def error(self) -> Exception | None:
+        """The error that ended the message or the body."""
+        self._look()
+        return self._error
 
     def __aiter__(self) -> Pieces:
         return self
@@ -877,6 +899,17 @@ class Pieces:
             return await self._receive.receive()
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
+        finally:
+            self._look()
+
+    def _begin(self, look: Callable[[], None]) -> None:
+        """Note that a message begins. `look` notes that the running task looks at its words."""
+        self._looks.append(look)
+
+    def _look(self) -> None:
+        """Note that the running task, which may not be the one that asked for the message, looks at its words."""
+        for look in self._looks:
+            look()
 
 
 def _declared(schema: Any) -> Iterator[str]:

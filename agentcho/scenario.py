@@ -215,8 +215,12 @@ def _takes_one(method: Callable[..., object]) -> bool:
 
 
 def json_options(scenario: Scenario) -> dict[str, Any]:
-    """The options of a scenario as JSON, with secrets masked. Sets are sorted: their order differs by process."""
-    return cast(dict[str, Any], _in_order(dict(scenario.options), scenario.options.model_dump(mode="json")))
+    """The options of a scenario as JSON, with secrets masked, and without secrets that were not given. Sets are sorted:
+    their order differs by process."""
+    options = scenario.options
+    defaults = {name for name, value in options if name not in options.model_fields_set and _has_secret(value)}
+    shown = cast(dict[str, Any], _in_order(dict(options), options.model_dump(mode="json")))
+    return {name: value for name, value in shown.items() if name not in defaults}
 
 
 def given_options(options: type[BaseModel], recorded: Mapping[str, Any]) -> dict[str, Any]:

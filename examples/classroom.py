@@ -1,6 +1,6 @@
 """A teacher and pupils: only the teacher knows the answers, and pupils cannot see each other's work.
 
-agentcho run examples/classroom.py --model smollm2 --max-tokens 40
+agentcho run examples/classroom.py --model smollm2
 """
 
 from __future__ import annotations

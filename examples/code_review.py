@@ -1,6 +1,6 @@
 """A code review: the author keeps the ticket secret, reviewers write in parallel, the author answers, a lead decides.
 
-agentcho run examples/code_review.py --model smollm2 --max-tokens 60
+agentcho run examples/code_review.py --model smollm2
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Hospital intake: a nurse and a specialist read the patient's file; a compiler writes the letter without seeing it.
 
-agentcho run examples/intake.py --model smollm2 --max-tokens 80
+agentcho run examples/intake.py --model smollm2
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A jury: each juror forms an opinion alone, all speak in turn, then vote together, until they agree or time is up.
 
-agentcho run examples/jury.py --model smollm2 --max-tokens 60
+agentcho run examples/jury.py --model smollm2
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A negotiation with a mediator: each side tells the mediator its limit in confidence, and the mediator proposes.
 
-agentcho run examples/mediator.py --model smollm2 --max-tokens 60
+agentcho run examples/mediator.py --model smollm2
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A red team: an attacker tries to make a guard say its password, and the scenario checks the guard's words each round.
 
-agentcho run examples/red_team.py --model smollm2 --max-tokens 60
+agentcho run examples/red_team.py --model smollm2
 """
 
 from __future__ import annotations

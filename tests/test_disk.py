@@ -14,9 +14,10 @@ from threading import Event
 
 import pytest
 
+from agentcho.cli.outputs import fault_of
 from agentcho.errors import CannotWrite, RecordInUse
 from agentcho.records import writer_lock
-from agentcho.records.files import LineFile, check_file, check_folder, read_lines, replace_whole
+from agentcho.records.files import LineFile, check_file, check_folder, read_lines, replace_whole, write_output
 from agentcho.records.writer_lock import WriterLock, alive, beside, check, read
 
 FULL = Path("/dev/full")
@@ -78,6 +79,22 @@ def test_a_file_is_replaced_whole_or_stays(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(CannotWrite):
         replace_whole(path, "new")
     assert path.read_text() == "old"
+
+
+def test_an_output_goes_through_links_and_into_pipes(tmp_path: Path) -> None:
+    link, there = tmp_path / "link", tmp_path / "there"
+    link.symlink_to(there)
+    for words in ("first", "second"):
+        assert fault_of(link) is None
+        write_output(link, words)
+        assert (link.is_symlink(), there.read_text()) == (True, words)
+    reading, writing = os.pipe()
+    write_output(Path(f"/dev/fd/{writing}"), "piped")
+    assert os.read(reading, 9) == b"piped"
+    os.close(reading)
+    os.close(writing)
+    write_output(tmp_path / "new" / "file", b"made")
+    assert (tmp_path / "new" / "file").read_bytes() == b"made"
 
 
 def test_where_results_can_go_is_known_without_a_trace(tmp_path: Path) -> None:

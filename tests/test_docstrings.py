@@ -14,6 +14,8 @@ from typing import Any, get_overloads
 import pytest
 from pydantic import BaseModel
 
+import agentcho.lab.compare.comparison
+import agentcho.lab.sweep.result
 import agentcho.provenance
 import agentcho.testing
 from agentcho import errors

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentcho.config import RunConfig
-from agentcho.errors import CannotWrite, RecordBroken, RecordNotFound
+from agentcho.errors import CannotWrite, RecordBroken, RecordError, RecordNotFound
 from agentcho.message import EVERYONE, Audience
 from agentcho.protocol.call import ContextEntry, Receipt
 from agentcho.provenance.labels import EncodingRecord
@@ -168,6 +168,18 @@ def test_a_game_exports_to_a_trace_with_its_tokens(tmp_path: Path) -> None:
     second = trace.messages[1]
     assert (second.parents, second.audience, second.header) == (("alice.0",), "everyone", "To Bob: ")
     assert (second.tokens, second.tokenizer, second.text) == ((1, 2, 4), "abc", "“naïve”\n1")
+
+
+def test_what_another_process_has_continued_is_read_again_first(tmp_path: Path) -> None:
+    with begin(tmp_path) as record:
+        record.said(entry(0))
+    read = SavedRun(record.path)
+    with RunRecord.go_on(SavedRun(record.path), {}) as other:
+        other.said(entry(1))
+    with pytest.raises(RecordError, match="was continued by another process"):
+        RunRecord.go_on(read, {})
+    RunRecord.go_on(SavedRun(record.path), {}).close("done")
+    assert len(SavedRun(record.path).info.resumed) == 2
 
 
 def test_a_record_that_cannot_be_opened_is_left_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -239,6 +239,7 @@ def test_the_reference_has_every_public_name_once() -> None:
     public = {f"agentcho.{name}" for name in agentcho.__all__}
     for room in (agentcho.provenance, agentcho.testing):
         public |= {f"{room.__name__}.{name}" for name in room.__all__}
+    public |= {f"agentcho.lab.{result}" for result in ("compare.comparison.Comparison", "sweep.result.SweepResult")}
     assert sorted(found) == sorted(public)
 
 

@@ -196,9 +196,9 @@ def _reported(verdict: GameVerdict, record: EncodingRecord) -> bool:
 def limits_and_profile(facts: Facts) -> Cases:
     """Findings that hold for every game because of the options of the run.
 
-    AC005: enforcement was requested in a profile whose batches it does not cover. AC006: a limit on the whole game
-    counts messages that some of the agents it stops may not read. AC010: any author can write the end of one message
-    and the beginning of another. AC011: the server cannot see what passes between agents of one client.
+    AC005: enforcement was requested in a profile whose batches it does not cover. AC006: a limit counts messages that
+    some of the agents it stops, or their readers, may not read. AC010: any author can write the end of one message and
+    the beginning of another. AC011: the server cannot see what passes between agents of one client.
     """
     subject = facts.subject
     reused = subject.mode == "choreographed"

@@ -158,10 +158,10 @@ class Choreographer:
         finally:
             try:
                 with anyio.CancelScope(shield=True):
+                    await self._clock.leave(self)
                     await self._leave_nothing()
                 self._engine.take_place(self.place)  # with a budget of its own again
             finally:
-                self._clock.members.remove(self)
                 self._engine.owner.let_go(self)
 
     def _hold(self) -> None:

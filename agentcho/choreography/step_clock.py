@@ -69,10 +69,11 @@ class StepClock:
         self._made = deque[Deliver]()
         self._error: Exception | None = None
         self._work = anyio.Event()
+        self._delivered: anyio.Event | None = None
 
     async def __aenter__(self) -> StepClock:
         self._made.clear()
-        self._error = None
+        self._error = self._delivered = None
         self._group: anyio.abc.TaskGroup = anyio.create_task_group()
         await self._group.__aenter__()
         self._group.start_soon(self._loop)
@@ -118,18 +119,30 @@ class StepClock:
                 with anyio.CancelScope(shield=True):  # calls taken are run and delivered, also at shutdown
                     busy = [each for each in self.members if each.busy]
                     hop = partial(self._hop, busy, [each.take() for each in busy], before if woke_nobody else None)
+                    self._delivered = anyio.Event()
                     try:
-                        last = await anyio.to_thread.run_sync(hop, limiter=self.thread)
+                        await self._make(hop)
                     finally:
-                        self.deliver()
-                    for deliver in last:
-                        deliver()
+                        self._delivered.set()
                     if self._error is not None:
                         raise self._error
 
+    async def _make(self, hop: Callable[[], list[Deliver]]) -> None:
+        """Make the steps of a hop, and deliver their results."""
+        try:
+            self._made.extend(await anyio.to_thread.run_sync(hop, limiter=self.thread))
+        finally:
+            self.deliver()
+
+    async def leave(self, member: ClockMember) -> None:
+        """Remove a member, and wait until the results of the hop under way, if there is one, are delivered."""
+        self.members.remove(member)
+        if self._delivered is not None:
+            await self._delivered.wait()
+
     def deliver(self) -> None:
-        """Deliver, on the event loop, the results of the steps made so far that wake no task. An error in one of them
-        ends the loop at the end of the hop."""
+        """Deliver, on the event loop, the results of the steps made so far. An error in one of them keeps no other from
+        being delivered, and ends the loop at the end of the hop."""
         while self._made:
             try:
                 self._made.popleft()()

@@ -216,6 +216,12 @@ def ls(
     """List scenarios and agents without executing them."""
     from agentcho.cli.listing import library_listing, one_listing, run_listing
 
+    if runs and name is not None:
+        raise typer.BadParameter(f"--runs lists recorded runs; leave {name} out", param_hint="--runs")
+    if not runs and out != Path("runs"):
+        raise typer.BadParameter(
+            "has no effect without --runs; give --runs too, or leave it out", param_hint="--runs-dir"
+        )
     typer.echo(run_listing(out) if runs else library_listing() if name is None else one_listing(name))
 
 
@@ -250,12 +256,17 @@ def new_scenario(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="Lower-case words joined by hyphens, such as night-watch.")
     ],
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to create it in.")] = Path("."),
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="FOLDER", help="Folder to create it in. Default: the current one; ./mine in a clone."),
+    ] = None,
 ) -> None:
     """Write a scenario with its agent, test and tasks, which work at once and are meant to be changed."""
     from agentcho.cli import new
     from agentcho.display.safe import inline
+    from agentcho.games.runs.discovery import MINE, in_clone
 
+    folder = folder or (MINE if in_clone("scenarios") else Path())
     for path in new.new_scenario(name, folder):
         typer.echo(inline(str(path)))
     entered = "" if folder.absolute() == Path.cwd() else f"cd {shlex.quote(inline(str(folder)))} · "
@@ -301,6 +312,8 @@ def show(
     from agentcho.records.record import find
     from agentcho.records.trace import write_traces
 
+    if ids and (trace is not None or inspect is not None):
+        raise typer.BadParameter("an export always has them; leave it out", param_hint="--ids")
     saved = find(run, out)
     check_game(saved, game)
     if trace is not None:
@@ -353,25 +366,23 @@ def doctor(
 ) -> None:
     """Prove that a model can share encodings, or report why it cannot. Without weights, show its prompts."""
     from agentcho.cli.listing import doctor_table
-    from agentcho.config import VLLM, EngineOptions, ModelConfig, check_model, checked
+    from agentcho.config import VLLM, EngineOptions, RunConfig, check_model, checked
     from agentcho.display.progress import progress
     from agentcho.runner.doctor import doctor as examine
 
     place = dict(where)
     computed = checked(EngineOptions, **{name: place.pop(name) for name in EngineOptions.model_fields})
     if computed.engine == VLLM:
-        from agentcho.integrations.vllm.doctor import doctor as examine_vllm
-        from agentcho.protocol.variables import of_option
-
-        fields = ModelConfig.model_fields
-        given = {name: value for name, value in where.items() if name in fields and value != fields[name].default}
+        given = {name: value for name, value in where.items() if value != RunConfig.model_fields[name].default}
         try:
             check_model(model, given)
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--engine") from None
-        served = examine_vllm(
-            model, place["dtype"], of_option(place["chat_template_kwargs"]), options=computed.division
-        )
+        from agentcho.integrations.vllm.doctor import doctor as examine_vllm
+        from agentcho.protocol.variables import of_option
+
+        variables = of_option(place["chat_template_kwargs"])
+        served = examine_vllm(model, place["dtype"], variables, options=computed.division, context=place["context"])
         typer.echo(doctor_table(served, verbose=verbose, served="vLLM"))
         return
     with progress("doctor", sys.stderr) as told:

@@ -16,7 +16,7 @@ from agentcho.audit.formats import WRITERS, WriteOptions
 from agentcho.audit.formats.json import json_text
 from agentcho.audit.report import AuditReport, FailOn
 from agentcho.extras import require
-from agentcho.records.files import replace_whole, write_errors
+from agentcho.records.files import write_output
 
 if TYPE_CHECKING:
     from agentcho.audit.measurement import Plot
@@ -66,7 +66,7 @@ class Outputs(NamedTuple):
             if path == STDOUT:
                 sys.stdout.write(text())
             elif path is not None:
-                written(path, text())
+                write_output(path, text())
 
     def json_of(self, found: BaseModel) -> str:
         """Return a value as JSON, in ASCII if a terminal may be reading."""
@@ -134,18 +134,5 @@ def fault_of(path: Path) -> str | None:
     except OSError as error:
         return error.strerror or str(error)
     if fresh:
-        path.unlink()
+        path.resolve().unlink()
     return None
-
-
-def written(path: Path, text: str) -> None:
-    """Write a file whole or not at all, with its folders.
-
-    Anything but a regular file, such as a pipe, is written to directly.
-    """
-    if path.exists() and not path.is_file():
-        path.write_text(text, encoding="utf-8")
-    else:
-        with write_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        replace_whole(path, text)

@@ -34,12 +34,9 @@ from agentcho.integrations.ray import runs
 from agentcho.integrations.ray.players import Cluster, players
 from agentcho.integrations.ray.work import Heard
 from agentcho.records.record import SavedRun, find
-from agentcho.scenario import Scenario, secret_options
+from agentcho.scenario import Scenario
 
-LATER = (
-    "people play in games that are not over, so leaks are reported only when `agentcho run "
-    "--resume last` has finished them"
-)
+LATER = "people play in games that are not over, so leaks are reported only when they have been resumed to their end"
 Play = Callable[[RunRequest], RunResult]
 
 
@@ -81,7 +78,6 @@ class RunArguments:
         config = run_config(**{**saved.info.config.renamed(), **self.how})
         named = self.scenario or _named(saved)
         scenario = library.chosen(named, self.given, saved.info.options)
-        _check_secrets(scenario, self.given)
         how |= {"named": named, "changed": self.changed, "redo": self.redo, "skip": self.skip}
         return RunRequest.resuming(saved, scenario, config, **how)
 
@@ -134,15 +130,6 @@ def _last_line(line: str, record: Path) -> None:
     except BrokenPipeError:
         silence(sys.stdout)
         raise unread(f"all games are over: {record}") from None
-
-
-def _check_secrets(scenario: Scenario, given: Mapping[str, Any]) -> None:
-    """Raise a usage error for a secret option that was not given again, because records contain no secrets."""
-    for name in secret_options(scenario):
-        if name not in given:
-            raise typer.BadParameter(
-                f"{name} is or has a secret, which records do not contain; give it again", param_hint="--set"
-            )
 
 
 def _named(saved: SavedRun) -> str:

@@ -16,7 +16,7 @@ from agentcho.cli.extension import lab
 from agentcho.cli.outputs import writable
 from agentcho.display.safe import inline
 from agentcho.extras import require
-from agentcho.records.files import replace_whole
+from agentcho.records.files import write_output
 
 if TYPE_CHECKING:
     from agentcho.viewer.page_content import PageContent, PageSelection
@@ -46,6 +46,10 @@ def view(asked: ViewArgs) -> None:
                 "--serve writes no file and shows all games; leave out one of them", param_hint="--html or --game"
             )
         _serve(asked)
+    elif asked.port:
+        raise typer.BadParameter(
+            "has no effect without --serve; give --serve too, or leave it out", param_hint="--port"
+        )
     else:
         _write(asked)
 
@@ -61,7 +65,7 @@ def _write(asked: ViewArgs) -> None:
     else:
         found, folder = _of_file(given, chosen) if given.is_file() else _of_runs(asked.target, asked.out, chosen)
     file = file or _default_file(folder, asked)
-    replace_whole(file, page(found))
+    write_output(file, page(found))
     typer.echo(inline(str(file)))
     if asked.browse:
         webbrowser.open(file.resolve().as_uri())

@@ -674,7 +674,9 @@ def again(
     for name in names:
         value = getattr(config, name)
         if value != RunConfig.model_fields[name].default:
-            said += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+            option = f"--{name.replace('_', '-')}"
+            for each in value if isinstance(value, tuple) else (value,):
+                said += [option] if each is True else [option, str(each)]
     for name in given:
         said += ["--set", f"{name}=..."]
     return shlex.join(said)

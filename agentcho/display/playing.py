@@ -15,9 +15,8 @@ from agentcho.display.withheld import withheld
 from agentcho.errors import RecordError
 from agentcho.events import Event, Sink
 from agentcho.games.runs.request import RunRequest
+from agentcho.games.runs.resume import folder_option
 from agentcho.games.runs.runtime import RunResult
-
-KEPT = "everything said so far is recorded; continue with `agentcho run --resume last`"
 
 
 def play_shown(
@@ -40,17 +39,25 @@ def play_shown(
         else:
             showing = screen(display, title, len(games), sys.stdout)
         with showing as shown:
-            kept = KEPT
+            kept = _kept(request)
             if request.resume is not None:
                 shown.remember(request.resume.saved)
             played = play(replace(request, sink=listen(_both(shown, told, len(games)))))
             told.clear()
-        kept = f"all games are over: {played.record}"
+        kept = "all games are over" + ("" if played.record is None else f": {played.record}")
         shown.close(played)
     except BrokenPipeError:
         silence(sys.stdout)
         raise unread(kept) from None
     return played
+
+
+def _kept(request: RunRequest) -> str:
+    """Return what is recorded of a run that is being played, and how it continues."""
+    out = request.out if request.resume is None else request.resume.saved.path.parent
+    if out is None:
+        return "nothing of this run is recorded"
+    return f"everything said so far is recorded; continue with `agentcho run --resume last{folder_option(out)}`"
 
 
 def unread(kept: str) -> RecordError:

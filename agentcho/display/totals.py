@@ -27,17 +27,15 @@ NUMBERED = len(f" ({KINDS})")
 def costs(entries: Iterable[TranscriptEntry]) -> TextTable:
     """Return the costs per agent: tokens encoded and reused, mean time to first token, sampled tokens per second.
 
-    Every encoding counts once, for the author of the message whose call made it. Reuse and times are those of
-    decodes, waiting included. Messages without an author count for the scenario; encodings of messages that the record
-    does not have count as 0 tokens. If agents spoke through models behind APIs, the table also has what the servers
+    Every encoding counts once, for the author of the message whose call made it first: calls that need the same one at
+    the same time share it. Reuse and times are those of decodes, waiting included. Messages without an author count for
+    the scenario. If agents spoke through models behind APIs, the table also has what the servers
     report: prompt tokens, cached ones of these, answer tokens, requests, and the cost at the given prices.
     """
     by_author: dict[str, list[TranscriptEntry]] = {}
-    lengths: dict[tuple[int, str], int] = {}
     for entry in entries:
-        lengths[entry.message.game, entry.message.id] = len(entry.message.tokens)
         by_author.setdefault(entry.message.author or "(scenario)", []).append(entry)
-    rows = tuple((author, *_cost(said, lengths)) for author, said in by_author.items())
+    rows = tuple((author, *_cost(said)) for author, said in by_author.items())
     heads = ("agent", "messages", "encoded", "reused", "first token", "tokens/s")
     if all(entry.usage.spent is None for said in by_author.values() for entry in said):
         return TextTable("cost", heads, rows)
@@ -54,8 +52,8 @@ def _asked(spent: Sequence[TokensSpent]) -> tuple[str, ...]:
     return *(f"{sum(column):,}" if column else "-" for column in tokens), price
 
 
-def _cost(said: Sequence[TranscriptEntry], lengths: dict[tuple[int, str], int]) -> tuple[str, ...]:
-    encoded = sum(lengths.get((e.message.game, made.message), 0) for e in said for made in e.made)
+def _cost(said: Sequence[TranscriptEntry]) -> tuple[str, ...]:
+    encoded = sum(entry.usage.encoded for entry in said)
     spoken = [(e.usage, *e.generated) for e in said if e.message.sampled]
     reused = sum(usage.reused for usage, *_ in spoken)
     seconds = sum(usage.seconds for usage, *_ in spoken)
@@ -68,13 +66,17 @@ def _cost(said: Sequence[TranscriptEntry], lengths: dict[tuple[int, str], int]) 
 def second_encodings(entries: Sequence[TranscriptEntry]) -> TextTable:
     """Return how many generated messages were encoded a second time for their audience, X(m), and their tokens: whether
     that was requested with the message (a short one then waits for its first reader) or by the first call that read it.
-    Without such messages the table has no rows."""
+    A message counts once, however many readers requested it at the same time. Without such messages the table has no
+    rows."""
     by_id = {(entry.message.game, entry.message.id): entry.message for entry in entries}
     lengths: dict[str, list[int]] = {"with the message": [], "by its first reader": []}
+    counted = set[tuple[int, str]]()
     for entry in entries:
         for made in entry.made:
-            said = by_id.get((entry.message.game, made.message))
+            place = entry.message.game, made.message
+            said = None if place in counted else by_id.get(place)
             if said is not None and said.sampled and made.recipe == "audience" and made.caller is None:
+                counted.add(place)
                 when = "with the message" if said is entry.message else "by its first reader"
                 lengths[when].append(len(said.tokens))
     rows = tuple((when, str(len(each)), f"{sum(each):,}") for when, each in lengths.items() if each)

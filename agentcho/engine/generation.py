@@ -224,9 +224,11 @@ class Generation:
         Returns the number of fed draft tokens that are not part of the message. Raises `CallFailed` if no token can be
         drawn."""
         before, guessed, self.guessed = len(self.sampled), self.guessed, ()
+        fed_again = False
         for token, next in zip_longest(tokens, guessed):
             if token is None and len(self.sampled) > before:
-                break  # the next forward draws it again
+                fed_again = True  # the next forward draws it again, after the last accepted token
+                break
             if token is None:
                 raise CallFailed.sampling()
             said = self.accept(token)
@@ -245,7 +247,7 @@ class Generation:
                 self._guesser.judge(len(guessed), right)
         if self.stopped is not None and right == len(added):  # its last token was already fed as a draft token
             self.feed = self._closing
-        return len(guessed) - right
+        return len(guessed) - right + fed_again
 
     def accept(self, token: int) -> SampledToken | None:
         """Accept `token` as the next one and set the next feed. None if it ended the message and adds no text."""

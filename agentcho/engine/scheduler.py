@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
 from collections.abc import Sequence as Listed
+from contextlib import suppress
 
 from agentcho.engine.cache import Encoding
 from agentcho.engine.call_layout import EncodingRecipe, KVEntry, Segment
@@ -380,12 +381,15 @@ class Scheduler:
             self._waiting.put_back(waiting)
 
     def drop_all(self) -> None:
-        """Drop all unfinished calls, those of a failed forward included. Deferred shadows stay deferred."""
+        """Drop all unfinished calls, those of a failed forward included, also on a device that has failed. Deferred
+        shadows stay deferred."""
         for call in dict.fromkeys((*self._making, *self.calls)):
             if call.status is not Status.DEFERRED:
-                self._drop(call)
+                with suppress(Exception):  # of the device, from closing its slot, which is the last thing
+                    self._drop(call)
         self.deferred.put_back()
-        self._slots.clear()
+        with suppress(Exception):
+            self._slots.clear()
         self._making, self._waiting, self._running = [], CallQueue(), []
 
     def cancel(self, ids: Iterable[EncodingId]) -> None:
@@ -401,20 +405,22 @@ class Scheduler:
         return frozenset(call.id for call in self.calls if call.leader is not None and call.leader.id in leaders)
 
     def _drop(self, call: Sequence) -> None:
+        if call.status is Status.FINISHED:
+            return
         self._tiers.unpin(call)
         if call.started and not call.own.ready:
             call.own.written = 0  # another call that needs it begins from its first token
             self._tiers.discard(call.own)
         self.deferred.release(call.holds)
-        self._leave_slot(call)
         self._unreserve(call)
         call.status = Status.FINISHED
+        self._leave_slot(call)
 
     def _leave_slot(self, call: Sequence) -> None:
         """Close the slot of a call, if it has one, and drop the reference to its tensors."""
-        if call.slot is not None:
-            self._slots.close(call.slot)
-            call.slot = None
+        slot, call.slot = call.slot, None
+        if slot is not None:
+            self._slots.close(slot)
 
     def _unreserve(self, call: Sequence) -> None:
         self._tiers.store.unreserve(call.reserved)

@@ -224,6 +224,11 @@ def outside(frame: FrameType) -> bool:
     return _top(frame) not in (*LOOPS, "agentcho")
 
 
+def is_users(frame: FrameType) -> bool:
+    """Whether a frame is one of user code: of neither agentcho nor a library that calls back for it."""
+    return outside(frame) and _top(frame) not in (*HANDED_ON, "pydantic")
+
+
 def line_of(frame: FrameType) -> str:
     """ "file:line" of a frame."""
     return _line(*_place(frame))

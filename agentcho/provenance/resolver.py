@@ -135,7 +135,7 @@ class Resolver:
             resolved.offsets,
             resolved.new_offset,
             name=draft.name,
-            salt=self._salt(clearance),
+            salt=self._salt(self._readers(draft, clearance)),
             guard=self._guard(draft, clearance),
             corpora=self._guessed_from(draft, out),
             adapter=self._adapter,
@@ -517,7 +517,7 @@ class Resolver:
             role=draft.metadata.role,
             name=draft.name,
             tokens=draft.content if as_said else None,
-            salt=self._salt(clearance),
+            salt=self._salt(self._readers(draft, clearance)),
             guard=self._guard(draft, clearance),
             extends=draft.begun.id if draft.begun is not None and own else None,
             adapter=self._adapter,
@@ -525,6 +525,10 @@ class Resolver:
             framed=draft.framed if as_said else None,
             opening=draft.opening if as_said else None,
         )
+
+    def _readers(self, draft: Draft, clearance: Audience) -> Audience:
+        """Who reads an encoding with this clearance. Under `deny` all readers of a message read E(m)."""
+        return draft.metadata.audience if self.reuse.leakage == "deny" else clearance
 
     def _salt(self, clearance: Audience) -> str:
         """The class within which stored keys are shared: the agents who could notice that they existed already. The

@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 
 
 class ReturnedValue(NamedTuple):
-    """One value: the words and numbers in it, as a text would spell them, and the spellings of whole objects and
-    arrays, without whitespace and in lower case."""
+    """One value: the words and numbers in it, as a text would spell them; the spellings of whole objects and arrays,
+    without whitespace and in lower case; and its numbers, which a text may also format or round."""
 
     words: tuple[str, ...]
     wholes: tuple[str, ...] = ()
+    numbers: tuple[float, ...] = ()
 
 
 class CodeText(NamedTuple):
@@ -35,6 +36,9 @@ class CodeText(NamedTuple):
 
 
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_FORMATTED = re.compile(r"\d{1,3}(?:[.,'_\u00a0\u2009\u202f ]\d{3})+(?:[.,]\d+)?|\d+[.,]\d+")
+"""A number with separators of thousands, decimals, or both."""
+_NO_DIGIT = re.compile(r"\D")
 _LETTER = rf"[^\W\d_{_UNSPACED}]"
 """A letter of a script that puts spaces between words."""
 
@@ -47,7 +51,8 @@ def of_json(text: str, known: Iterable[str] = ()) -> ReturnedValue:
         value = json.loads(text)
         keys = sorted(set(_keys(value)).difference(known))
         spelled = (_squeezed(each) for whole in _wholes(value) for each in _spellings(whole))
-        return ReturnedValue(tuple(dict.fromkeys((*_leaves(value), *keys))), tuple(dict.fromkeys(spelled)))
+        words, numbers = (*_leaves(value), *keys), dict.fromkeys(_numbers(value))
+        return ReturnedValue(tuple(dict.fromkeys(words)), tuple(dict.fromkeys(spelled)), tuple(numbers))
     except (RecursionError, ValueError):
         return ReturnedValue((text,))
 
@@ -113,16 +118,43 @@ def _leaves(value: Any) -> Iterator[str]:
             yield f"{value:g}"
 
 
+def _numbers(value: Any) -> Iterator[float]:
+    """The numbers in a JSON value, without signs."""
+    if isinstance(value, dict | list):
+        for each in _within(value):
+            yield from _numbers(each)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        with suppress(OverflowError):  # of an integer that is larger than any float
+            yield abs(float(value))
+
+
 def has_value(text: str, value: ReturnedValue) -> bool:
     """Whether a text contains one of the value's words as a whole word, ignoring case: not inside a run of letters or
-    of digits. Scripts without spaces between words have no such runs. Or one of its wholes, whatever the spaces."""
+    of digits. Scripts without spaces between words have no such runs. Or one of its wholes, whatever the spaces. Or one
+    of its numbers, with separators of thousands, or rounded to one decimal place or more."""
     if not text:
         return False
     words = (word.strip() for word in value.words)
     if any(re.search(_whole(word), text, re.IGNORECASE) for word in words if word):
         return True
     squeezed = _squeezed(text) if value.wholes else ""
-    return any(whole in squeezed for whole in value.wholes)
+    return any(whole in squeezed for whole in value.wholes) or _has_number(text, value.numbers)
+
+
+def _has_number(text: str, numbers: Iterable[float]) -> bool:
+    spelled = [each for found in _FORMATTED.findall(text) for each in _read(found)] if numbers else []
+    return any(round(number, places) == said for number in numbers for said, places in spelled)
+
+
+def _read(found: str) -> Iterator[tuple[float, int]]:
+    """The numbers that a formatted one may be, with either mark of decimals, and how many decimal places each has."""
+    for mark in ".,":
+        whole, _, decimals = found.partition(mark) if found.count(mark) == 1 else (found, "", "")
+        digits = _NO_DIGIT.sub("", whole)
+        if decimals.isdecimal():
+            yield float(f"{digits}.{decimals}"), len(decimals)
+        elif not decimals and len(digits) < len(whole):
+            yield float(digits), 0
 
 
 def _whole(word: str) -> str:

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import fields
+from traceback import walk_tb
 from typing import Any, NamedTuple, overload
 
 from agentcho.errors import RequestError
 from agentcho.message import Audience, Message, Metadata, Words
+from agentcho.protocol.call_site import is_users
 from agentcho.provenance.code_reads import SILENT, WORDS
 from agentcho.provenance.returned_values import CodeText, ReturnedValue
 from agentcho.provenance.views import History, MessageLog, shown_to
@@ -29,9 +31,13 @@ class TrackedMessage(Message):
     """A message that reports when its words or its parents are read; its offsets tell how many these are.
     It equals every message with its game and id, so that comparisons do not read its words."""
 
-    __slots__ = ("_told",)
+    __slots__ = ("_thought", "_told")
 
     def __getattribute__(self, name: str) -> Any:
+        if name in ("thought", "thoughts"):
+            probe: Callable[[], None] | None = getattr(self, "_thought", None)
+            if probe is not None:
+                probe()
         if name in WORDS or name in ("parents", "offsets", "new_offset"):
             tell: Callable[[str], None] | None = getattr(self, "_told", None)
             if tell is not None:
@@ -114,12 +120,21 @@ class TrackedHistory(History):
         return super().__hash__()
 
 
+def _is_silent(error: Exception) -> bool:
+    """Whether an error reveals nothing: it is one of the package's own, and no code of the user within the verb, such
+    as a view that counts what the agent may read, had a part in raising it."""
+    if type(error).__name__ not in SILENT or not type(error).__module__.startswith("agentcho."):
+        return False
+    return not any(is_users(frame) for frame, _ in walk_tb(error.__traceback__))
+
+
 class Seen(NamedTuple):
-    """What the tasks of one move know: the messages that they have looked at, and those that they have requested, whose
-    existence therefore reveals nothing."""
+    """What the tasks of one move know: the messages that they have looked at, those that they have requested, whose
+    existence therefore reveals nothing, and those that the history has listed for them."""
 
     sources: set[str]
     requested: set[str]
+    listed: set[str]
 
 
 class TaintTracker:
@@ -127,7 +142,7 @@ class TaintTracker:
 
     def __init__(self) -> None:
         self._own: ContextVar[Seen | None] = ContextVar("seen", default=None)
-        self._first = Seen(set(), set())
+        self._first = Seen(set(), set(), set())
         self._moves: list[Seen] = []
         self._given: set[str] = set()
         self._values: dict[str, tuple[ReturnedValue, tuple[str, ...]]] = {}
@@ -140,30 +155,45 @@ class TaintTracker:
     @property
     def sources(self) -> frozenset[str]:
         """Ids of the messages that the running task has looked at. Tasks that it starts itself share them."""
-        return frozenset(self._seen.sources)
+        return frozenset().union(*(seen.sources for seen in self._those))
 
     @property
     def _seen(self) -> Seen:
         return self._own.get() or self._first
 
-    def _looked(self, ids: Iterable[str]) -> None:
-        """Record a look. One in a context that no task of the game has started, such as a thread's own, may be that of
-        any move under way."""
-        ids, own = set(ids), self._own.get()
-        for seen in (self._first, *self._moves) if own is None else (own,):
+    @property
+    def _those(self) -> tuple[Seen, ...]:
+        """What the running task may know. In a context that no task of the game has started, such as a thread's own, it
+        may act for any move under way."""
+        own = self._own.get()
+        return (self._first, *self._moves) if own is None else (own,)
+
+    def looked(self, ids: Iterable[str]) -> None:
+        """Record that the running task knows something about these messages."""
+        ids = set(ids)
+        for seen in self._those:
             seen.sources.update(ids)
 
-    def track(self, message: Message, value: ReturnedValue | None = None, offered: tuple[str, ...] = ()) -> Message:
+    def track(
+        self,
+        message: Message,
+        value: ReturnedValue | None = None,
+        offered: tuple[str, ...] = (),
+        thought: Callable[[], None] | None = None,
+    ) -> Message:
         """The message in a form that reports when its words are read. `value`: the value that a verb reads from the
-        words and returns; whether the playing code uses it is not visible. `offered`: as in `CodeText`."""
+        words and returns; whether the playing code uses it is not visible. `offered`: as in `CodeText`. `thought` is
+        called when the code reads whether there was a thought."""
         tracked = TrackedMessage(**{field.name: getattr(message, field.name) for field in fields(Message)})
         if value is not None:
             self._values[message.id] = value, offered
-        object.__setattr__(tracked, "_told", self._look if value is None else lambda id: self._looked([id]))
+        object.__setattr__(tracked, "_told", self.look if value is None else lambda id: self.looked([id]))
+        object.__setattr__(tracked, "_thought", thought)
         return tracked
 
-    def _look(self, id: str) -> None:
-        self._looked([id])
+    def look(self, id: str) -> None:
+        """Record that the running task reads the words of a message, not only the value that a verb made of them."""
+        self.looked([id])
         self._used.add(id)
 
     def returned(self, ids: Iterable[str], written: CodeText) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -187,13 +217,23 @@ class TaintTracker:
 
     def history(self, history: History) -> History:
         """The history in a form that reports which messages are looked at."""
-        return TrackedHistory(history, self.notice)
+        return TrackedHistory(history, self.listed)
 
     def notice(self, messages: Iterable[Metadata]) -> None:
         """Record that the running task has looked at metadata of these messages. Public messages do not count."""
         looked_at = {message.id for message in messages if message.audience.members is not None}
-        self._looked(looked_at)
+        self.looked(looked_at)
         self._used.update(looked_at)
+
+    def listed(self, messages: Iterable[Metadata]) -> None:
+        """Record that the history has listed these messages for the running task, which counts as a look at them."""
+        messages = tuple(messages)
+        self._seen.listed.update(message.id for message in messages)
+        self.notice(messages)
+
+    def awaited(self, ids: Iterable[str]) -> bool:
+        """Whether the running task got none of these ids from a list of what happened to be out."""
+        return self._seen.listed.isdisjoint(ids)
 
     def probed(self, id: str, there: Metadata | None, messages: Iterable[Metadata]) -> None:
         """Record that the running task has asked whether a message with this id exists; `messages` are all messages.
@@ -210,7 +250,7 @@ class TaintTracker:
     def failed(self, error: Exception, behind: Iterable[Metadata]) -> None:
         """Record that a verb has failed in the running task, which reveals something about the messages `behind` it."""
         private = isinstance(error, RequestError) and error.field in ("offsets", "typed")
-        if private or type(error).__name__ not in SILENT:
+        if private or not _is_silent(error):
             self.notice(behind)
 
     def listener(self, id: str, listen: Listener) -> Listener:
@@ -218,12 +258,12 @@ class TaintTracker:
         none come: that they are none is heard too."""
         if listen is None:
             return None
-        self._look(id)
+        self.look(id)
         return listen
 
     def fork(self) -> Seen:
         """Give the running task, a move of a round, its own looks. Returns them, to `join` when the round is over."""
-        own = Seen(set(self._seen.sources), set(self._seen.requested))
+        own = Seen(*map(set, self._seen))
         self._moves.append(own)
         self._own.set(own)
         return own
@@ -233,12 +273,13 @@ class TaintTracker:
         for each in forks:
             self._seen.sources.update(each.sources)
             self._seen.requested.update(each.requested)
+            self._seen.listed.update(each.listed)
             self._moves = [move for move in self._moves if move is not each]
 
     def raced(self, moves: Iterable[set[str]]) -> None:
         """End a race: who was first reveals something about all that its moves have generated."""
         for said in moves:
-            self._looked(said)
+            self.looked(said)
             self._used.update(said)
 
     @staticmethod

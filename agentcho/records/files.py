@@ -40,6 +40,19 @@ def replace_whole(path: Path, content: str | bytes) -> None:
             fresh.unlink(missing_ok=True)
 
 
+def write_output(path: Path, content: str | bytes) -> None:
+    """Write a file that a user has named, whole or not at all, with its folders.
+
+    A link stays, and what it points to is written. Anything but a regular file, such as a pipe, is written to directly.
+    """
+    with write_errors(path):
+        if path.exists() and not path.is_file():
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+    replace_whole(path.resolve(), content)
+
+
 def check_folder(folder: Path) -> None:
     """Raise `CannotWrite` unless a folder exists or can be made, and takes files. Leaves nothing behind."""
     there = next(each for each in (folder, *folder.absolute().parents) if each.exists() or each.is_symlink())

@@ -158,15 +158,18 @@ TYPING = TypeAdapter(TypedLine)
 
 class RunRecord:
     """A record being written. As a context manager, it gets the status "failed" after an error, and "interrupted" after
-    Ctrl-C or a cancellation. Each call returns when its line is with the kernel."""
+    Ctrl-C or a cancellation. Each call returns when its line is with the kernel. `before`: what the information of a
+    record that is continued must still be."""
 
-    def __init__(self, path: Path, info: RunInfo) -> None:
+    def __init__(self, path: Path, info: RunInfo, before: RunInfo | None = None) -> None:
         self.path, self.info = path, info
         self.most: int | None = None
         self._files = ExitStack()
         with ExitStack() as claimed:  # releases the claim if the record cannot be opened
             self._writer = claimed.enter_context(WriterLock(path / writer_lock.NAME))
             claimed.push(self._files)
+            if before is not None and SavedRun(path).info != before:
+                raise RecordError(f"{path} was continued by another process meanwhile; look at it, and resume it again")
             write_info(path, info)
             self._transcript = self._files.enter_context(LineFile(path / TRANSCRIPT))
             self._outcomes = self._files.enter_context(LineFile(path / OUTCOMES))
@@ -216,11 +219,11 @@ class RunRecord:
 
     @classmethod
     def go_on(cls, run: SavedRun, sources: dict[str, str]) -> RunRecord:
-        """Continue to write a recorded run; a torn last line is cut. Raises `RecordInUse` if another process writes
-        it."""
+        """Continue to write a recorded run; a torn last line is cut. Raises `RecordInUse` if another process writes it,
+        and `RecordError` if another one has written it since it was read."""
         again = Resumed(at=datetime.now(UTC).isoformat(timespec="seconds"), versions=versions(), sources=sources)
         fresh = {"format": "agentcho-run/2", "status": "running", "ended": None, "resumed": (*run.info.resumed, again)}
-        record = cls(run.path, run.info.model_copy(update=fresh))
+        record = cls(run.path, run.info.model_copy(update=fresh), run.info)
         record.most = run.info.most
         return record
 

@@ -19,7 +19,7 @@ from agentcho.errors import TRACE, RecordBroken, RecordNotFound
 from agentcho.message import AgentName, Audience, Kind, Message, Part, Role, audience, exact
 from agentcho.provenance.labels import EncodingRecord
 from agentcho.provenance.views import Read, ReadSet, ReuseFor, absolute_positions
-from agentcho.records.files import read_lines, replace_whole
+from agentcho.records.files import read_lines, write_output
 from agentcho.records.transcript import TranscriptEntry, own_records
 
 UNFINISHED = "unfinished: "
@@ -162,8 +162,8 @@ def read_traces(path: Path) -> list[Workflow]:
 
 
 def write_traces(path: Path, workflows: Iterable[Workflow]) -> None:
-    """Write a file of workflows, one per line, atomically."""
-    replace_whole(path, "".join(json.dumps(each.to_json(), ensure_ascii=False) + "\n" for each in workflows))
+    """Write a file of workflows, one per line, atomically if it is a regular file."""
+    write_output(path, "".join(json.dumps(each.to_json(), ensure_ascii=False) + "\n" for each in workflows))
 
 
 def trace_message(

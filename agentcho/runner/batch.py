@@ -144,7 +144,8 @@ def commit(segments: Sequence[Segment]) -> None:
     for segment in segments:
         if segment.slot is not None:
             assert isinstance(segment.slot, Slot)
-            segment.slot.length += len(segment.ids) + (segment.gathered if segment.pieces else 0)
+            gathered = segment.gathered if segment.pieces or segment.copied else 0
+            segment.slot.length += len(segment.ids) + gathered
         if segment.entry is not None:
             written = segment.entry.length if segment.last else segment.done + len(segment.ids)
             segment.entry.segment, segment.entry.written = None, written

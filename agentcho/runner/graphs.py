@@ -165,9 +165,13 @@ class CudaGraphs:
         return graph
 
     def _prove(self, graph: _Graph, table: Tensor, expected: Tensor) -> None:
-        """Replay a step that is not the captured one, and compare its logits."""
+        """Replay a step that is not the captured one, and compare its logits. Rows that are not finite, whose calls
+        fail by themselves, prove nothing."""
+        known = expected.isfinite().all(-1)
+        if not known.any():
+            return
         graph.table.copy_(table)
-        gap = float((graph.run() - expected).abs().max() / expected.abs().max())
+        gap = float((graph.run() - expected)[known].abs().max() / expected[known].abs().max())
         if not gap <= CLOSE:
             self._break(f"a captured step gave other logits, by {gap:.2g} of the largest")
             raise EngineFailed(

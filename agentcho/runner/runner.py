@@ -189,7 +189,8 @@ class TorchRunner:
             slot = segment.slot
             if slot is not None:
                 assert isinstance(slot, Slot)
-                tokens = slot.length + len(segment.ids) + (segment.gathered if segment.pieces else 0)
+                gathered = segment.gathered if segment.pieces or segment.copied else 0
+                tokens = slot.length + len(segment.ids) + gathered
                 if tokens > slot.capacity:
                     self.slots.ensure(slot, tokens)
 

@@ -27,6 +27,9 @@ any other, so the values depend on what else is computed at the same time. "refu
 Sharing = Literal["shared", "private"]
 """Whether messages are for the whole society, or only for the agent that sends them."""
 
+MOST_CALLED_NAME = 1024
+"""Maximum number of characters of the name of a called function. Models also call functions that were not offered, by
+names of their own."""
 SHORT = 1 << 14
 """Number of characters that are tokenised quickly enough to do so on the event loop."""
 EACH = 64
@@ -113,10 +116,10 @@ class ChatRequest:
 
     @property
     def texts(self) -> Iterator[str]:
-        """All texts for the model: messages, arguments of function calls, and functions."""
+        """All texts for the model: messages, names and arguments of function calls, and functions."""
         for message in self.messages:
             yield message.text
-            yield from (call.arguments for call in message.calls)
+            yield from (text for call in message.calls for text in (call.name, call.arguments))
         for tool in () if self.tools is None or self.tools.choice == "none" else self.tools.tools:
             yield tool.description
             yield json.dumps(tool.parameters)
@@ -137,7 +140,8 @@ class Caller(NamedTuple):
     """Who sends a request: the tenant of the key, and the society and agent named by key, path, header or model alias.
 
     `agent` None: the agent is identified by the hash of its system messages, if there are any. `mode` None: that of the
-    society, or the server's default. `key` identifies the key without revealing it.
+    society, or the server's default. `key` identifies the key without revealing it. `bound`: it is the key of a single
+    agent.
     """
 
     tenant: str = ""
@@ -145,6 +149,7 @@ class Caller(NamedTuple):
     agent: str | None = None
     mode: ServedMode | None = None
     key: str = ""
+    bound: bool = False
 
 
 class TokenLogprob(NamedTuple):

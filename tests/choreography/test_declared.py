@@ -149,8 +149,10 @@ def test_options_are_the_same_json_in_every_process_and_show_no_secret() -> None
         "inner": [{"names": sorted("zebra"), "word": "**********"}],
         "rounds": {"2": [["a", "b"]]},
     }
-    assert json_options(Played()) == shown
-    assert secret_options(Played()) == ["inner"]
+    given = Played(inner=(Inner(names=frozenset("zebra"), word=SecretStr("plum")),))
+    assert json_options(given) == shown
+    assert secret_options(given) == secret_options(Played()) == ["inner"]
+    assert json_options(Played()) == {name: value for name, value in shown.items() if name != "inner"}
 
 
 def test_an_option_that_must_be_given_is_not_said_to_have_a_default() -> None:

@@ -238,6 +238,39 @@ def test_after_an_error_of_a_watcher_it_can_be_opened_again(play: Play, hops: li
     assert found == [2]
 
 
+def test_an_error_of_a_watcher_of_one_engine_leaves_nothing_in_another(play: Play, hops: list[StepClock]) -> None:
+    engine, other = Interrupted(WORDS), Interrupted(WORDS)
+
+    def watch(step: object) -> None:
+        raise OSError("no space left")
+
+    async def work() -> None:
+        async with Choreographer(engine) as first, Choreographer(other, place=1, name="b", beside=first) as second:
+            first.watchers.append(watch)
+            await first.tasks.together(first.run(speech(3)), second.run(speech(9)))
+
+    with pytest.raises((OSError, ExceptionGroup)):
+        play(work)
+    assert nothing_left(engine)
+    assert nothing_left(other)
+
+
+def test_who_leaves_while_a_hop_is_under_way_leaves_nothing(play: Play) -> None:
+    """The request was cancelled in the very step that submits it."""
+    engine, other = talker(WORDS), Interrupted(WORDS)
+
+    async def work() -> None:
+        async with Choreographer(engine) as first:
+            async with Choreographer(other, place=1, name="b", beside=first) as second:
+                with anyio.CancelScope() as scope:
+                    other.during[1] = scope.cancel
+                    await second.run(speech(9))
+            await first.run(speech(2))
+            assert nothing_left(other)
+
+    play(work)
+
+
 def test_who_is_cancelled_during_a_hop_takes_no_part_in_the_next_step(play: Play, hops: list[StepClock]) -> None:
     engine, rows = Interrupted(WORDS), list[int]()
 

@@ -231,6 +231,22 @@ def test_reading_what_is_named(play: Play) -> None:
     assert of(found(play, script(False), ["bob"])) == {("bob", "alice", "alice.1")}
 
 
+def test_to_name_what_a_list_showed_is_not_to_have_waited_for_it(play: Play) -> None:
+    async def script(game: Game) -> None:
+        alice, bob, _ = (game.cast(Talker, name) for name in NAMES)
+
+        async def speaks(agent: Agent, tokens: int) -> None:
+            await agent.think(max_tokens=tokens)
+            await agent.say(to="everyone", max_tokens=2, view=View.open_to(game.said, "everyone"))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(speaks, alice, 2)
+            group.start_soon(speaks, bob, 6)
+
+    told = {(each.reader, each.owner) for each in found(play, script)}
+    assert told == {("alice", "bob"), ("bob", "alice"), ("carol", "alice"), ("carol", "bob")}
+
+
 # -- races run by the code ---------------------------------------------------------------------------------
 
 

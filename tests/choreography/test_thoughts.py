@@ -204,6 +204,30 @@ def test_to_look_at_a_thought_is_to_look_at_what_is_private(play: Play) -> None:
     assert "alice.0.thought" in by_id(entries)["bob.0"].act.tainted_by
 
 
+@pytest.mark.parametrize(
+    ("reply", "thinks", "behind"),
+    [
+        ("<think> hm </think> hello there", True, ("alice.1.thought",)),
+        ("hello there", True, ("alice.0",)),
+        ("hello there", False, ()),
+    ],
+)
+def test_whether_there_was_a_thought_is_private_too(
+    play: Play, reply: str, thinks: bool, behind: tuple[str, ...]
+) -> None:
+    """A model that never thinks tells nothing by not having thought."""
+
+    async def script(game: Game) -> None:
+        alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+        await alice.think()
+        said = await alice.say()
+        assert (said.thoughts is None) is (reply == "hello there")
+        await bob.say()
+
+    entries, _ = game(play, script, FakeEngine(lambda call, prompt: reply, thinks=thinks))
+    assert by_id(entries)["bob.0"].act.tainted_by == behind
+
+
 def test_listeners_hear_what_is_said_and_no_thought(play: Play) -> None:
     pieces: list[str] = []
 

@@ -194,9 +194,12 @@ def test_scores_that_are_not_finite_are_shown(odd: float) -> None:
 
 def test_costs_count_every_encoding_once() -> None:
     known = entry(0, "rules", ALONE, kind="prefill", role="system", sampled=None)
+    known = known._replace(usage=known.usage._replace(encoded=0))
     spoken = entry(1, "Hi")
-    both = spoken._replace(made=(*known.made, *spoken.made), usage=MessageUsage(10, 7, 0.2, 1.0))
-    assert costs([known, both]).rows == (("ada", "2", "15", "7", "200 ms", "3"),)
+    both = spoken._replace(made=(*known.made, *spoken.made), usage=MessageUsage(8, 7, 0.2, 1.0))
+    twin = entry(2, "Ho")._replace(made=both.made, usage=MessageUsage(3, 12, 0.2, 1.0))
+    assert [row[2] for row in costs([known, both, twin]).rows] == ["11"]
+    assert costs([known, both]).rows == (("ada", "2", "8", "7", "200 ms", "3"),)
 
 
 def test_second_encodings_are_counted_by_who_requested_them() -> None:
@@ -207,7 +210,7 @@ def test_second_encodings_are_counted_by_who_requested_them() -> None:
 
     beside = first._replace(made=(*first.made, second(first)))
     reading = other._replace(made=(*other.made, second(last), second(other, "ada")))
-    sheet = second_encodings([beside, reading, last])
+    sheet = second_encodings([beside, reading, reading, last])
     tokens = [str(len(each.message.tokens)) for each in (first, last)]
     assert sheet.rows == (("with the message", "1", tokens[0]), ("by its first reader", "1", tokens[1]))
     assert second_encodings([first, other]).rows == ()

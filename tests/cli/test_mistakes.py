@@ -40,6 +40,21 @@ def test_what_is_wrong_is_said_in_a_line_before_a_model_is_loaded(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
+        (("show", "last", "--ids", "--trace", "t.jsonl"), "--ids: an export always has them"),
+        (("ls", "debate", "--runs"), "leave debate out"),
+        (("ls", "--runs-dir", "parts"), "no effect without --runs"),
+        (("view", "last", "--port", "8000"), "--port: has no effect without --serve"),
+        (("doctor", "understudy", "--engine", "vllm", "--threads", "2"), "threads cannot be used with engine vllm"),
+    ],
+)
+def test_an_option_without_effect_is_refused(agentcho: Command, words: tuple[str, ...], told: str) -> None:
+    refused = agentcho(*words)
+    assert (refused.code, told in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
         (
             ("show", "last"),
             "no run 'last' in runs; that folder does not exist; `agentcho run SCENARIO` records a run, and",

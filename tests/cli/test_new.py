@@ -48,6 +48,16 @@ def test_the_commands_to_play_it_enter_its_folder_first(agentcho: Command, here:
         assert agentcho("new", "scenario", f"day{len(folder)}", folder).out.splitlines()[-1].startswith("agentcho run")
 
 
+def test_in_a_clone_they_are_apart_from_the_shipped_ones(
+    agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "scenarios").mkdir()
+    monkeypatch.setattr("agentcho.games.runs.discovery.shipped", lambda section: here / section)
+    told = agentcho("new", "scenario", "night-watch").out
+    assert told.splitlines()[-1].startswith("cd mine · agentcho run night-watch")
+    assert {str(path.relative_to(here / "mine")) for path in (here / "mine").rglob("*.*") if path.is_file()} == FILES
+
+
 def test_its_files_are_clean_python_of_those_words(tmp_path: Path) -> None:
     paths = new_scenario("night-watch", tmp_path)
     assert {str(path.relative_to(tmp_path)) for path in paths} == FILES

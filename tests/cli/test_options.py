@@ -171,3 +171,10 @@ def test_lists_of_commands_have_whole_sentences(agentcho: Command, group: tuple[
     rows = re.split(r"\n  (?=\S)", listed)[1:]
     assert len(rows) >= 9
     assert all(re.search(r"[.:)]$", " ".join(row.split())) and "..." not in row for row in rows), rows
+
+
+def test_a_command_that_repeats_a_run_gives_each_value_of_an_option() -> None:
+    config = RunConfig(model="fake", allow_vendor=("a", "b c"), deterministic=True)
+    assert again(("agentcho", "audit", "talk.py"), config, ("allow_vendor", "deterministic", "seed")) == (
+        "agentcho audit talk.py --allow-vendor a --allow-vendor 'b c' --deterministic"
+    )

@@ -180,6 +180,13 @@ def edited(path: str, **changes: Any) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
+def by_threads(path: str, number: int, deterministic: bool = False) -> None:
+    """Change how many threads a part was played with."""
+    info = SavedRun(Path(path)).info
+    config = json.loads((Path(path) / "run.json").read_text())["config"] | {"deterministic": deterministic}
+    edited(path, engine=info.engine | {"threads": str(number)}, config=config)
+
+
 def plain(path: str) -> None:
     edited(path, engine=SavedRun(Path(path)).info.engine | {"markers": "plain"})
 
@@ -221,6 +228,20 @@ def test_a_part_that_does_not_fit_is_refused_and_nothing_is_left(
 
 
 @pytest.mark.slow
+def test_parts_may_be_played_with_different_numbers_of_threads(agentcho: Command) -> None:
+    one, two = played(agentcho, 2)
+    by_threads(one, 1)
+    by_threads(two, 8)
+    assert agentcho("merge", one, two).code == 0
+
+
+def test_threads_differ_in_bits_so_parts_of_the_deterministic_profile_share_their_number(agentcho: Command) -> None:
+    one, two = played(agentcho, 2)
+    by_threads(one, 1, deterministic=True)
+    by_threads(two, 8, deterministic=True)
+    assert "the model's threads (1, not 8)" in agentcho("merge", one, two).err
+
+
 def test_a_game_in_two_parts_and_a_part_under_way_are_refused(agentcho: Command) -> None:
     [one, two] = played(agentcho, 2)
     assert "contain games 0, 2, 4" in one_line(agentcho("merge", one, two, one))

@@ -372,6 +372,31 @@ def test_a_secret_inside_an_option_is_asked_for_again_too(agentcho: Command, her
     assert agentcho("run", "--resume", "last", *given).code == 0
 
 
+def test_a_secret_that_was_not_given_is_taken_from_its_default_again(
+    agentcho: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = here / talk(here, "await ann.think(self.options.word.get_secret_value())")
+    field = 'word: SecretStr = Field(default_factory=lambda: SecretStr(os.environ["WORD"]), min_length=12)'
+    options = f"    class Options(agentcho.Scenario.Options):\n        {field}\n\n    async def play("
+    path.write_text(
+        "import os\nfrom pydantic import Field, SecretStr\n" + path.read_text().replace("    async def play(", options)
+    )
+    monkeypatch.setenv("WORD", "plums and pears")
+    (here / "bad").write_text("raise OSError('x')")
+    assert agentcho("run", "talk.py", *WORDS).code == 1
+    assert "word" not in last().info.options
+    assert agentcho("run", "talk.py", *WORDS, "--set", "word=apples and nuts").code == 1
+    (here / "bad").unlink()
+    refused = agentcho("run", "--resume", "last")
+    assert (refused.code, "word is or has a secret, which records do not contain" in refused.err) == (2, True)
+    assert agentcho("run", "--resume", "last", "--set", "word=apples and nuts").code == 0
+    (here / "bad").write_text("raise OSError('x')")
+    assert agentcho("run", "talk.py", *WORDS).code == 1
+    (here / "bad").unlink()
+    assert agentcho("run", "--resume", "last").code == 0
+    assert {m[1] for m in texts(last(), 5) if "plums and pears" in m[1]}
+
+
 def test_options_with_an_alias_and_computed_fields_are_taken_again(agentcho: Command, here: Path) -> None:
     path = here / talk(here, "await ann.think(f'{self.options.of} {self.options.word.get_secret_value()}')")
     options = """    class Options(agentcho.Scenario.Options):

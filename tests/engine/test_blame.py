@@ -348,6 +348,23 @@ def test_a_device_that_fails_ends_all(engine: Engine, monkeypatch: pytest.Monkey
     assert engine.score("so", parents=[kept]).isfinite().all()
 
 
+def test_rows_of_a_device_that_fails_are_dropped_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their slots cannot be closed on it either."""
+    kept = engine.prefill("kept")
+    ids = engine.submit([GOOD, bad(kept)])
+    engine.step()
+    before = engine.fullness.used
+    dead(monkeypatch)
+    monkeypatch.setattr(engine.debug.slots, "close", lambda slot: _fail())
+    with failing(engine, lambda ids: True, RuntimeError("x")), pytest.raises(EngineFailed):
+        engine.step()
+    assert (engine.idle, engine.rows, engine.fullness.reserved) == (True, 0, 0)
+    engine.cancel(ids)
+    assert engine.fullness.used == before
+    monkeypatch.undo()
+    assert engine.score("so", parents=[kept]).isfinite().all()
+
+
 def test_an_interrupt_drops_all_as_before(engine: Engine) -> None:
     engine.submit([GOOD, bad()])
     interrupt: Callable[[], BaseException] = KeyboardInterrupt

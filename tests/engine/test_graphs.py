@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Iterator
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -113,6 +114,30 @@ def test_a_forward_that_cannot_be_captured_goes_without(pair: tuple[Engine, Engi
     assert said == [each.tokens for each in talk(pair[1], 0)]
     assert len(told) == 1
     assert len(tried) == 2 * len(graphs._failed)
+
+
+def test_a_row_that_is_not_finite_says_nothing_against_a_graph(
+    pair: tuple[Engine, Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = pair[0]
+    engine._runner.graphs = graphs = CudaGraphs(engine._model, engine._runner.layers, Traced())
+    forward, spoilt = graphs._forward, list[int]()
+
+    def once(*asked: Any) -> Tensor:
+        logits = forward(*asked)
+        if len(logits) == 2 and engine.rows == 2 and not spoilt:
+            spoilt.append(len(logits))
+            logits = logits.clone()
+            logits[0] = torch.nan
+        return logits
+
+    monkeypatch.setattr(graphs, "_forward", once)
+    with warnings.catch_warnings(action="error"):
+        engine.submit([Decode(sampling=Sampling(max_tokens=9)) for _ in range(2)])
+        failed = [failure for _ in range(12) for failure in engine.step().failed]
+    assert engine.idle
+    assert spoilt
+    assert (len(failed), graphs.broken) == (1, None)
 
 
 def test_a_capture_that_failed_once_is_made_again(pair: tuple[Engine, Engine]) -> None:

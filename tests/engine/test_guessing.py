@@ -315,3 +315,24 @@ def test_who_is_cancelled_while_tokens_are_guessed_leaves_nothing(llama: Engine)
 def test_what_is_no_corpus_is_refused(llama: Engine) -> None:
     with pytest.raises(RequestError, match="Corpus"):
         llama.submit([Decode("", forced=(), corpora=((1, 2),))])  # type: ignore[arg-type]
+
+
+def test_a_token_that_cannot_be_drawn_after_a_right_guess_is_drawn_in_the_next_step(
+    llama: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guess was fed already, and is fed again at the same position."""
+    call = Decode("", sampling=Sampling(max_tokens=16, temperature=0))
+    plain = told(llama, [call], None)
+    sample, failed = llama._runner.sample, list[int]()
+
+    def once(*asked: Any) -> list[int | None]:
+        found = sample(*asked)
+        if len(found) > 1 and not failed:
+            failed.append(len(found))
+            found[1] = None
+        return found
+
+    monkeypatch.setattr(llama._runner, "sample", once)
+    guessed = told(llama, [_with(call, (Corpus(llama.message(plain.ids[0]).tokens),))])
+    assert failed
+    same(llama, plain, guessed)

@@ -546,6 +546,26 @@ def test_a_gpu_gives_the_memory_of_a_store_at_once(free: int, moved: int, monkey
         assert ([pool.data_ptr() for pool in store._keys] == before) is (moved == 0)
 
 
+def test_pools_that_find_no_memory_to_grow_have_moved_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some of their tensors are gone, over which a graph may have been captured."""
+    monkeypatch.setattr("agentcho.runner.kv.kv_pool.has_room", lambda device, size: False)
+    store, cat, made = PagePool([LayerShape(2, 4, 6)] * 2, 4096, PLACE, torch.float32), torch.cat, list[Tensor]()
+    store.allocate(3)
+    before = store.moved
+
+    def little(tensors: list[Tensor]) -> Tensor:
+        if made:
+            raise MemoryError
+        made.append(cat(tensors))
+        return made[0]
+
+    monkeypatch.setattr("torch.cat", little)
+    with pytest.raises(MemoryError):
+        store.allocate(400)
+    assert made
+    assert store.moved > before
+
+
 class Moved(TorchFunctionMode):
     """Counts copies between devices, and all other operations over GPU tensors."""
 

@@ -26,9 +26,11 @@ class Played:
         self.journal = Journal(0, reuse, Meter(Limits()), lambda event: None, bos=engine.bos, salt=salt)
         self.resolver = self.journal.resolver
 
-    def put(self, id: str, audience: Audience = EVERYONE, author: str | None = None, *reads: str) -> str:
+    def put(
+        self, id: str, audience: Audience = EVERYONE, author: str | None = None, *reads: str, text: str | None = None
+    ) -> str:
         """Enter a message of known text, of the scenario or an author."""
-        draft = self._draft(id, author, _reads(author, reads), audience, f"The words of {id}")
+        draft = self._draft(id, author, _reads(author, reads), audience, text or f"The words of {id}")
         words = self.engine.frame("user", None, draft.text)
         assert self.resolver.end_position(draft, len(words.tokens)) < self.engine.context
         self.journal.enter_known(draft, words)

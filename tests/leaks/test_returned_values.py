@@ -30,6 +30,26 @@ def test_a_value_is_a_word_of_its_own_in_its_own_script(text: str, value: str, t
     assert has_value(text, ReturnedValue((value,))) is there
 
 
+@pytest.mark.parametrize(
+    ("text", "value", "there"),
+    [
+        ("The best bid is 3.50.", 3.5, True),
+        ("It costs 1,250.00 today", 1250, True),
+        ("It costs 1,250 today", 1250, True),
+        ("It costs 1.250,00 heute", 1250, True),
+        ("It costs 1 250 today", 1250, True),
+        ("It costs 12,250 today", 1250, False),
+        ("It costs 1,251 today", 1250, False),
+        ("about 2.7", 2.718, True),
+        ("about 2.8", 2.718, False),
+        ("3 of us", 2.718, False),
+        ("it is -3.50", -3.5, True),
+    ],
+)
+def test_a_number_may_be_formatted_or_rounded(text: str, value: float, there: bool) -> None:
+    assert has_value(text, of_json(json.dumps({"price": value}))) is there
+
+
 class Reply(BaseModel):
     """An answer whose only leaf may stand in any text."""
 

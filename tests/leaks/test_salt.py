@@ -58,6 +58,18 @@ def test_games_of_one_salt_share_what_is_stored(reuse: ReusePolicy, salt: str) -
     assert game(engine, reuse, salt).entries() & first.entries()
 
 
+@pytest.mark.parametrize("reuse", [*WAYS[:3], ReusePolicy("choreographed", "deny")], ids=str)
+def test_isolated_readers_share_only_what_is_for_the_same_readers(reuse: ReusePolicy) -> None:
+    played, read = Played(FakeEngine(), reuse, ""), dict[str, KVEntry]()
+    for reader in ("alice", "bob", "carol", "dora"):
+        private = Audience(frozenset({reader})) if reader in ("alice", "bob") else EVERYONE
+        told = played.put(f"to {reader}", private, text="The code is 4711.")
+        [id] = played.say(f"of {reader}", reader, told)
+        read[reader] = played.engine._encodings[id].entry
+    shared = {pair for pair in combinations(read, 2) if read[pair[0]] is read[pair[1]]}
+    assert shared == ({*combinations(read, 2)} if reuse.leakage == "audit" else {("carol", "dora")})
+
+
 def read_by_alice(reuse: ReusePolicy, public: bool) -> tuple[str, ...]:
     """The recipes by which alice reads her own message."""
     played = game(FakeEngine(), reuse, "")

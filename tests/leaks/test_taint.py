@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import anyio
 import pytest
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel, Field, create_model, field_validator
 
 import agentcho
 from agentcho import Agent, Game, Message, RunConfig
@@ -435,3 +435,152 @@ def test_ids_that_another_move_has_requested_are_not_known_to_this_one() -> None
     told = acts(script)
     assert told["bob.6"] == ("alice.1",)
     assert set(told) == {"bob.6", "scenario.0"}, "the round is over, and what was looked at in it is known"
+
+
+async def told_in_empty_context(tell: Callable[[], Awaitable[Any]]) -> None:
+    """Speak in a task that has an empty context."""
+
+    async def speaks() -> None:
+        await tell()
+
+    await asyncio.create_task(speaks(), context=Context())
+
+
+def test_an_act_in_a_task_without_context_may_be_that_of_any_move() -> None:
+    async def script(game: Game, alice: Talker, bob: Talker) -> None:
+        async def tells() -> None:
+            text = (await alice.think()).text
+            await told_in_empty_context(lambda: game.announce(text))
+
+        await game.together(tells(), bob.think())
+
+    assert acts(script)["scenario.0"] == ("alice.0",)
+
+
+def test_an_act_in_a_task_without_context_leaves_the_order_unknown() -> None:
+    async def script(game: Game) -> None:
+        alice = game.cast(Talker, "alice")
+        await alice.think()
+        await told_in_empty_context(lambda: alice.tell("Done.", to="everyone"))
+
+    played = play(script)
+    assert [entry.act.after is None for entry in played.entries] == [False, True]
+    assert played.over.raced
+
+
+def test_a_stream_tells_what_those_who_wrote_it_had_looked_at() -> None:
+    async def script(game: Game, alice: Talker, bob: Talker) -> None:
+        page, ready, wrote = list[Any](), anyio.Event(), anyio.Event()
+
+        async def publisher() -> None:
+            async with game.streamed(to="everyone") as stream:
+                page.append(stream)
+                ready.set()
+                await wrote.wait()
+
+        async def writer() -> None:
+            plan = await alice.think()
+            await ready.wait()
+            await page[0].write(plan.text)
+            wrote.set()
+
+        await game.together(publisher(), writer())
+
+    assert acts(script) == {"scenario.0": ("alice.0",)}
+
+
+@pytest.mark.parametrize("what", ["pieces", "message"])
+def test_pieces_are_looked_at_by_the_move_that_reads_them(what: str) -> None:
+    async def script(game: Game, alice: Talker, bob: Talker) -> None:
+        opened, ready, over = list[Any](), anyio.Event(), anyio.Event()
+
+        async def opener() -> None:
+            async with alice.stream(to=()) as pieces:
+                opened.append(pieces)
+                ready.set()
+                if what == "pieces":
+                    await over.wait()
+            ready.set()
+            await over.wait()
+
+        async def reader() -> None:
+            await ready.wait()
+            if what == "pieces":
+                assert "".join([piece async for piece in opened[0]])
+            else:
+                while opened[0].message is None:
+                    await bob.think(max_tokens=1)
+            over.set()
+            await bob.tell("Heard.", to="everyone")
+
+        await game.together(opener(), reader())
+
+    told = {id: behind for id, behind in acts(script).items() if id.startswith("bob")}
+    assert set(told.values()) == {("alice.0",)}
+
+
+def test_agents_side_by_side_know_only_what_they_have_looked_at_themselves() -> None:
+    class Alone(Talker):
+        async def run(self) -> None:
+            for _ in range(2):
+                if self.name == "alice":
+                    assert (await self.think()).text
+                await self.tell("Hello.", to="everyone")
+
+    async def script(game: Game) -> None:
+        await game.play_agents(game.cast(Alone, "alice"), game.cast(Alone, "bob"))
+        await game.announce("It is over.")
+
+    entries = play(script).entries
+    told = {entry.message.id: entry.act.tainted_by for entry in entries if entry.act.tainted_by}
+    assert told == {
+        "alice.1": ("alice.0",),
+        "alice.3": ("alice.0", "alice.2"),
+        "scenario.0": ("alice.0", "alice.2"),
+    }
+
+
+@pytest.mark.parametrize("raised", [agentcho.ScenarioError, agentcho.RequestError])
+def test_an_error_that_a_view_raises_counts_whatever_its_class(raised: type[Exception]) -> None:
+    def full(readable: Any) -> agentcho.View:
+        raise raised("the notebook is full")
+
+    async def script(game: Game, alice: Talker, bob: Talker) -> None:
+        await alice.think()
+        with pytest.raises(raised):
+            await alice.think(view=full)
+        await game.announce("Alice has written a lot.")
+
+    assert acts(script) == {"scenario.0": ("alice.0",)}
+
+
+def test_an_error_of_another_class_with_a_silent_name_counts() -> None:
+    named_alike = type("ScenarioError", (Exception,), {})
+
+    def view(readable: Any) -> agentcho.View:
+        raise named_alike
+
+    async def script(game: Game, alice: Talker, bob: Talker) -> None:
+        await alice.think()
+        with pytest.raises(named_alike):
+            await alice.think(view=view)
+        await game.announce("Alice has written a lot.")
+
+    assert acts(script) == {"scenario.0": ("alice.0",)}
+
+
+def test_any_error_of_a_validator_is_learnt_from() -> None:
+    class Odd(BaseModel):
+        points: int
+
+        @field_validator("points")
+        @classmethod
+        def known(cls, points: int) -> int:
+            raise KeyError(points)
+
+    async def script(game: Game, alice: Talker, bob: Talker) -> None:
+        with pytest.raises(KeyError):
+            await alice.answer(Odd, to=())
+        await game.announce("Alice is at a loss.")
+
+    assert acts(script) == {"scenario.0": ("alice.0",)}

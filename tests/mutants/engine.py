@@ -294,6 +294,64 @@ FAILURES = (
         "",
         (f"{POSTPONED}::test_a_forward_that_fails_leaves_it_postponed",),
     ),
+    Mutant(
+        "what was taken over does not count as gathered where nothing is read",
+        "a message that continues an earlier state in parts, in a prompt without a beginning, would lose its own",
+        "agentcho/runner/batch.py",
+        "            gathered = segment.gathered if segment.pieces or segment.copied else 0\n",
+        "            gathered = segment.gathered if segment.pieces else 0\n",
+        (f"{EXTENDS}::test_in_parts_beside_a_decode_it_is_the_same",),
+    ),
+    Mutant(
+        "a pool that cannot grow has not moved",
+        "graphs over the tensors that were replaced before memory ran out would be replayed",
+        "agentcho/runner/kv/kv_pool.py",
+        """        self.moved += 1
+        for pool in short:
+            for layer, old in enumerate(pool):
+                if len(old) < rows:
+                    pool[layer] = torch.cat([old, old.new_zeros(rows - len(old), *old.shape[1:])])
+""",
+        """        for pool in short:
+            for layer, old in enumerate(pool):
+                if len(old) < rows:
+                    pool[layer] = torch.cat([old, old.new_zeros(rows - len(old), *old.shape[1:])])
+        self.moved += 1
+""",
+        (f"{MEMORY}::test_pools_that_find_no_memory_to_grow_have_moved_too",),
+    ),
+    Mutant(
+        "what a failed device holds is dropped twice",
+        "the second time would free encodings that others still hold",
+        "agentcho/engine/scheduler.py",
+        """        self._unreserve(call)
+        call.status = Status.FINISHED
+        self._leave_slot(call)
+
+    def _leave_slot""",
+        """        self._leave_slot(call)
+        self._unreserve(call)
+        call.status = Status.FINISHED
+
+    def _leave_slot""",
+        (f"{BLAME}::test_rows_of_a_device_that_fails_are_dropped_once",),
+    ),
+    Mutant(
+        "a guess stays that is fed again",
+        "every later key of the message would be one position off",
+        "agentcho/engine/generation.py",
+        "return len(guessed) - right + fed_again",
+        "return len(guessed) - right",
+        (f"{GUESSING}::test_a_token_that_cannot_be_drawn_after_a_right_guess_is_drawn_in_the_next_step",),
+    ),
+    Mutant(
+        "a row that is not finite speaks against a graph",
+        "one call with broken logits would make all later steps slower",
+        "agentcho/runner/graphs.py",
+        "known = expected.isfinite().all(-1)",
+        "known = torch.ones(len(expected), dtype=torch.bool)",
+        (f"{GRAPHS}::test_a_row_that_is_not_finite_says_nothing_against_a_graph",),
+    ),
 )
 
 SHADOWS = (

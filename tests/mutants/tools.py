@@ -93,8 +93,8 @@ TOOLS = (
         "a worker that does not wait for the record",
         "what a dead worker was calling would be called again",
         "agentcho/integrations/ray/worker.py",
-        "if self._notes > self._reported:",
-        "if self._notes < self._reported:",
+        "if self._notes > self._recorded:",
+        "if self._notes < self._recorded:",
         (f"{WORKERS}::test_a_call_is_on_record_before_a_worker_makes_it",),
     ),
     Mutant(

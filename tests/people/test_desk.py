@@ -14,6 +14,7 @@ from prompt_toolkit.application import Application
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output.vt100 import Vt100_Output
+from pydantic import BaseModel
 
 from agentcho import Agent, Game, Limits, RunConfig, Scenario
 from agentcho.display.people.lines import LineByLine
@@ -50,6 +51,30 @@ class Secrets(Scenario):
         await carol.think()
         await game.together(bob.say(), carol.say())
         return self.Outcome()
+
+
+class Trip(BaseModel):
+    """Where to go, and why."""
+
+    places: list[str]
+    why: str
+
+
+class Trips(Scenario):
+    """Bob plans a trip."""
+
+    name = "trips"
+
+    class Outcome(Scenario.Outcome):
+        """The plan."""
+
+        places: list[str]
+        why: str
+
+    async def play(self, game: Game) -> Scenario.Outcome:
+        bob = game.cast(Agent, name="bob", audience="everyone")
+        trip = await bob.answer(Trip, "Where to?")
+        return self.Outcome(places=trip.places, why=trip.why)
 
 
 class Screenshots(io.StringIO):
@@ -193,21 +218,44 @@ def test_line_by_line_a_person_reads_and_answers(recwarn: Any, capsys: pytest.Ca
     assert "CANARY8" in capsys.readouterr().out
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_at_the_end_of_the_lines_the_person_has_left(capsys: pytest.CaptureFixture[str]) -> None:
+def test_line_by_line_a_list_ends_with_an_empty_line() -> None:
     target = io.StringIO()
-    played = lines(b"one two\n", Canaries(), target)
+    played = lines(b"Rome\nBern\n\nsun\n", Trips(), target)
+    assert played.games[0].outcome == {"places": ["Rome", "Bern"], "why": "sun"}
+    assert "An empty line ends the list." in target.getvalue()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("typed", [b"one two\n", b"one two"])
+def test_at_the_end_of_the_lines_the_person_has_left(typed: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    target = io.StringIO()
+    played = lines(typed, Canaries(), target)
     assert isinstance(played.error, PersonLeft)
     assert "CANARY" not in target.getvalue() + "".join(capsys.readouterr())
 
 
-def test_a_file_can_be_read_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("typed", [b"hello\nworld\n", b"hello\nworld"])
+def test_a_file_can_be_read_too(typed: bytes, tmp_path: Path) -> None:
     file = tmp_path / "typed"
-    file.write_bytes(b"hello\nworld\n")
+    file.write_bytes(typed)
     with file.open("rb") as source:
         desk = LineByLine(("bob",), 1, source.fileno(), io.StringIO())
         played = play_run(RunRequest(Secrets(), RunConfig(model="fake"), engine=FakeEngine(), people=desk.people))
     assert played.games[0].outcome == {"end": "OUTCOME"}
+
+
+def test_what_is_half_typed_at_a_terminal_is_not_said_when_the_person_leaves() -> None:
+    keyboard, source = os.openpty()
+    target = io.StringIO()
+    try:
+        os.write(keyboard, b"half\x04\x04\x04")
+        desk = LineByLine(("bob",), 1, source, target)
+        played = play_run(RunRequest(Secrets(), RunConfig(model="fake"), engine=FakeEngine(), people=desk.people))
+    finally:
+        os.close(source)
+        os.close(keyboard)
+    assert isinstance(played.error, PersonLeft)
+    assert "half" not in target.getvalue()
 
 
 def test_the_names_of_a_cast_are_known_where_the_source_says_them_all() -> None:

@@ -107,6 +107,23 @@ def test_what_is_not_needed_can_be_left_out() -> None:
     assert answer == {"what": "eat", "when": "later", "count": 1, "place": {"town": "Rome"}}
 
 
+class Extra(BaseModel):
+    """Nothing that is needed."""
+
+    note: str | None = None
+
+
+class Order(BaseModel):
+    """An object that is needed, with nothing needed in it."""
+
+    what: str
+    extra: Extra
+
+
+def test_an_object_that_is_needed_is_there_even_if_all_of_it_is_left_out() -> None:
+    assert fill(form_of(asked(Order)), "tea", "") == {"what": "tea", "extra": {}}
+
+
 @pytest.mark.parametrize(
     ("typed", "told"),
     [

@@ -180,6 +180,6 @@ def test_a_signal_leaves_the_terminal_as_it_was(run: Opens, how: signal.Signals 
     assert console.restored
     assert "CANARY" not in console.seen
     assert "Traceback" not in console.raw
-    assert "--resume last" in console.raw
+    assert "agentcho run --resume" in console.raw
     assert run.record.status == "interrupted"
     assert [*run.record.typed()[0].values()] == ["one two"]

@@ -88,7 +88,7 @@ def test_who_leaves_is_told_how_to_go_on_and_nothing_else(run: Opens, keys: str,
     console.send(keys)
     assert console.end() == code
     assert "CANARY" not in console.seen
-    assert "--resume last" in console.raw
+    assert "agentcho run --resume" in console.raw
     assert run.record.status in ("failed", "interrupted")
     again = run("--resume", "last")
     again.until("1 of 3: who")

@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import httpx
 
+from agentcho.serve.api_errors import ApiError
 from agentcho.serve.config import ServeLimits
 from agentcho.serve.request import Answer, AnswerDelta, Answers, Caller, ChatRequest, Hear, ServedMode, TokenUsage
 from agentcho.serve.web.app import Model, Site, application
@@ -25,7 +26,7 @@ LATE = 10.0
 class Scripted:
     """A model that says `words`. While `held` is an event, answers stop half-way until it is set. `fault` is raised in
     place of the first word or, if `late`, after it. `asked` lists callers and requests; `cancelled` counts answers that
-    were cancelled; `societies` are those that exist."""
+    were cancelled; `societies` are those that exist. None of them can end while it is `busy`."""
 
     def __init__(self, words: str = "good day to you", name: str = "m") -> None:
         self.name, self.words = name, words
@@ -33,7 +34,7 @@ class Scripted:
         self.frames = FakeEngine()
         self.held: anyio.Event | None = None
         self.fault: Exception | None = None
-        self.late = False
+        self.late = self.busy = False
         self.asked: list[tuple[Caller, ChatRequest]] = []
         self.cancelled = 0
         self.begun = anyio.Event()
@@ -71,7 +72,12 @@ class Scripted:
         mode = self.societies.get((caller.tenant, caller.society))
         return None if mode is None else {"society": caller.society, "mode": mode}
 
+    def check_idle(self, caller: Caller) -> None:
+        if self.busy:
+            raise ApiError(409, "this society has requests under way")
+
     def end_society(self, caller: Caller) -> bool:
+        self.check_idle(caller)
         return self.societies.pop((caller.tenant, caller.society), None) is not None
 
     def end_idle(self) -> None:

@@ -386,8 +386,8 @@ def test_a_key_speaks_for_its_tenant_society_and_agent_alone() -> None:
             await door.error(403, await door.ask(f"/s/talk/bob{CHAT}", "a"))
             assert (await door.ask(f"/s/talk/bob{CHAT}", "c")).status_code == 200
             bob, dora, blue = [caller for caller, _ in model.asked]
-            assert bob == Caller("red", "talk", "bob", None, keys[1].name)
-            assert dora == Caller("red", None, None, None, keys[3].name)
+            assert bob == Caller("red", "talk", "bob", None, keys[1].name, bound=True)
+            assert dora == Caller("red", None, None, None, keys[3].name, bound=True)
             assert blue == Caller("blue", "talk", "bob", None, keys[2].name)
 
     play(body)
@@ -423,6 +423,22 @@ def test_another_tenant_s_society_is_as_absent_as_one_that_is_not_there() -> Non
             await door.error(403, await at("DELETE", "talk", "e"))
             assert (await at("DELETE", "talk", "a")).json()["deleted"] is True
             await door.error(404, await at("GET", "talk", "a"))
+
+    play(body)
+
+
+def test_a_society_of_several_models_ends_in_all_of_them_or_in_none() -> None:
+    async def body() -> None:
+        one, other = Scripted(), Scripted(name="m+mild")
+        for model in (one, other):
+            model.societies = {("", "talk"): "enforce"}
+        async with opened(one, other) as door:
+            other.busy = True
+            await door.error(409, await door.client.delete("/s/talk"))
+            assert len((await door.client.get("/s/talk")).json()["models"]) == 2
+            other.busy = False
+            assert (await door.client.delete("/s/talk")).json()["deleted"] is True
+            await door.error(404, await door.client.get("/s/talk"))
 
     play(body)
 

@@ -10,7 +10,15 @@ import pytest
 from agentcho.serve.api import chat, ids, responses
 from agentcho.serve.api.limits import RequestLimits
 from agentcho.serve.api_errors import ApiError
-from agentcho.serve.request import Answer, AnswerDelta, QuotedMessage, TokenUsage, ToolCall, ToolDefinition
+from agentcho.serve.request import (
+    MOST_CALLED_NAME,
+    Answer,
+    AnswerDelta,
+    QuotedMessage,
+    TokenUsage,
+    ToolCall,
+    ToolDefinition,
+)
 
 from .bodies import (
     CHAT_TOOL,
@@ -215,7 +223,11 @@ def test_what_is_not_taken_is_refused_by_its_name(param: str, value: Any) -> Non
         ("messages[1].tool_calls", {"role": "user", "content": "x", "tool_calls": [{"function": {"name": "f"}}]}),
         (
             "messages[1].tool_calls[0].function.name",
-            {"role": "assistant", "tool_calls": [{"function": {"name": "a b"}}]},
+            {"role": "assistant", "tool_calls": [{"function": {"name": ""}}]},
+        ),
+        (
+            "messages[1].tool_calls[0].function.name",
+            {"role": "assistant", "tool_calls": [{"function": {"name": "x" * (MOST_CALLED_NAME + 1)}}]},
         ),
         ("messages[1].tool_calls[0].type", {"role": "assistant", "tool_calls": [{"type": "custom", "function": {}}]}),
         ("messages[1].tool_call_id", {"role": "tool", "content": "x"}),
@@ -224,6 +236,17 @@ def test_what_is_not_taken_is_refused_by_its_name(param: str, value: Any) -> Non
 )
 def test_a_message_that_is_none_is_refused_at_its_place(param: str, message: dict[str, Any]) -> None:
     refused(param, messages=[user("x"), message])
+
+
+@pytest.mark.parametrize("name", ["look up", "天気", "x" * MOST_CALLED_NAME], ids=["space", "letters", "long"])
+def test_a_call_of_an_unknown_function_can_be_sent_back(name: str) -> None:
+    refused("tools[0].function.name", tools=[{"type": "function", "function": {"name": name}}])
+    call = ToolCall(name, "{}", "call_abc_0")
+    quoted = {"id": call.id, "type": "function", "function": {"name": name, "arguments": "{}"}}
+    item = {"type": "function_call", "call_id": call.id, "name": name, "arguments": "{}"}
+    _, asked, _ = of_chat(messages=[user("x"), {"role": "assistant", "tool_calls": [quoted]}])
+    assert asked.messages[1].calls == (call,)
+    assert of_responses(input=[item])[1].messages[0].calls == (call,)
 
 
 def test_messages_are_read_in_all_their_forms() -> None:

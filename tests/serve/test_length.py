@@ -15,11 +15,12 @@ from agentcho.serve.worker_thread import beside
 from agentcho.testing import FakeEngine
 
 
-@pytest.mark.parametrize("where", ["text", "arguments"])
+@pytest.mark.parametrize("where", ["text", "arguments", "name"])
 def test_a_text_of_many_letters_is_too_long_wherever_it_stands(where: str) -> None:
     long = "word " * 50_000
-    call = (ToolCall("write", f'{{"it": "{long}"}}'),) if where == "arguments" else ()
-    quoted = QuotedMessage("assistant", long if where == "text" else "", calls=call)
+    calls = {"arguments": ToolCall("write", f'{{"it": "{long}"}}'), "name": ToolCall(long, "{}")}
+    made = (calls[where],) if where in calls else ()
+    quoted = QuotedMessage("assistant", long if where == "text" else "", calls=made)
     with pytest.raises(ContextOverflow):
         anyio.run(check_length, ChatRequest((quoted,)), FakeEngine(context=64))
 

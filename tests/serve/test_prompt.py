@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from agentcho.engine.fake.toy_tokenizer import FakeFraming
 from agentcho.engine.template import derive
 from agentcho.engine.tools import CallPieces, ToolFormat
-from agentcho.serve.request import ChatRequest, QuotedMessage, ToolCall, ToolDefinition, Tools
+from agentcho.serve.request import MOST_CALLED_NAME, ChatRequest, QuotedMessage, ToolCall, ToolDefinition, Tools
 from agentcho.serve.sharing.argument_validation import MOST, any_fits, fits
 from agentcho.serve.sharing.request_prompt import (
     calls_in,
@@ -135,6 +135,38 @@ def test_a_call_beside_one_of_an_unknown_function_is_not_lost(form: ToolFormat) 
         assert found(calls, form) == ("", ['{"city": "Bern"}'] * 2)
     unknown = f"{GOOD}\n{GOOD}".replace("weather", "climate")
     assert found(unknown, form) == (unknown, [])
+
+
+@pytest.mark.parametrize("form", [PLAIN, OWN])
+def test_a_call_by_a_name_that_is_too_long_to_be_quoted_is_left_out(form: ToolFormat) -> None:
+    others = [GOOD.replace("weather", "x" * length) for length in (MOST_CALLED_NAME, MOST_CALLED_NAME + 1)]
+    assert found("\n".join([*others, GOOD]), form) == ("", ['{"city": "Bern"}'] * 2)
+
+
+UNIQUE = ToolDefinition("f", "", {"type": "object", "properties": {"t": {"type": "array", "uniqueItems": True}}})
+TWICE = '{"name": "f", "arguments": {"t": [1, 1]}}'
+
+
+@pytest.mark.parametrize(
+    ("tools", "options", "called"),
+    [
+        (Tools((UNIQUE,), "required"), {}, True),
+        (Tools((UNIQUE,), "named", "f"), {}, True),
+        (Tools((ToolDefinition("g"),), "required"), {}, False),
+        (Tools((UNIQUE,)), {}, False),
+        (Tools((UNIQUE,)), {"choices": ["yes", "no"]}, True),
+        (Tools((UNIQUE,)), {"choices": ["yes", TWICE]}, False),
+        (Tools((UNIQUE,)), {"json_schema": ANSWER}, True),
+        (Tools((UNIQUE,)), {"json_schema": {"type": "object"}}, False),
+        (Tools((ToolDefinition("f", "", {"type": "object"}),)), {"json_schema": {"type": "object"}}, True),
+    ],
+)
+def test_an_answer_that_can_only_be_a_call_is_one_whatever_a_grammar_cannot_enforce(
+    tools: Tools, options: Any, called: bool
+) -> None:
+    frames = cast(Any, SimpleNamespace(framing=SimpleNamespace(tools=PLAIN)))
+    before, calls = calls_in(TWICE, ChatRequest((), options, tools=tools), frames)
+    assert (before, len(calls)) == (("", 1) if called else (TWICE, 0))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from agentcho.serve.api import ids, responses
 from agentcho.serve.api_errors import ApiError
-from agentcho.serve.request import Answer, AnswerDelta, QuotedMessage, ToolCall, ToolDefinition
+from agentcho.serve.request import MOST_CALLED_NAME, Answer, AnswerDelta, QuotedMessage, ToolCall, ToolDefinition
 
 from .bodies import (
     EVENTS,
@@ -30,6 +30,7 @@ from .bodies import (
 CALL = ToolCall("weather", '{"city": "Bern"}')
 CALLED = Answer("", "Let me see. <call>{}</call>", "stop", (4, 5), (CALL,), "Let me see.")
 PLAIN = Answer("", "hé there", "stop", (7, 8), likely=(LIKELY,))
+FUNCTION_CALL = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
 TOLD = [
     "response.created",
     "response.in_progress",
@@ -132,6 +133,9 @@ def test_a_response_repeats_what_it_was_asked_with() -> None:
         ("input[0].content", [{"role": "user"}]),
         ("input[0].content[0].type", [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]),
         ("input[0].call_id", [{"type": "function_call", "name": "f", "arguments": "{}"}]),
+        ("input[0].name", [FUNCTION_CALL | {"name": ""}]),
+        ("input[0].name", [FUNCTION_CALL | {"name": "x" * (MOST_CALLED_NAME + 1)}]),
+        ("input[0].name", [{"role": "user", "content": "x", "name": "x" * 129}]),
         ("input[0].output", [{"type": "function_call_output", "call_id": "c"}]),
         ("input[0].output[0].type", [{"type": "function_call_output", "call_id": "c", "output": [{"type": "x"}]}]),
     ],

@@ -462,6 +462,94 @@ def test_no_key_or_value_is_shared_across_societies_tenants_or_salts() -> None:
     assert all(not one & other for n, one in enumerate(salts) for other in salts[:n])
 
 
+def test_the_key_of_one_agent_ends_no_other_society_by_using_many_salts() -> None:
+    bob = agent("bob", "talk", bound=True)
+
+    async def body() -> None:
+        async with served(societies=2) as at:
+            for society in ("other", "talk"):
+                await at.ask(user("hello"), who=agent("ann", society), max_tokens=2)
+            for salt in ("1", "2"):
+                with pytest.raises(ApiError, match="the key of a single agent cannot end") as told:
+                    await at.ask(user("hello"), who=bob, max_tokens=2, cache_salt=salt)
+                assert told.value.status == 429
+            await at.ask(user("hello"), who=bob, max_tokens=2)
+            assert set(at.model._societies) == {("", "other", ""), ("", "talk", "")}
+
+    play(body)
+
+
+@pytest.mark.parametrize("bound", [True, False])
+def test_the_salts_of_a_society_end_before_another_society_does(bound: bool) -> None:
+    bob = agent("bob", "talk", bound=bound)
+
+    async def body() -> None:
+        async with served(societies=4) as at:
+            for society in ("other", "talk"):
+                await at.ask(user("hello"), who=agent("ann", society), max_tokens=2)
+            for salt in ("1", "2", "3"):
+                await at.ask(user("hello"), who=bob, max_tokens=2, cache_salt=salt)
+            kept = {("", "other", ""), ("", "talk", ""), ("", "talk", "2"), ("", "talk", "3")}
+            assert set(at.model._societies) == kept
+            await at.ask(user("hello"), who=agent("ann", "third"), max_tokens=2)
+            assert set(at.model._societies) == kept - {("", "talk", "2")} | {("", "third", "")}
+
+    play(body)
+
+
+def test_a_tenant_whose_keys_are_those_of_single_agents_gets_its_share_of_a_full_server() -> None:
+    bob = agent("bob", "talk", "red", bound=True)
+
+    async def body() -> None:
+        async with served(records=3) as at:
+            for society in ("one", "two", "three"):
+                await at.ask(user("hello"), who=agent("ann", society), max_tokens=2)
+            await at.ask(user("hello"), who=bob, max_tokens=2)
+            with pytest.raises(ApiError, match="the key of a single agent cannot end"):
+                await at.ask(user("hello"), who=bob._replace(society="walk"), max_tokens=2)
+            assert set(at.model._societies) == {("", "two", ""), ("", "three", ""), ("red", "talk", "")}
+
+    play(body)
+
+
+def test_what_is_told_of_a_society_is_that_of_all_its_salts() -> None:
+    async def body() -> None:
+        async with served() as at:
+            for who, salt in ((ANN, ""), (BOB, "pepper")):
+                await at.ask(user("hello"), who=who, max_tokens=4, cache_salt=salt)
+            one, other = at.model._societies.values()
+            told = at.model.society_info(agent(None))
+            assert told is not None
+            assert told["agents"] == ["ann", "bob"]
+            assert (told["messages"], told["turns"]) == (4, 2)
+            assert told["encoded_tokens"] == one.tokens + other.tokens
+            assert told["unmatched_tokens"] == {why: 2 * count for why, count in one.missed().items()} != {}
+
+    play(body)
+
+
+def test_a_turn_is_a_request_that_was_answered_or_begun() -> None:
+    async def body() -> None:
+        engine = FakeEngine(reply=lambda call, prompt: "and " * 4000, context=512)
+        async with served(engine=engine) as at:
+
+            def turns() -> int:
+                [society] = at.model._societies.values()
+                return society.turns
+
+            await at.ask(user("hello"), who=ANN, max_tokens=4)
+            with pytest.raises(ContextOverflow):
+                await at.ask(user("word " * 600), who=ANN)
+            with pytest.raises((ApiError, AgentchoError)):
+                await at.ask(user("hello"), who=ANN, logprobs=99)
+            assert turns() == 1
+            with anyio.CancelScope() as scope:
+                await at.model.answer(ANN, ChatRequest((user("tell me all"),)), lambda delta: scope.cancel())
+            assert turns() == 2
+
+    play(body)
+
+
 def test_a_long_society_goes_on_in_another_game_and_still_knows_what_was_said(tmp_path: Path) -> None:
     async def body() -> None:
         async with served(tmp_path, keeping=RetentionLimits(messages=8)) as at:

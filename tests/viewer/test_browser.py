@@ -262,17 +262,17 @@ def test_the_timeline_says_who_waited_what_was_encoded_and_who_spoke(tmp_path: P
 
 def test_words_that_come_are_added_and_messages_that_begin_are_shown(tmp_path: Path) -> None:
     talk = timed()
-    talk.say("alice.2", "everyone", text="so")
+    talk.say("alice.2", "everyone", text="so", header="To all: ")
     talk.change("alice.2", ended="died")
     text = page_of(recorded(tmp_path, talk.entries))
     server = (DRIVEN / "fetch.js").read_text().replace("DATA", json.dumps(blocks(text)).replace("</", "<\\/"))
     page = live_page({"title": "talk"}).replace("<head>", f"<head><script>{server}</script>", 1)
     left = driven(page, (DRIVEN / "heard.js").read_text(), tmp_path, "--window-size=1280,900")
-    assert left["words"] == ["so", "so far", "so far, so good"]
+    assert left["words"] == ["To all: so", "To all: so far", "To all: so far, so good"]
     assert left["rows"] == [5, 6, 6]
     assert left["new"] == "bob.2 begun"
     assert left["whole"] == "the words of bob.1", "a message that is whole stays as it is"
-    assert left["detail"] == "so far, so good"
+    assert left["detail"] == "To all: so far, so good"
 
 
 def called() -> Talk:

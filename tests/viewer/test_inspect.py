@@ -101,7 +101,7 @@ def test_the_same_record_gives_the_same_bytes(run: SavedRun, tmp_path: Path) -> 
         write_inspect(run, tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     with pytest.raises(CannotWrite):
-        write_inspect(run, tmp_path / "nowhere" / "run.eval")
+        write_inspect(run, tmp_path / "one" / "run.eval")
 
 
 @pytest.mark.clients

@@ -236,13 +236,13 @@ def _json(typed: str) -> Any:
 
 
 def _whole(fields: Sequence[Field], typed: Sequence[str]) -> dict[str, Any]:
-    """Return the JSON object of all fields."""
+    """Return the JSON object of all fields. The objects in it are required, so they are there even if empty."""
     whole: dict[str, Any] = {}
     for each, words in zip(fields, typed, strict=True):
+        inner = whole
+        for name in each.path[:-1]:
+            inner = inner.setdefault(name, {})
         value = each.value(words)
         if value is not LEFT_OUT:
-            inner = whole
-            for name in each.path[:-1]:
-                inner = inner.setdefault(name, {})
             inner[each.path[-1]] = value
     return whole

@@ -14,7 +14,7 @@ import anyio
 
 from agentcho.display import speech
 from agentcho.display.people import page
-from agentcho.display.people.form import Form, form_of
+from agentcho.display.people.form import Field, Form, form_of
 from agentcho.display.people.output_capture import captured_output
 from agentcho.display.people.session import Question, Session
 from agentcho.display.safe import inline, visible
@@ -75,7 +75,7 @@ class LineByLine(Session):
         form = form_of(question.asked)
         while self.current is question and not self.gone:
             self._ask(form)
-            typed = await self._line(question)
+            typed = await self._typed(form.current, question)
             if typed is None:
                 continue
             words, fault = form.enter(chosen(form, typed))
@@ -88,10 +88,24 @@ class LineByLine(Session):
         self._print(f"? {page.asked(form)}")
         for number, option in enumerate(form.current.options, start=1):
             self._print(f"  {number}. {inline(option.label)}")
+        if form.current.kind == "lines":
+            self._print("  An empty line ends the list.")
         self._print(f"{page.header(form)}> ", end="")
 
+    async def _typed(self, field: Field, question: Question) -> str | None:
+        """Return what is typed in a field: one line, or all lines before an empty one if it takes several. None as for
+        `_line`."""
+        if field.kind != "lines":
+            return await self._line(question)
+        lines: list[str] = []
+        while line := await self._line(question):
+            lines.append(line)
+            self._print("> ", end="")
+        return None if line is None else "\n".join(lines)
+
     async def _line(self, question: Question) -> str | None:
-        """Return the next typed line, or None if the question is withdrawn or the input has ended."""
+        """Return the next typed line, or None if the question is withdrawn or the input has ended. A last line may lack
+        its line break, except at a terminal, where it is unfinished."""
         while b"\n" not in self._rest:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._until_withdrawn, question, group.cancel_scope)
@@ -101,11 +115,11 @@ class LineByLine(Session):
                 self._print(f"\n! {self.note}")
                 return None
             data = self._read()
-            if not data:
+            if not data and (not self._rest or os.isatty(self._source)):
                 self._print("")
                 self.leave()
                 return None
-            self._rest += data
+            self._rest += data or b"\n"
         line, _, self._rest = self._rest.partition(b"\n")
         return line.decode(errors="surrogateescape").rstrip("\r")
 

@@ -162,8 +162,8 @@ class Game:
     def draw(self, count: int = 1) -> tuple[Any, ...]:
         """Return the next tasks of the game.
 
-        With n tasks per game, game i of a run has tasks i * n to i * n + n - 1, in every mode and for every sampling
-        seed.
+        With n tasks per game, game i of a run has tasks i * n to i * n + n - 1, in every mode. Those that are made,
+        not read from a file, depend on the seed of the run.
 
         Args:
             count: How many tasks.
@@ -492,7 +492,7 @@ class Game:
         Raises:
             ScenarioError: An argument is no agent, or an agent has no `run` of its own that is a coroutine function.
         """
-        await self._choreographer.tasks.together(*own_runs(agents, "game.play_agents"))
+        await self._rounds.side_by_side(*own_runs(agents, "game.play_agents"))
 
     @verb
     async def lockstep(self, *agents: Agent) -> None:

@@ -159,7 +159,8 @@ class Messages:
                 self.taint.named(self.drafts[read.id].metadata)
         if path := self._leaks.leak_path(reads):
             raise LeakageError(author, path)
-        return self.thoughts.with_thoughts(reads._replace(named=isinstance(wish, View)), model)
+        named = isinstance(wish, View) and self.taint.awaited(read.id for read in reads.reads)
+        return self.thoughts.with_thoughts(reads._replace(named=named), model)
 
     def _answer(self, author: str) -> None:
         """Publish the results of those cancelled calls of the agent that the running task can see."""

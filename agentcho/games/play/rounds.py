@@ -125,7 +125,9 @@ class Rounds:
         """Return the frontier of a message that the running task asks for now, and the moves that it belongs to."""
         branch = self.branch
         moves, floor = ((), ()) if branch is None else (branch.moves, branch.floor)
-        return {"after": self.precedence.asked(floor), "moves": moves}
+        after = self.precedence.asked(floor)
+        self.raced |= after is None  # a task of which it is not known what it awaited
+        return {"after": after, "moves": moves}
 
     def publish(self, message: Metadata, branch: Branch | None) -> None:
         """Publish a message, or keep it in its branch until the round closes."""
@@ -187,6 +189,21 @@ class Rounds:
                     return (await self._tasks.first(*running))[1]
                 finally:
                     self.taint.raced(branch.said for branch in branches.moves)
+
+    async def side_by_side(self, *runs: Moving) -> None:
+        """Run tasks side by side, whose messages come out as they end. Each knows only what it has looked at itself."""
+        forks = list[Seen]()
+
+        async def run(work: Moving) -> None:
+            forks.append(self.taint.fork())
+            await work
+
+        try:
+            await self._tasks.together(*map(run, runs))
+        finally:
+            for work in runs:
+                work.close()
+            self.taint.join(forks)
 
     async def lockstep(self, *runs: Moving) -> None:
         """Run tasks in lockstep; see `Lockstep`.

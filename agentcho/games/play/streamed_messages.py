@@ -38,6 +38,7 @@ class Streamed:
         self._game = game
         self._ahead = ahead
         self._pieces: list[str] = []
+        self._sources = set[str]()
         self._length = self._encoded = self._fed = 0
         self._begun: EncodingId | None = None
         self._tokens: tuple[int, ...] = ()
@@ -46,7 +47,8 @@ class Streamed:
 
     @property
     def text(self) -> str:
-        """The text that was written so far."""
+        """The text that was written so far. Whoever reads it knows what the tasks that wrote it had looked at."""
+        self._messages.taint.looked(self._sources)
         return "".join(self._pieces)
 
     async def write(self, piece: str) -> None:
@@ -63,6 +65,7 @@ class Streamed:
         if self._closed:
             raise ScenarioError("the stream of a message is closed; write inside its `async with`")
         self._pieces.append(checked_text(piece, "a piece of a stream"))
+        self._sources |= self._messages.taint.sources
         self._length += len(piece)
         fresh = self._length - self._encoded
         if self._ahead and fresh >= LEAST and fresh * SHARE >= self._encoded:
@@ -113,4 +116,4 @@ class Streamed:
         """Return the message in its current state."""
         told = self._told
         metadata = self._messages.metadata(told.author, "prefill", told.role, told.to, told.reads)
-        return told.model.draft(metadata, self.text, None, told.reads)
+        return told.model.draft(metadata, "".join(self._pieces), None, told.reads)

@@ -176,6 +176,8 @@ class Turns:
         if self._seats is not None and author in self._seats:
             await self._type(self._seats, speech, draft)
         how = partial(self._decode, speech) if port is None else partial(self._ask, port, speech.shares)
+        if asked.on_begin is not None:
+            asked.on_begin(partial(messages.taint.look, metadata.id))
         await how(draft, options, messages.taint.listener(metadata.id, asked.on_token), model)
         messages.rounds.precedence.said(metadata.id, act.after)
         said = draft.message
@@ -186,7 +188,10 @@ class Turns:
         thought = messages.drafts.get(draft.act.thought or "")
         if thought is not None and thought.message is not None:
             said = replace(said, thoughts=messages.taint.track(thought.message))
-        return messages.taint.track(said, value=_value(asked, options, said), offered=written.offered)
+        may_think = port is not None or model.frames.framing.thinking is not None or said.thoughts is not None
+        probe = partial(messages.probed, thought_of(metadata.id)) if may_think else None
+        value = _value(asked, options, said)
+        return messages.taint.track(said, value=value, offered=written.offered, thought=probe)
 
     def permit(self, speech: Speech, prompt: str | None = None) -> None:
         """Ask the rule for words, if there is one, before anything is said, even a private `prompt`.

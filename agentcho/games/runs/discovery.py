@@ -23,6 +23,8 @@ Section = Literal["scenarios", "agents"]
 Origin = Literal["path", "here", "entry point", "shipped"]
 ROOTS: dict[Section, str] = {"scenarios": "Scenario", "agents": "Agent"}
 """The name of the class that all scenarios, or all agents, are subclasses of."""
+MINE = Path("mine")
+"""Where copies and new files go in a clone, whose own folders hold the shipped ones."""
 
 
 class Found(NamedTuple):
@@ -308,10 +310,14 @@ def _not_there(section: Section, tree: ast.Module, path: Path, cls: str) -> str:
 def place(found: Found) -> Path:
     """Return the default folder of a copy: the one that is searched first.
 
-    In a clone, that is the folder of the shipped ones themselves, so `mine` is used instead.
+    In a clone, that is the folder of the shipped ones themselves, so `MINE` is used instead.
     """
-    there = Path(found.section)
-    return Path("mine") if there.resolve() == shipped(found.section).resolve() else there
+    return MINE if in_clone(found.section) else Path(found.section)
+
+
+def in_clone(section: Section) -> bool:
+    """Whether the current folder's own section is the shipped one, as in the root of a clone."""
+    return Path(section).resolve() == shipped(section).resolve()
 
 
 def copy(found: Found, folder: Path) -> Path:

@@ -14,7 +14,7 @@ import json
 import sys
 import textwrap
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
@@ -29,7 +29,10 @@ from agentcho.games.play.game_faults import FILE, words
 from agentcho.games.runs.discovery import Found, broken, find, parsed
 from agentcho.integrations.textarena.names import is_arena
 from agentcho.protocol.call_site import shown_path
-from agentcho.scenario import Scenario, given_options
+from agentcho.scenario import Scenario, given_options, secret_options
+
+MASK = "**********"
+"""What pydantic shows in place of a secret."""
 
 
 def scenario(name: str) -> type[Scenario]:
@@ -57,10 +60,14 @@ def agent(name: str) -> type[Agent]:
 def chosen(name: str, given: Mapping[str, Any], recorded: Mapping[str, Any] = MappingProxyType({})) -> Scenario:
     """Return the scenario of that name with its options, once all agents that it casts by name are found.
 
-    Options that are not given are the `recorded` ones.
+    Options that are not given are the `recorded` ones. Raises `ConfigError` for a recorded secret that is not given
+    again, because records do not contain it.
     """
     cls = scenario(name)
-    found = configured(cls, {**given_options(cls.Options, recorded), **given})
+    before = given_options(cls.Options, recorded)
+    _check_secrets((option for option, value in before.items() if MASK in json.dumps(value)), given)
+    found = configured(cls, {**before, **given})
+    _check_secrets(before.keys() & set(secret_options(found)), given)
     for each in casts(found):
         try:
             agent(each)
@@ -70,6 +77,14 @@ def chosen(name: str, given: Mapping[str, Any], recorded: Mapping[str, Any] = Ma
                 raise
             raise located from error
     return found
+
+
+def _check_secrets(recorded: Iterable[str], given: Container[str]) -> None:
+    for option in sorted(recorded):
+        if option not in given:
+            raise ConfigError(
+                f"{option} is or has a secret, which records do not contain; give it again with --set {option}=..."
+            )
 
 
 def _not_cast(scenario: Scenario, name: str, error: ScenarioNotFound) -> ScenarioError | None:

@@ -25,6 +25,8 @@ Changed = Literal["refuse", "accept"]
 LOADED = ("model", "model_type", "weights", "tokenizer", "dtype", "bits", KV_DTYPE, "device", "adapter", "engine")
 MODEL = (*LOADED, "chat_template_kwargs", "kind", "server", "vendor")
 """The keys of an engine's fingerprint that determine what it generates."""
+THREADS = "threads"
+"""The key of the number of threads, which changes bits alone."""
 ALL = "all"
 """Stands for all tool calls without a result, in place of their names."""
 LISTED = 20
@@ -91,11 +93,11 @@ def check_engine(
     """
     found = engine_differences(run.info.engine, fingerprint) + others_differences(run.info.engines, others)
     if bits and run.info.config.deterministic:
-        found += _threads_differences(run.info.engine, fingerprint)
+        found += threads_differences(run.info.engine, fingerprint)
         found += [
             told
             for name in sorted(run.info.engines.keys() & others.keys())
-            for told in _threads_differences(run.info.engines[name], others[name], f"the model {name}'s")
+            for told in threads_differences(run.info.engines[name], others[name], f"the model {name}'s")
         ]
     if found:
         raise mismatch(run.info.id, found)
@@ -118,12 +120,12 @@ def engine_differences(before: Mapping[str, str], now: Mapping[str, str], whose:
     ]
 
 
-def _threads_differences(before: Mapping[str, str], now: Mapping[str, str], whose: str = "the model's") -> list[str]:
+def threads_differences(before: Mapping[str, str], now: Mapping[str, str], whose: str = "the model's") -> list[str]:
     """Return how the number of threads of an engine differs from the recorded one, in words.
 
     Earlier versions did not record the number.
     """
-    then, number = before.get("threads"), now.get("threads")
+    then, number = before.get(THREADS), now.get(THREADS)
     return [] if then in (None, number) else [f"{whose} threads ({then}, not {number})"]
 
 
@@ -139,7 +141,7 @@ def mismatch(run: str, changed: Sequence[str]) -> ResumeMismatch:
 def loading_config(run: SavedRun, config: RunConfig) -> RunConfig:
     """Return the options to load models with. Values that were chosen automatically are those of the record."""
     chosen: dict[str, Any] = {"dtype": _dtype(config.dtype, run.info.engine)}
-    if config.deterministic and config.threads is None and (then := run.info.engine.get("threads", "")).isdecimal():
+    if config.deterministic and config.threads is None and (then := run.info.engine.get(THREADS, "")).isdecimal():
         chosen["threads"] = int(then)
     models = {
         name: model.model_copy(update={"dtype": _dtype(model.dtype, run.info.engines.get(name, {}))})
@@ -236,11 +238,16 @@ def how_to_continue(run: SavedRun) -> list[str]:
 
 def _command(run: SavedRun) -> str:
     """Return the command that resumes a run. It names the folder of runs if that is not the default one."""
-    out = "" if run.path.parent == Path("runs") else f" --runs-dir {quote(str(run.path.parent))}"
+    out = folder_option(run.path.parent)
     file = ""
     if _by_program(run.info):
         file = f"{_file(run.info)} "
     return f"agentcho run {file}--resume {run.path.name}{out}"
+
+
+def folder_option(folder: Path) -> str:
+    """Return the option, after a space, that names a folder of runs. Empty for the default one."""
+    return "" if folder == Path("runs") else f" --runs-dir {quote(str(folder))}"
 
 
 def _file(info: RunInfo) -> str:

@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import Literal
 
 from agentcho.errors import RecordBroken, RecordError, ResumeMismatch
-from agentcho.games.runs.resume import MODEL, differences, engine_differences, others_differences, source_differences
+from agentcho.games.runs.resume import (
+    MODEL,
+    THREADS,
+    differences,
+    engine_differences,
+    others_differences,
+    source_differences,
+    threads_differences,
+)
 from agentcho.records import writer_lock
 from agentcho.records.files import check_folder, replace_whole, write_errors
 from agentcho.records.names import LINES
@@ -69,11 +77,15 @@ def _check_alike(one: RunInfo, other: RunInfo) -> None:
 
 
 def _rest(one: RunInfo, other: RunInfo, model: str | None) -> list[str]:
-    """Return the other differences in a model's fingerprint, which do not affect its output but are used by audits."""
+    """Return the other differences in a model's fingerprint, which do not affect its output but are used by audits.
+
+    The number of threads counts only in the deterministic profile, where bits depend on it.
+    """
     mine, theirs = (part.engine if model is None else part.engines.get(model, {}) for part in (one, other))
     whose = "the model's" if model is None else f"the model {model}'s"
-    rest = sorted({*mine, *theirs} - {*MODEL})
-    return [f"{whose} {name}" for name in rest if mine.get(name) != theirs.get(name)]
+    rest = sorted({*mine, *theirs} - {*MODEL, THREADS})
+    found = [f"{whose} {name}" for name in rest if mine.get(name) != theirs.get(name)]
+    return found + (threads_differences(mine, theirs, whose) if one.config.deterministic else [])
 
 
 def _check_apart(parts: Iterable[SavedRun]) -> None:

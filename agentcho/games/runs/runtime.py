@@ -66,7 +66,7 @@ from agentcho.protocol.variables import of_option
 from agentcho.provenance.message_boundaries import check_markers, required_markers
 from agentcho.records import writer_lock
 from agentcho.records.files import check_folder
-from agentcho.records.record import RunRecord
+from agentcho.records.record import RunRecord, SavedRun
 from agentcho.records.transcript import TranscriptEntry
 from agentcho.scenario import Scenario, json_options
 from agentcho.tasks import Problem, TaskSet, task_set
@@ -175,7 +175,7 @@ def open_run(
 
 def _go_on(request: RunRequest, resumption: Resumption) -> RunResult:
     """Play the games that a recorded run lacks."""
-    saved = resumption.saved
+    saved = SavedRun(resumption.saved.path)
     scenario = request.scenario
     config = request.config
     used, tasks = library.sources(scenario, request.find_agent), tasks_of(scenario, config)

@@ -138,7 +138,7 @@ class Endpoint:
         on."""
         attempt = 0
         while True:
-            heard = _Heard(asking, self._parted(asking.now))
+            heard = _Heard(asking, self._parted(asking))
             try:
                 await self._attempt(asking, heard)
             except AttemptFailed as failed:
@@ -150,13 +150,14 @@ class Endpoint:
             asking.retries, attempt = asking.retries - 1, attempt + 1
             await anyio.sleep(wait)
 
-    def _parted(self, call: TextCall) -> Parted:
+    def _parted(self, asking: _Asking) -> Parted:
         """The splitter that separates the model's thought from its answer."""
-        return Parted(self.habit, goes_on=bool(call.header) and "header" in self._abilities.can)
+        goes_on = bool(asking.call.header) and "header" in self._abilities.can
+        return Parted(self.habit, goes_on, asking.constrained)
 
     async def _attempt(self, asking: _Asking, heard: _Heard) -> None:
         """Send the request once, when its turn comes."""
-        sent = body(self._model, asking.now, self._abilities, asking.complaint)
+        sent = body(self._model, asking.now, self._abilities, asking.complaint, thinks=heard.may_think)
         sent |= self._templated
         sampling = asking.call.sampling
         size = sum(len(message["content"].encode("utf-8", "replace")) for message in sent["messages"])
@@ -204,7 +205,7 @@ class _Asking:
         self.call, self.now, self.bill, self.retries = call, call, bill, retries
         self.complaint = ""
         self.began, self.first = anyio.current_time(), 0.0
-        constrained = call.sampling.choices is not None or call.sampling.json_schema is not None
+        self.constrained = constrained = call.sampling.choices is not None or call.sampling.json_schema is not None
         self.on_text = None if constrained else call.on_text
 
     def begins(self) -> None:
@@ -250,6 +251,11 @@ class _Heard:
     def thought(self) -> str:
         """The model's thought so far."""
         return self._apart or self._parted.thought
+
+    @property
+    def may_think(self) -> bool:
+        """Whether a thought may precede the answer in the same text."""
+        return self._parted.may_think
 
     @property
     def stopped(self) -> Stopped:
@@ -304,7 +310,7 @@ class _Heard:
             raise AttemptFailed(
                 f"ended its answer for a reason other than a stop or its limit{said}", again=reason == "abort"
             )
-        self._show(self._growing.add(self._parted.end(cut=reason in CUT)))
+        self._show(self._growing.add(self._parted.end(cut=self.stopped != "stop")))
         self._show(self._growing.end())
         self._asking.begins()
 

@@ -36,15 +36,16 @@ FIRST = "Nobody has said anything yet. You speak first."
 NEXT = "Go on: say your next message."
 
 
-def body(model: str, call: TextCall, abilities: Abilities, complaint: str = "") -> dict[str, Any]:
+def body(model: str, call: TextCall, abilities: Abilities, complaint: str = "", thinks: bool = False) -> dict[str, Any]:
     """Return the request body for a call. `complaint` says what was wrong with the answer that its last message quotes.
+    `thinks`: a thought may precede the answer in its text, so stop strings are left to the client if it can apply them.
     `RequestError`: the server has no field for a sampling option, and the answer could not be checked for it."""
     return {
         "model": model,
         "messages": messages(call, abilities, complaint),
         "stream": True,
         "stream_options": {"include_usage": True},
-        **_sampled(call.sampling, abilities),
+        **_sampled(call.sampling, abilities, thinks),
         **_constrained(call.sampling, abilities),
         **(abilities.kind.goes_on if _prefilled(call, abilities) else {}),
         **({"cache_salt": call.salt} if call.salt is not None and "salt" in abilities.can else {}),
@@ -118,7 +119,7 @@ def _user(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 
 
-def _sampled(sampling: Sampling, abilities: Abilities) -> dict[str, Any]:
+def _sampled(sampling: Sampling, abilities: Abilities, thinks: bool) -> dict[str, Any]:
     kind, most = abilities.kind, sampling.max_tokens + (WRAPPING if wraps(sampling, abilities) else 0)
     found: dict[str, Any] = {kind.limit: most, "temperature": sampling.temperature, "top_p": sampling.top_p}
     if kind.fixed:
@@ -130,7 +131,7 @@ def _sampled(sampling: Sampling, abilities: Abilities) -> dict[str, Any]:
         found |= {option: getattr(sampling, option) for option in CUTS}
         found["top_k"] = sampling.top_k or -1
     found |= _named(sampling, kind)
-    if ends := stops(sampling)[: kind.stops]:
+    if (ends := stops(sampling)[: kind.stops]) and not (thinks and cuts(sampling)):
         found["stop"] = list(ends)
     if "seed" in abilities.can:
         found["seed"] = sampling.seed % kind.seeds

@@ -22,15 +22,23 @@ class Parted:
     Args:
         habit: What is known about the model's answers; updated by this one.
         goes_on: The text continues words that were sent to the server, so no thought was opened for it.
+        constrained: The text is to be a choice or JSON. A server that enforces this leaves out the thought, so a text
+            without one tells nothing of the model's other answers.
     """
 
-    def __init__(self, habit: Habit, goes_on: bool = False) -> None:
+    def __init__(self, habit: Habit, goes_on: bool = False, constrained: bool = False) -> None:
         self._habit, self._goes_on = habit, goes_on
+        self._free = not (goes_on or constrained)
         self._held = ""
         self._opened = False
         self._answers = False
         self._behind = False
         self.thought = ""
+
+    @property
+    def may_think(self) -> bool:
+        """Whether the text may begin inside a thought, as far as the model's answers have shown."""
+        return not self._goes_on and self._habit.inside is not False
 
     def apart(self) -> None:
         """The server sends thoughts in a field of their own, so all of the text is the answer."""
@@ -44,10 +52,11 @@ class Parted:
         return self._answered() if self._answers else ""
 
     def end(self, cut: bool) -> str:
-        """Finish after the last piece; return the rest of the answer. `cut`: a limit ended the text."""
-        if not self._answers and (self._opened or (self._habit.inside and not self._goes_on)):
+        """Finish after the last piece; return the rest of the answer. `cut`: the text may have been ended inside a
+        thought, by a limit or a requested stop."""
+        if not self._answers and (self._opened or (self._habit.inside and self._free)):
             self.thought, self._held = self._held, ""  # the thought never ended
-        elif not self._answers and not self._goes_on and not cut and self._held.strip():
+        elif not self._answers and self._free and not cut and self._held.strip():
             self._habit.inside = False
         self._answers = True
         return self._answered()

@@ -21,7 +21,7 @@ from typing import Any
 from agentcho.audit.reach import reach
 from agentcho.audit.verdict import GameVerdict
 from agentcho.message import SCENARIO, Message
-from agentcho.records.files import replace_whole
+from agentcho.records.files import write_output
 from agentcho.records.record import GameOver, RunInfo, SavedRun
 from agentcho.records.transcript import TranscriptEntry, by_attempt
 
@@ -44,7 +44,7 @@ def write_inspect(run: SavedRun, file: Path, only: int | None = None) -> None:
             _add(archive, f"samples/{sample.game}_epoch_1.json", sample.whole())
         _add(archive, "summaries.json", [sample.summary() for sample in samples])
         _add(archive, "header.json", _header(run, samples))
-    replace_whole(file, packed.getvalue())
+    write_output(file, packed.getvalue())
 
 
 def _add(archive: zipfile.ZipFile, name: str, value: object) -> None:

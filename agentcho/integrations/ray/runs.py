@@ -48,7 +48,7 @@ from agentcho.integrations.ray.work import (
 )
 from agentcho.records import writer_lock
 from agentcho.records.files import check_folder
-from agentcho.records.record import RunRecord
+from agentcho.records.record import RunRecord, SavedRun
 from agentcho.records.transcript import TranscriptEntry
 from agentcho.scenario import Scenario, json_options
 from agentcho.tasks import TaskSet
@@ -102,7 +102,7 @@ def play(players: Players, request: RunRequest) -> RunResult:
 
 def _go_on(players: Players, request: RunRequest, resumption: Resumption) -> RunResult:
     """Play the games that a recorded run lacks."""
-    saved = resumption.saved
+    saved = SavedRun(resumption.saved.path)
     scenario = request.scenario
     config = request.config
     used, tasks = library.sources(scenario), tasks_of(scenario, config)

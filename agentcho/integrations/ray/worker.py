@@ -149,7 +149,8 @@ class GameTable:
         self._work, self._scenario, self._find = work, scenario, find_agent
         self._loaded, self._at_once = loaded, at_once
         self._over = SimpleQueue[GameDone | ToolCallNote | BaseException]()
-        self._notes, self._reported = 0, 0
+        self._notes = 0
+        self._reported = self._recorded = 0
         self._waiting: dict[int, anyio.Event] = {}
         self._left, self._playing = 0, set[anyio.CancelScope]()
         with ExitStack() as stack:
@@ -191,7 +192,8 @@ class GameTable:
         self._portal.call(self._confirm)
 
     def _confirm(self) -> None:
-        for number in [number for number in self._waiting if number <= self._reported]:
+        self._recorded = self._reported
+        for number in [number for number in self._waiting if number <= self._recorded]:
             self._waiting.pop(number).set()
 
     def _note(self, game: int, event: Calling | Called | None, said: tuple[TranscriptEntry, ...], lines: bytes) -> None:
@@ -201,7 +203,7 @@ class GameTable:
 
     async def _confirmed(self) -> None:
         """Wait until all notes are on record."""
-        if self._notes > self._reported:
+        if self._notes > self._recorded:
             event = self._waiting.setdefault(self._notes, anyio.Event())
             await event.wait()
 

@@ -10,6 +10,7 @@ from agentcho.integrations.vllm.bindings import FOUND
 from agentcho.integrations.vllm.engine import VllmEngine
 from agentcho.protocol.variables import NO_VARIABLES, Variables
 from agentcho.runner.doctor import DoctorReport, DoctorRow, template_rows
+from agentcho.runner.model.loading import EngineSizes
 
 
 def doctor(
@@ -17,9 +18,11 @@ def doctor(
     dtype: str = "auto",
     variables: Variables = NO_VARIABLES,
     options: Mapping[str, Any] | None = None,
+    context: int | None = None,
 ) -> DoctorReport:
     """Load a model in vLLM, and report on it. Raises as `VllmEngine.load` does, with the cause and the remedy."""
-    with VllmEngine.load(model, dtype, differs="accept", variables=variables, options=options) as engine:
+    sizes = EngineSizes(context)
+    with VllmEngine.load(model, dtype, sizes, differs="accept", variables=variables, options=options) as engine:
         found, layers = engine.fingerprint, engine.layers
         backends = sorted({layer.backend for layer in layers})
         turning = ", ".join(sorted({layer.form for layer in layers}))

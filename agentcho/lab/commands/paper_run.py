@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from agentcho.cli.outputs import Outputs, fault_of, written
+from agentcho.cli.outputs import Outputs, fault_of
 from agentcho.cli.signals import INTERRUPTED
 from agentcho.config import RunConfig, again, option_names
 from agentcho.display import Kind
@@ -25,7 +25,7 @@ from agentcho.games.runs.runtime import RunResult
 from agentcho.integrations.ray.players import Cluster, players
 from agentcho.protocol.progress import ProgressCallback
 from agentcho.records import writer_lock
-from agentcho.records.files import check_folder, write_errors
+from agentcho.records.files import check_folder, write_errors, write_output
 from agentcho.records.writer_lock import WriterLock
 from agentcho.scenario import Scenario
 
@@ -85,9 +85,9 @@ def reproduce(asked: PaperOptions) -> int:
         told.clear()
     show(found, asked.display, sys.stdout)
     if asked.export is not None:
-        written(asked.export, found.model_dump_json(indent=1) + "\n")
+        write_output(asked.export, found.model_dump_json(indent=1) + "\n")
     if asked.html is not None:
-        written(asked.html, html(found))
+        write_output(asked.html, html(found))
     return 1 if found.left else 0
 
 

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from agentcho.cli.outputs import drawable, writable, written
+from agentcho.cli.outputs import drawable, writable
 from agentcho.cli.shared_options import FILE
 from agentcho.errors import ConfigError, nearest
+from agentcho.records.files import write_output
 
 TARGET = "One of the paper's workflows, readers (panels that read long documents), or a file of traces."
 GPU = "h100, h200, a100, l40s, rtx-4090, cpu, cpu-float32, or your own TOML file."
@@ -60,7 +61,7 @@ def plan(
     found = predicted(asked, named, machine=machine, model=model, gpus=gpus)
     typer.echo(plain(table(found)))
     if json is not None:
-        written(json, found.model_dump_json(indent=1) + "\n")
+        write_output(json, found.model_dump_json(indent=1) + "\n")
     if plot is not None:
         from agentcho.lab.plots import plot_plan
 

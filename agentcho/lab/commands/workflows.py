@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from agentcho.cli.options import GivenOptions, OptionsFrom
-from agentcho.cli.outputs import drawable, unnamed, writable, written
+from agentcho.cli.outputs import drawable, unnamed, writable
 from agentcho.cli.signals import INTERRUPTED
 from agentcho.config import LOCAL, VLLM, EngineOptions, QuantizationOptions, TemplateChecks, check_model
 from agentcho.config import checked as checked_options
@@ -22,6 +22,7 @@ from agentcho.display.safe import inline
 from agentcho.errors import ConfigError, asking
 from agentcho.extras import require
 from agentcho.protocol.progress import ProgressCallback
+from agentcho.records.files import write_output
 from agentcho.records.trained_adapters import called
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def going_on(file: Path) -> Iterator[None]:
 
 def finished(file: Path, text: str) -> None:
     """Write a result, and print where it is."""
-    written(file, text)
+    write_output(file, text)
     print(f"written: {inline(str(file))}", file=sys.stderr)
 
 

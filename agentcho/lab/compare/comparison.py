@@ -130,9 +130,21 @@ class ComparisonRequest(Frozen):
 
 
 class Comparison(Frozen):
-    """All of it. `without` counts by column the games that ended without an outcome: they are in no pair. `judge` is
-    the fingerprint of the model whose `preferences` these are, if one was asked. `calls` counts by column the calls of
-    tools in its games: each column makes its own, and none is made on forced words."""
+    """The result of a comparison.
+
+    Attributes:
+        format: The format of `compare.json`.
+        request: Everything that determines what the games are.
+        machine: What the machine is, and the versions of libraries.
+        command: The command that repeats it.
+        without: Games without an outcome, by column. They are in no pair.
+        metrics: The scores: means and differences from the first column, each with its interval and tests.
+        fidelity: By column, how close its logits and choices are to the baseline's on the same words.
+        costs: By column, tokens encoded and reused, and times.
+        judge: The fingerprint of the model that was asked for `preferences`. Empty if none was asked.
+        preferences: By column, how often the judge preferred it to the first one.
+        calls: By column, the calls of tools in its games. Each column makes its own, and none is made on forced words.
+    """
 
     format: Literal["agentcho-comparison/1"] = "agentcho-comparison/1"
     request: ComparisonRequest
@@ -171,7 +183,11 @@ class Comparison(Frozen):
         """Return in words whether a column is as good as the first one, and if not, whether it is at least fast: each
         game and repeat took less time.
 
-        Empty for the first.
+        Args:
+            column: The name of the column.
+
+        Returns:
+            The words. Empty for the first column.
         """
         if column == self.names[0]:
             return ""

@@ -14,7 +14,21 @@ from agentcho.lab.sweep.tables import Which, means, table
 
 
 class SweepResult(SweepData):
-    """The result of a sweep. Its fields are those of `SweepData`."""
+    """The result of a sweep.
+
+    Attributes:
+        format: The format of `sweep.json`.
+        scenario: The scenario.
+        axes: The values of each option of the grid, as text.
+        fixed: The options that are the same in every cell.
+        games: The number of games of a cell.
+        machine: What the machine is, and the versions of libraries.
+        command: The command that repeats it.
+        cells: The cells: which games are over, and what went wrong.
+        rows: The cells that differ only in their seed, pooled.
+        metrics: The scores, with intervals, by row.
+        effects: What each value of an option changes, with intervals and tests.
+    """
 
     def table(self, which: Which = "figures") -> Table:
         """Return a table for data frames: one row per figure, or one row per game, with the values of its cell.

@@ -333,15 +333,16 @@ class PagePool:
 
     def _lengthen(self, rows: int) -> None:
         """Make the pools longer, one after another, so that only one of them exists twice at a time. On CUDA the memory
-        of the old ones is returned: later requests are always larger, so the allocator could not reuse it."""
+        of the old ones is returned: later requests are always larger, so the allocator could not reuse it. They have
+        moved even if one of them finds no memory."""
         short = [pool for pool in (self._keys, self._values) if any(len(old) < rows for old in pool)]
         if not short:
             return
+        self.moved += 1
         for pool in short:
             for layer, old in enumerate(pool):
                 if len(old) < rows:
                     pool[layer] = torch.cat([old, old.new_zeros(rows - len(old), *old.shape[1:])])
-        self.moved += 1
         if any(device.type == "cuda" for device in self.devices):
             torch.cuda.empty_cache()
 

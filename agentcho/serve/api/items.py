@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, ValidationInfo, model_validator
 
 from agentcho.serve.api import ids
 from agentcho.serve.api.body import Body, Several, count, wrapped, wrong
-from agentcho.serve.api.messages import PARSED_ARGUMENTS, Id, Name, TextPart, joined
+from agentcho.serve.api.messages import MOST_NAME, PARSED_ARGUMENTS, CalledName, Id, TextPart, joined
 from agentcho.serve.request import ChatRole, QuotedMessage, ToolCall
 
 TYPES = ("message", "function_call", "function_call_output", "item_reference")
@@ -53,7 +53,7 @@ class Item(Body):
     status: str | None = None
     role: Literal["system", "developer", "user", "assistant"] = "user"
     content: Content = ()
-    name: Name | None = None
+    name: CalledName | None = None
     call_id: Id | None = None
     arguments: str = ""
     output: Content = ()
@@ -74,6 +74,13 @@ class Item(Body):
             if given.get(field) is None:
                 raise wrong(field, f"it is missing, and items of type {type} need it; give it")
         return given
+
+    @model_validator(mode="after")
+    def _short_speaker(self) -> Item:
+        """Raise for a name that is longer than those of speakers, unless it is the name of a function."""
+        if self.type != "function_call" and self.name is not None and len(self.name) > MOST_NAME:
+            raise wrong("name", f"it has {len(self.name)} characters; give at most {MOST_NAME}")
+        return self
 
 
 Input = Annotated[Several[Item], BeforeValidator(lambda given: wrapped(given, "message", "content", role="user"))]

@@ -9,8 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from agentcho.serve.api import ids
 from agentcho.serve.api.body import Body, Several, wrapped, wrong
-from agentcho.serve.api.functions import FunctionName
-from agentcho.serve.request import ChatRole, QuotedMessage, ToolCall
+from agentcho.serve.request import MOST_CALLED_NAME, ChatRole, QuotedMessage, ToolCall
 
 TEXT_ALONE = "this server reads only text; give a part of type "
 PARSED_ARGUMENTS = "parsed_arguments"
@@ -18,7 +17,11 @@ PARSED_ARGUMENTS = "parsed_arguments"
 same for a text."""
 LONGEST = 256
 Id = Annotated[str, Field(min_length=1, max_length=LONGEST)]
-Name = Annotated[str, Field(min_length=1, max_length=128)]
+MOST_NAME = 128
+Name = Annotated[str, Field(min_length=1, max_length=MOST_NAME)]
+CalledName = Annotated[str, Field(min_length=1, max_length=MOST_CALLED_NAME)]
+"""The name of a function in a call that is quoted. It need not be one that a client may offer, because the server also
+returns calls of other functions."""
 
 
 class TextPart(Body):
@@ -54,7 +57,7 @@ class CalledFunction(Body):
     within = "messages.tool_calls.function."
     ignored = frozenset({PARSED_ARGUMENTS})
 
-    name: FunctionName
+    name: CalledName
     arguments: str = ""
 
 
@@ -138,5 +141,5 @@ def joined(parts: Iterable[TextPart]) -> str:
 
 
 def letters(quoted: Collection[QuotedMessage]) -> int:
-    """The number of characters of all messages."""
-    return sum(len(each.text) + sum(len(call.arguments) for call in each.calls) for each in quoted)
+    """The number of characters of all messages, function calls included."""
+    return sum(len(each.text) + sum(len(call.name) + len(call.arguments) for call in each.calls) for each in quoted)

@@ -27,7 +27,8 @@ def new_id() -> str:
 
 
 class AnswerStream:
-    """Answer number `choice` of a request while it is generated. `id` is the id by which it can be quoted."""
+    """Answer number `choice` of a request while it is generated. `id` is the id by which it can be quoted.
+    `begun`: a token was sampled."""
 
     def __init__(self, choice: int, request: ChatRequest, hear: Hear, frames: FramePort) -> None:
         self._choice = choice
@@ -38,6 +39,7 @@ class AnswerStream:
         self._likely: list[TokenLogprob] = []
         self._unsure: list[DecodePiece] = []
         self._told = 0
+        self.begun = False
 
     def hooks(self, done: Callable[[RequestResult], None], flush: Callable[[], None] | None = None) -> TurnHooks:
         """The callbacks for a decode turn. `done` and `flush`: see `TurnHooks`."""
@@ -45,6 +47,7 @@ class AnswerStream:
 
     def piece(self, piece: DecodePiece) -> None:
         """Take in a sampled token. Tokens of a thought have no log-probabilities."""
+        self.begun = True
         self._unsure.append(piece)
         if piece.thought is not None:
             said, self._unsure = self._unsure, []

@@ -19,7 +19,7 @@ from agentcho.protocol.call import ChatMessage, FramePort, Sampling, ThinkingPor
 from agentcho.protocol.tools import AnswerForm
 from agentcho.protocol.variables import Variables
 from agentcho.serve.api_errors import ApiError
-from agentcho.serve.request import ChatRequest, QuotedMessage, ToolCall, Tools
+from agentcho.serve.request import MOST_CALLED_NAME, ChatRequest, QuotedMessage, ToolCall, ToolDefinition, Tools
 from agentcho.serve.sharing.argument_validation import any_fits
 from agentcho.serve.worker_thread import beside
 
@@ -189,19 +189,34 @@ def _framed(quoted: QuotedMessage, function: str, frames: FramePort) -> FramedMe
 def calls_in(text: str, request: ChatRequest, frames: FramePort) -> tuple[str, tuple[ToolCall, ...]]:
     """Return the text before the first function call, and the calls. Without functions in the request, everything is
     text. If the template has no format for calls, the model was told of one in plain words, and a call that does not
-    fit the schema of its function is text. Calls next to a valid one are returned whatever they call; the client
-    answers that there is no such function."""
+    fit the schema of its function is text, unless the answer can only be a call. Calls next to a valid one are returned
+    whatever they call, except by a name that is too long to be quoted; the client answers that there is no such
+    function."""
     tools = request.tools
     if tools is None or tools.choice == "none":
         return text, ()
     known = frames.framing.tools
     before, written = known.read(text)
-    calls = tuple(call._replace(id="") for call in written)  # clients get ids that the server makes
+    quotable = (call for call in written if len(call.name) <= MOST_CALLED_NAME)
+    calls = tuple(call._replace(id="") for call in quotable)  # clients get ids that the server makes
     offered = {tool.name: tool for tool in tools.tools}
     mine = [call for call in calls if call.name in offered]
+    if not mine:
+        return text, ()
     pairs = ((offered[call.name], call.arguments) for call in mine)
-    good = bool(mine) if known.auto else any_fits(pairs, request.choices)
+    good = known.auto or _is_no_text(text, request) or any_fits(pairs, request.choices)
     return (before, calls) if good else (text, ())
+
+
+def _is_no_text(text: str, request: ChatRequest) -> bool:
+    """Whether the answer can only be a call: a call is required, or the request constrains other answers to a format
+    that this text does not have. Calls are constrained only as far as a grammar can enforce their schema."""
+    if request.tools is not None and request.tools.choice != "auto":
+        return True
+    choices, schema = request.options.get("choices"), request.options.get("json_schema")
+    if choices is not None:
+        return text not in tuple(choices)
+    return schema is not None and not any_fits([(ToolDefinition("", "", schema), text)], request.choices)
 
 
 def cut_off(text: str, tools: Tools | None, frames: FramePort) -> str:

@@ -196,29 +196,38 @@ class ServedModel:
         return serving.deterministic or (request.logprobs is not None and serving.logprobs == "exact")
 
     def society_info(self, caller: Caller) -> dict[str, Any] | None:
-        """What a society's members may know about it, None if there is none of that name. A single agent
-        (`caller.agent`) gets nothing from which it could count the messages, or tokens, that others keep from it."""
+        """What a society's members may know about it, under all cache salts together. None if there is none of that
+        name. A single agent (`caller.agent`) gets nothing from which it could count the messages, or tokens, that
+        others keep from it."""
         found = [society for _, society in self._of(caller)]
         if not found:
             return None
-        society = found[0]
+        missed = sum((Counter(each.missed(caller.agent)) for each in found), Counter[str]())
         told: dict[str, Any] = {
             "society": caller.society,
             "model": self.name,
-            "mode": mode_of(society.reuse),
-            "agents": society.agents,
-            "unmatched_tokens": society.missed(caller.agent),
+            "mode": mode_of(found[0].reuse),
+            "agents": sorted({agent for each in found for agent in each.agents}),
+            "unmatched_tokens": dict(sorted(missed.items())),
         }
         if caller.agent is not None:
             return told
-        return told | {"messages": society.messages, "turns": society.turns, "encoded_tokens": society.tokens}
+        return told | {
+            "messages": sum(each.messages for each in found),
+            "turns": sum(each.turns for each in found),
+            "encoded_tokens": sum(each.tokens for each in found),
+        }
+
+    def check_idle(self, caller: Caller) -> None:
+        """`ApiError`: a request of this society is running, under any cache salt."""
+        if any(self._asking[place] for place, _ in self._of(caller)):
+            raise ApiError(409, "this society has requests under way; end it when they are answered")
 
     def end_society(self, caller: Caller) -> bool:
-        """End a society and its record. Returns False if there is none of that name. `ApiError`: a request is
-        running."""
+        """End a society and its record, under all cache salts. Returns False if there is none of that name. `ApiError`:
+        a request is running, and nothing has ended."""
+        self.check_idle(caller)
         found = self._of(caller)
-        if any(self._asking[place] for place, _ in found):
-            raise ApiError(409, "this society has requests under way; end it when they are answered")
         for place, _ in found:
             self._societies.pop(place).end()
         return bool(found)
@@ -241,7 +250,7 @@ class ServedModel:
         if place in self._societies and self._societies[place].broken:
             self._replace_broken(place)
         if place not in self._societies:
-            self._make_room(caller.tenant)
+            self._make_room(place, caller)
             self._societies[place] = self._open(place, caller)
         society = self._societies[place]
         if caller.mode is not None and caller.mode != mode_of(society.reuse):
@@ -284,18 +293,31 @@ class ServedModel:
         sink = RecordingSink(record, None)
         return SocietyRecording(sink, record.spoke_for, sink.flush, record.close)
 
-    def _make_room(self, tenant: str) -> None:
-        """End the tenant's least recently used society if the tenant has too many. If the whole server has, end that of
-        the tenant that has most: every record being written takes open files, without which the server can accept no
-        connections."""
-        own = [place for place in self._societies if place[0] == tenant]
+    def _make_room(self, place: Place, caller: Caller) -> None:
+        """End a society for a new one if its tenant has too many, or the whole server has: every record being written
+        takes open files, without which the server can accept no connections. First to go is the new one's own society
+        under another cache salt, so that nobody ends other societies by using many salts. Then it is one of the tenant
+        that has most, and the key of a single agent ends none of its own tenant."""
+        tenant = place[0]
+        own = [each for each in self._societies if each[0] == tenant]
         most = len(own) >= self._serving.societies
         full = self._serving.records is not None and len(self._societies) >= self._serving.records
         if not most and not full:
             return
-        held = Counter([tenant, *(place[0] for place in self._societies)])
-        rich = () if most else (place for place in self._societies if held[place[0]] > held[tenant])
-        idle = [place for place in (*own, *rich) if not self._asking[place]]
+        held = Counter([tenant, *(each[0] for each in self._societies)])
+        rich = () if most else (each for each in self._societies if held[each[0]] > held[tenant])
+        salted = [each for each in own if each[:2] == place[:2] and each[2] and not self._asking[each]]
+        given = [] if caller.bound else own
+        idle = salted or [each for each in (*given, *rich) if not self._asking[each]]
+        if not idle and caller.bound:
+            raise ApiError(
+                429,
+                (
+                    "there is no room for another society or cache_salt, and the key of a single agent cannot end a "
+                    "society for it; leave out cache_salt, or end a society with a key for the whole society"
+                ),
+                retry_after=5,
+            )
         if not idle and full:
             raise ApiError(
                 503,
@@ -312,7 +334,13 @@ class ServedModel:
                 ),
                 retry_after=5,
             )
-        self._societies.pop(min(idle, key=lambda place: (-held[place[0]], self._societies[place].used))).end()
+        salts = Counter(each[:2] for each in self._societies if each[2])
+
+        def order(each: Place) -> tuple[int, int, float]:
+            """Of a tenant, the society with most cache salts gives one up first."""
+            return -held[each[0]], -salts[each[:2]] if each[2] else -1, self._societies[each].used
+
+        self._societies.pop(min(idle, key=order)).end()
 
     def _plain(self, place: Place) -> StatelessPrompts:
         if place not in self._prompts:

@@ -83,8 +83,9 @@ class SocietyRecording(NamedTuple):
 
 class Society:
     """One society, on one choreographer. `salt` is secret: nothing is shared with holders of another salt.
-    `user_messages`: whether user messages are for everyone if a request does not say. `broken`: its record could not be
-    written, so it cannot go on; end it."""
+    `user_messages`: whether user messages are for everyone if a request does not say. `turns`: the number of requests
+    that were answered, or for which a token was sampled. `broken`: its record could not be written, so it cannot go on;
+    end it."""
 
     def __init__(
         self,
@@ -151,7 +152,7 @@ class Society:
             return await self._answer(caller, request, hear, turn, exact)
         finally:
             self._requests -= 1
-            self.turns, self.used = self.turns + 1, monotonic()
+            self.used = monotonic()
             self.forget(self._keeping.tokens)
             if not self._requests:
                 self._quiet.set()
@@ -184,7 +185,12 @@ class Society:
             said = await talk.say(reads, to, request, how)
             return how.speech.end(said.words), said.reused
 
-        said = await all_said(map(say, hows))
+        try:
+            said = await all_said(map(say, hows))
+        except BaseException:  # a cancellation too
+            self.turns += any(speech.begun for speech in speeches)
+            raise
+        self.turns += 1
         answers = tuple(answer for answer, _ in said)
         reused = min((reused for _, reused in said), key=sum)
         completion, pondered = (

@@ -90,6 +90,9 @@ class Model(Protocol):
     def society_info(self, caller: Caller) -> dict[str, Any] | None:
         """See `ServedModel.society_info`."""
 
+    def check_idle(self, caller: Caller) -> None:
+        """See `ServedModel.check_idle`."""
+
     def end_society(self, caller: Caller) -> bool:
         """See `ServedModel.end_society`."""
 
@@ -298,7 +301,7 @@ class StaticRoutes:
         return JSONResponse({"id": caller.society, "object": "society", "models": found})
 
     async def end(self, request: Request) -> Response:
-        """End a society and its records."""
+        """End a society and its records, of all models or, if one of them has a request under way, of none."""
         caller, key = self._member(request), _key(request)
         if key is not None and key.agent is not None:
             raise ApiError(
@@ -306,6 +309,8 @@ class StaticRoutes:
                 "the key of a single agent cannot end a society; use a key for the whole society",
                 code="agent_not_allowed",
             )
+        for model in self._site.models.values():
+            model.check_idle(caller)
         ended = [model.end_society(caller) for model in self._site.models.values()]
         forgotten = self._site.conversations.end(caller.tenant, caller.society or "")
         if not (any(ended) or forgotten):
@@ -316,9 +321,8 @@ class StaticRoutes:
         key, society = _key(request), request.path_params["society"]
         if key is None:
             return Caller("", society)
-        return Caller(
-            key.tenant, self._site.keys.allowed(key, RequestClaim(society)).society, key.agent, None, key.name
-        )
+        claim = self._site.keys.allowed(key, RequestClaim(society))
+        return _caller(key, models.RequestTarget("", society=claim.society, agent=claim.agent))
 
 
 class RequestMiddleware:
@@ -455,8 +459,10 @@ def _place(error: Exception) -> str:
 
 
 def _caller(key: ApiKey | None, target: models.RequestTarget) -> Caller:
-    tenant, name = ("", "") if key is None else (key.tenant, key.name)
-    return Caller(tenant, target.society, target.agent, target.mode, name)
+    caller = Caller(society=target.society, agent=target.agent, mode=target.mode)
+    if key is None:
+        return caller
+    return caller._replace(tenant=key.tenant, key=key.name, bound=key.agent is not None)
 
 
 def _key(request: Request) -> ApiKey | None:

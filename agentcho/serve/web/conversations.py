@@ -149,7 +149,7 @@ def _size(messages: Sequence[QuotedMessage]) -> int:
     call."""
     named = (each for message in messages for each in (message.name, message.id, message.call_id))
     called = [call for message in messages for call in message.calls]
-    names = sum(map(len, filter(None, named))) + sum(len(call.name) + len(call.id) for call in called)
+    names = sum(map(len, filter(None, named))) + sum(len(call.id) for call in called)
     return letters(messages) + names + EACH * (len(messages) + len(called))
 
 

@@ -31,7 +31,7 @@ class Detail {
   /** Show more words of a message that is under way. @param {number} number */
   hear(number) {
     const message = /** @type {Talk} */ (state.talk).messages[number];
-    this.aside.querySelector("pre.said bdi:last-child")?.replaceWith(words(message.text));
+    this.aside.querySelector("pre.said > bdi:last-child")?.replaceWith(words(message.text));
   }
 
   focus() {
