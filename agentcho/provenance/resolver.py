@@ -135,7 +135,7 @@ class Resolver:
             resolved.offsets,
             resolved.new_offset,
             name=draft.name,
-            salt=self._salt(self._readers(draft, clearance)),
+            salt=self._salt(clearance if single else self._readers(draft)),
             guard=self._guard(draft, clearance),
             corpora=self._guessed_from(draft, out),
             adapter=self._adapter,
@@ -418,7 +418,8 @@ class Resolver:
 
     def _author_call(self, draft: Draft, missing: Lacking) -> Prefill:
         """The call of E(m): over the context of its author."""
-        return self._prefill(draft, draft.own, self._context(draft.reads, missing))
+        call = self._prefill(draft, draft.own, self._context(draft.reads, missing))
+        return replace(call, salt=self._salt(self._readers(draft)))
 
     def _audience_call(self, draft: Draft, missing: Lacking) -> Prefill:
         """The call of X(m): compact over X of those parents whose audience covers its own."""
@@ -517,7 +518,7 @@ class Resolver:
             role=draft.metadata.role,
             name=draft.name,
             tokens=draft.content if as_said else None,
-            salt=self._salt(self._readers(draft, clearance)),
+            salt=self._salt(clearance),
             guard=self._guard(draft, clearance),
             extends=draft.begun.id if draft.begun is not None and own else None,
             adapter=self._adapter,
@@ -526,9 +527,9 @@ class Resolver:
             opening=draft.opening if as_said else None,
         )
 
-    def _readers(self, draft: Draft, clearance: Audience) -> Audience:
-        """Who reads an encoding with this clearance. Under `deny` all readers of a message read E(m)."""
-        return draft.metadata.audience if self.reuse.leakage == "deny" else clearance
+    def _readers(self, draft: Draft) -> Audience:
+        """Who reads E(m): its author, and under `deny` everybody who may read the message."""
+        return draft.metadata.audience if self.reuse.leakage == "deny" else draft.own
 
     def _salt(self, clearance: Audience) -> str:
         """The class within which stored keys are shared: the agents who could notice that they existed already. The

@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from agentcho.config import ReusePolicy
+from agentcho.config import Leakage, ReusePolicy
 from agentcho.engine.call_layout import KVEntry
 from agentcho.errors import RequestError
 from agentcho.message import EVERYONE, Audience, Metadata
@@ -68,6 +68,18 @@ def test_isolated_readers_share_only_what_is_for_the_same_readers(reuse: ReusePo
         read[reader] = played.engine._encodings[id].entry
     shared = {pair for pair in combinations(read, 2) if read[pair[0]] is read[pair[1]]}
     assert shared == ({*combinations(read, 2)} if reuse.leakage == "audit" else {("carol", "dora")})
+
+
+@pytest.mark.parametrize("leakage", ["enforce", "deny"])
+def test_what_each_reader_encodes_in_its_own_prompt_is_shared_with_nobody(leakage: Leakage) -> None:
+    played = Played(FakeEngine(), ReusePolicy("choreographed", leakage, repair="full"), "")
+    played.put("task")
+    played.say("drafted", "alice", "task")
+    entries = list[set[KVEntry]]()
+    for reader in ("bob", "carol"):
+        attended = played.say(f"of {reader}", reader, "task", "drafted")
+        entries.append({played.engine._encodings[id].entry for id in attended})
+    assert [len(each) for each in (*entries, entries[0] & entries[1])] == [2, 2, 1]  # they share the task alone
 
 
 def read_by_alice(reuse: ReusePolicy, public: bool) -> tuple[str, ...]:

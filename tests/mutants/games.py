@@ -522,8 +522,8 @@ READ = (
         "under deny stored keys are shared by author",
         "who holds a clock could tell that others were told the same words",
         "agentcho/provenance/resolver.py",
-        'return draft.metadata.audience if self.reuse.leakage == "deny" else clearance',
-        "return clearance",
+        'return draft.metadata.audience if self.reuse.leakage == "deny" else draft.own',
+        "return draft.own",
         ("tests/leaks/test_salt.py::test_isolated_readers_share_only_what_is_for_the_same_readers",),
     ),
     Mutant(

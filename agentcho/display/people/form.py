@@ -164,7 +164,7 @@ def _field(path: tuple[str, ...], schema: Mapping[str, Any], root: Mapping[str, 
     if options:
         kind = "json"
         options = options if needed and not nullable else (Option(_default(schema), ""), *options)
-    told = _hint({**own, **{name: schema[name] for name in ("description", "title") if name in schema}})
+    told = _hint({**own, **{name: schema[name] for name in ("description", "title") if name in schema}}, kind)
     return Field(
         path=path,
         help=told,
@@ -209,10 +209,11 @@ def _options(schema: Mapping[str, Any]) -> tuple[Option, ...]:
     return tuple(Option(str(value), json.dumps(value, ensure_ascii=False)) for value in values)
 
 
-def _hint(schema: Mapping[str, Any]) -> str:
+def _hint(schema: Mapping[str, Any], kind: str = "json") -> str:
     """Return the help of a field: its description and its constraints."""
     shape = str(schema.get("type", ""))
-    names = {"integer": "a whole number", "number": "a number", "array": "one a line", "string": "", "boolean": ""}
+    names = {"integer": "a whole number", "number": "a number", "string": "", "boolean": ""}
+    names["array"] = "one a line" if kind == "lines" else "a list, such as [1, 2]"
     parts = [str(schema.get("description", "")), "" if "enum" in schema else names.get(shape, "JSON")]
     parts += [f"{words} {schema[key]:g}" for key, words in BOUNDS.items() if isinstance(schema.get(key), int | float)]
     parts += [words.format(schema[key]) for key, words in {**LENGTHS, **ITEMS}.items() if key in schema]
