@@ -681,10 +681,8 @@ class Agent:
         async def speak() -> None:
             with send, called_at(site):
                 try:
-                    to_whom, say, begin = self._audience(to), send.send_nowait, pieces._begin
-                    pieces._message = await self._speak(
-                        to_whom, prompt, header, view, on_token=say, on_begin=begin, **options
-                    )
+                    hear: dict[str, Any] = {"on_token": send.send_nowait, "on_begin": pieces._begin}
+                    pieces._message = await self._speak(self._audience(to), prompt, header, view, **hear, **options)
                 except Exception as error:
                     pieces._error = error
 

@@ -18,6 +18,9 @@ from agentcho.errors import ConfigError, ScenarioError, asking
 from agentcho.message import Metadata, called
 from agentcho.tasks import Problem, Task
 
+MASK = "**********"
+"""What pydantic shows in place of a secret."""
+
 
 class Judged(NamedTuple):
     """A text that a judge compares across ways of playing.
@@ -215,12 +218,16 @@ def _takes_one(method: Callable[..., object]) -> bool:
 
 
 def json_options(scenario: Scenario) -> dict[str, Any]:
-    """The options of a scenario as JSON, with secrets masked, and without secrets that were not given. Sets are sorted:
-    their order differs by process."""
+    """The options of a scenario as JSON, with secrets masked. Sets are sorted: their order differs by process."""
+    return cast(dict[str, Any], _in_order(dict(scenario.options), scenario.options.model_dump(mode="json")))
+
+
+def recorded_options(scenario: Scenario) -> dict[str, Any]:
+    """The options of a scenario for its record: see `json_options`. Those that are or have a secret and were not given
+    are left out, so that a run that is resumed takes them from their defaults again."""
     options = scenario.options
     defaults = {name for name, value in options if name not in options.model_fields_set and _has_secret(value)}
-    shown = cast(dict[str, Any], _in_order(dict(options), options.model_dump(mode="json")))
-    return {name: value for name, value in shown.items() if name not in defaults}
+    return {name: value for name, value in json_options(scenario).items() if name not in defaults}
 
 
 def given_options(options: type[BaseModel], recorded: Mapping[str, Any]) -> dict[str, Any]:
@@ -252,6 +259,11 @@ def _in_order(value: Any, shown: Any) -> Any:
 
 def _sortable(value: Any) -> Any:
     return value if isinstance(value, int | float) else json.dumps(value)
+
+
+def is_masked(value: Any) -> bool:
+    """Whether recorded JSON contains what pydantic shows in place of a secret."""
+    return MASK in json.dumps(value)
 
 
 def secret_options(scenario: Scenario) -> list[str]:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 
@@ -93,8 +94,30 @@ def test_an_output_goes_through_links_and_into_pipes(tmp_path: Path) -> None:
     assert os.read(reading, 9) == b"piped"
     os.close(reading)
     os.close(writing)
+    (tmp_path / "shared").write_text("before ")
+    with (tmp_path / "shared").open("a") as shared:
+        write_output(Path(f"/dev/fd/{shared.fileno()}"), "and after")
+    assert (tmp_path / "shared").read_text() == "before and after"
     write_output(tmp_path / "new" / "file", b"made")
     assert (tmp_path / "new" / "file").read_bytes() == b"made"
+
+
+def test_a_named_pipe_is_not_opened_before_it_is_written(tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    assert fault_of(pipe) is None
+    check_file(pipe)
+    with ThreadPoolExecutor(1) as threads:
+        read = threads.submit(pipe.read_bytes)
+        write_output(pipe, "through")
+        assert read.result() == b"through"
+
+
+def test_a_pipe_whose_reader_has_gone_is_no_refusal(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with pytest.raises(BrokenPipeError):
+        write_output(Path(f"/dev/fd/{writing}"), "nobody reads")
+    os.close(writing)
 
 
 def test_where_results_can_go_is_known_without_a_trace(tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ class GameCalls:
         self._verdict = verdict
         self.attempt = verdict.attempt
         self._entries = verdict.cones.entries
+        self._texts = {entry.message.id: entry for entry in verdict.texts}
         made = _made(self._entries.values(), begun)
         self._told = _told(made)
         self._trust = _trust(self._entries)
@@ -176,7 +177,7 @@ class GameCalls:
             raise Unknown(f"{made.named} does not say which call it came from")
         cones = self._verdict.cones
         id = call.message.id
-        if call in self._verdict.texts:
+        if self._texts.get(id) is call:
             cone: Set[str] = {id, *call.message.parents}
         elif (said := cones.said_in(call)) is None:
             raise Unknown(f"message {id} has no record of what it was said over")

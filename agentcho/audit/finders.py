@@ -17,8 +17,8 @@ from typing import NamedTuple
 from agentcho.audit import order
 from agentcho.audit.calls import GameCalls, JudgedCall
 from agentcho.audit.facts import CodeLines, Facts
-from agentcho.audit.report import LEVELS, Finding, Place, Verdict
-from agentcho.audit.rules import RULES, Occurrences, fingerprint
+from agentcho.audit.report import Finding, Place, Verdict
+from agentcho.audit.rules import LEVELS, RULES, Occurrences, fingerprint
 from agentcho.audit.subject import CLIENTS, LIMITS, MARKERS, SOCIETY
 from agentcho.audit.verdict import GameVerdict, Reading, RevealedSecrets, line_of
 from agentcho.audit.wording import listed
@@ -152,7 +152,9 @@ def leaks(facts: Facts) -> Cases:
             unknown = Evidence(game=edge.game, rank=(edge.game,), place=reading.place, detail=reading.fault or "")
             yield FindingKey("AC004", reader=edge.reader, carrier=reading.author), unknown
         for share in reading.shares:
-            key = FindingKey(LEAKS[edge.verdict], reader=edge.reader, owner=share.owner, carrier=reading.author)
+            through = edge.verdict == "direct" and len(share.path) > 1
+            rule = LEAKS["transitive" if through else edge.verdict]
+            key = FindingKey(rule, reader=edge.reader, owner=share.owner, carrier=reading.author)
             yield key, _leaked(reading, share)
         if reading.cached is not None:
             hit = Evidence(game=edge.game, rank=(edge.game,), place=reading.place)
@@ -242,13 +244,14 @@ def _acted(game: int, entry: TranscriptEntry, authors: Mapping[str, str]) -> Cas
     place = line_of(act.where)
     # a message cancelled before its first word has no line; its id names its author
     owners = {id: authors.get(id) or id.partition(".")[0] or SCENARIO for id in act.tainted_by}
+    unproved, quoted = set(act.unproved), set(act.contained)
     for owner in sorted(set(owners.values())):
         own = [id for id in act.tainted_by if owners[id] == owner]
-        proved = tuple(id for id in own if id not in act.unproved)
+        proved = tuple(id for id in own if id not in unproved)
         secrets = proved or tuple(own)
         file = PurePath(place.file).name if place else ""
         key = FindingKey("AC006" if proved else "AC021", owner=owner, file=file, line=place)
-        contained = [id for id in secrets if id in act.contained]
+        contained = [id for id in secrets if id in quoted]
         what = (
             f"{entry.message.id} (its text contains the value of {listed(contained)})"
             if contained

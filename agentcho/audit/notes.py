@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from agentcho.audit.report import Blockage, Place, Release, Said, Unfinished
@@ -66,23 +66,45 @@ def unfinished(verdict: GameVerdict, seal: Seal) -> Iterator[Unfinished]:
 def blockages(verdict: GameVerdict) -> Iterator[Blockage]:
     """Messages in an agent's prompt that the encoding of a later message in it did not attend to. Baseline mode has
     none, because each message attends to all messages before it."""
-    cones = verdict.cones
-    for call in cones.records.values():
+    records, sets = verdict.cones.records, _AttendedSets(verdict.cones.records)
+    for call in records.values():
         reader = verdict.reader(call)
         if reader is None or call.recipe == "baseline":
             continue
-        before: list[str] = []
+        before, listed = 0, list[str]()
         for piece in call.receipt.context:
-            read = cones.records.get(piece.id)
+            read = records.get(piece.id)
             if read is None:
                 continue
-            over = {cones.records[e.id].message for e in read.receipt.context if e.id in cones.records}
-            missing = tuple(m for m in before if m not in over and m != read.message)
-            if missing:
-                one = call.message
-                other = read.message
+            own = sets.of_message(read.message)
+            if lacking := before & ~sets.attended(read.id) & ~own:
+                missing = tuple(m for m in listed if lacking & sets.of_message(m))
+                one, other = call.message, read.message
                 yield Blockage(game=verdict.game, reader=reader, call=one, message=other, missing=missing)
-            before.append(read.message)
+            before |= own
+            listed.append(read.message)
+
+
+class _AttendedSets:
+    """Sets of messages as bit masks, computed once per encoding."""
+
+    def __init__(self, records: Mapping[int, EncodingRecord]) -> None:
+        self._records = records
+        self._bits, self._attended = dict[str, int](), dict[int, int]()
+
+    def of_message(self, message: str) -> int:
+        """The set of one message."""
+        return self._bits.setdefault(message, 1 << len(self._bits))
+
+    def attended(self, id: int) -> int:
+        """The messages whose encodings an encoding attended to."""
+        if id not in self._attended:
+            found = 0
+            for piece in self._records[id].receipt.context:
+                if piece.id in self._records:
+                    found |= self.of_message(self._records[piece.id].message)
+            self._attended[id] = found
+        return self._attended[id]
 
 
 def releases(verdict: GameVerdict, seal: Seal) -> Iterator[Release]:

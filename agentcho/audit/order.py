@@ -37,6 +37,16 @@ class _Unit(NamedTuple):
     behind: int
 
 
+class _Span(NamedTuple):
+    """Consecutive units, as a binary tree. `union` are the messages that any of them has in `behind`, `common` those
+    that all of them have; a span of one unit has no `halves`."""
+
+    first: _Unit
+    union: int
+    common: int
+    halves: tuple[_Span, ...] = ()
+
+
 def known(entries: Iterable[TranscriptEntry]) -> bool:
     """Whether each message records what was awaited before it."""
     return all(entry.act.after is not None for entry in entries)
@@ -126,14 +136,27 @@ class _Level:
             n for n, entry in enumerate(self._entries) if not entry.message.audience.includes(reader)
         )
         read = [unit for unit in units if self._shown(unit, reader)]
-        for number, unit in enumerate(read):
+        if not (hidden and read):
+            return
+        whole = _span(read)
+        for unit in read:
             wanted = unit.behind & hidden
             told = 0
-            near = sorted(range(len(read)), key=lambda other: abs(other - number)) if wanted else ()
-            for other in near:
-                if other != number and told != wanted and not self._fixed(unit, read[other]):
-                    told |= self._told(unit, read[other], wanted)
+            for other in self._unfixed(unit, whole) if wanted else ():
+                told |= self._told(unit, other, wanted)
+                if told == wanted:
+                    break
             yield from self._named(reader, unit, told)
+
+    def _unfixed(self, unit: _Unit, span: _Span) -> Iterator[_Unit]:
+        """The units of a span whose order with `unit` is not fixed. If `unit` waited for every decode that any unit of
+        the span waited for, or each of them for every decode that `unit` waited for, the order of all is fixed."""
+        if not span.union & ~unit.behind & self._timed or not unit.behind & ~span.common & self._timed:
+            return
+        for half in span.halves:
+            yield from self._unfixed(unit, half)
+        if not span.halves and not self._fixed(unit, span.first):
+            yield span.first
 
     def _shown(self, unit: _Unit, reader: str) -> bool:
         return any(_reads(self._entries[place], reader) for place in unit.entries)
@@ -195,6 +218,16 @@ def _reads(entry: TranscriptEntry, reader: str) -> bool:
 def _waited_for(act: Act) -> tuple[str | int, ...]:
     """What had ended before the first token of a message: what was awaited, and the thought before it."""
     return (*(act.after or ()), *(() if act.thought is None else (act.thought,)))
+
+
+def _span(units: Sequence[_Unit]) -> _Span:
+    """The span of one or more units."""
+    first = units[0]
+    if len(units) == 1:
+        return _Span(first, first.behind, first.behind)
+    middle = len(units) // 2
+    one, other = _span(units[:middle]), _span(units[middle:])
+    return _Span(first, one.union | other.union, one.common & other.common, (one, other))
 
 
 def _bits(places: Iterable[int]) -> int:

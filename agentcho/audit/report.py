@@ -10,12 +10,13 @@ from itertools import chain, repeat
 from typing import Literal
 
 from agentcho.audit.measurement import Measurement
+from agentcho.audit.rules import LEVELS, RULES, Level
 from agentcho.records.frozen import Frozen
 
+DOUBT = 3
+"""The exit code of an audit in which something could not be judged."""
 Verdict = Literal["clean", "direct", "transitive", "positional", "unlabelled"]
 CallVerdict = Literal["clean", "told", "untrusted", "released", "unlabelled"]
-Level = Literal["error", "warning", "note"]
-LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 FailOn = Literal["error", "warning", "note", "never"]
 Status = Literal["new", "unchanged", "gone"]
 Conclusion = Literal["clean", "texts-clean", "findings", "inconclusive"]
@@ -289,9 +290,18 @@ class AuditReport(Frozen):
     calls: tuple[Call, ...] = ()
 
     def exit_code(self, fail_on: FailOn) -> int:
-        """Return 0 if clean, 1 for findings at or above `fail_on` that no suppression covers, 3 if inconclusive.
-        Findings take precedence; an inconclusive audit never returns 0."""
+        """Return 0 if clean, 1 for findings at or above `fail_on` that no suppression covers, 3 if something could not
+        be judged. Findings take precedence; an audit with doubts never returns 0, even if findings are ignored."""
         counted = () if fail_on == "never" else LEVELS[: LEVELS.index(fail_on) + 1]
         if any(f.level in counted and not f.suppressed and f.status != "gone" for f in self.findings):
             return 1
-        return 3 if self.conclusion == "inconclusive" else 0
+        return DOUBT if self._is_doubtful else 0
+
+    @property
+    def _is_doubtful(self) -> bool:
+        """Whether something could not be judged. Findings take precedence in the conclusion, which then does not tell
+        it."""
+        if self.conclusion != "findings":
+            return self.conclusion == "inconclusive"
+        unknown = any(RULES[finding.rule].doubt and finding.status != "gone" for finding in self.findings)
+        return unknown or bool(self.subject.lost) or not all(control.fired for control in self.controls)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from agentcho.audit.report import Level
-
 RuleSubject = Literal["reader", "tool", "run"]
+Level = Literal["error", "warning", "note"]
+LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 HeadlineWord = Literal["LEAKS", "UNTRUSTED", "UNKNOWN"]
 LedgerName = Literal["releases", "blockages"]
 

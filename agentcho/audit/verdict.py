@@ -155,13 +155,12 @@ class GameVerdict:
     def _verdict(
         self, reader: str, call: EncodingRecord, piece: int, id: int
     ) -> tuple[Verdict, tuple[RevealedSecrets, ...]]:
-        """The first verdict that applies to an encoding with a known cone."""
+        """The first verdict that applies to an encoding with a known cone, and all secrets in it by their owners. What
+        is read directly may carry secrets of others too."""
         message = self.cones.records[id].message
-        for named in self.cones.records[id].messages:
-            if hidden(self.cones.messages[named], reader):
-                return "direct", (RevealedSecrets(self._author(named), (named,), (named,)),)
         if secrets := self.cones.cones[id] & self.cones.hidden(reader):
-            return "transitive", self._shares(self.cones.paths(id, secrets))
+            direct = not secrets.isdisjoint(self.cones.records[id].messages)
+            return "direct" if direct else "transitive", self._shares(self.cones.paths(id, secrets))
         odd = self.positions.at(call.id, reader, piece)
         if odd is not None:
             return "positional", (self._felt((message,), odd),)

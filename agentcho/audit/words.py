@@ -78,6 +78,7 @@ class GameWords:
         self.attempt = verdict.attempt
         self._refusing = subject.words == "refuse"
         self._agents = subject.agents
+        self._texts = {entry.message.id: entry for entry in verdict.texts}
         self._secrets = SecretReach(lambda id: self._entries[id].message.audience, self._known_sources)
         self.doubts: list[Doubt] = []
         self.sums: dict[OwnerAndReader, WordTotals] = {}
@@ -158,7 +159,7 @@ class GameWords:
     def _cone(self, entry: TranscriptEntry) -> list[str]:
         cones = self._verdict.cones
         id = entry.message.id
-        if entry in self._verdict.texts:
+        if self._texts.get(id) is entry:
             return list(entry.message.parents)
         own = cones.said_in(entry)  # a thought depends only on what its author had read
         if own is None:

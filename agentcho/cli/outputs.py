@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -127,6 +129,8 @@ def fault_of(path: Path) -> str | None:
         return "it is a folder"
     if not path.parent.is_dir():
         return f"there is no folder {path.parent}"
+    if path.exists() and not path.is_file():  # whoever reads a pipe would take it for ended if it was opened and closed
+        return None if os.access(path, os.W_OK) else os.strerror(errno.EACCES)
     fresh = not path.exists()
     try:
         with path.open("ab"):

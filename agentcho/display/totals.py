@@ -70,11 +70,11 @@ def second_encodings(entries: Sequence[TranscriptEntry]) -> TextTable:
     rows."""
     by_id = {(entry.message.game, entry.message.id): entry.message for entry in entries}
     lengths: dict[str, list[int]] = {"with the message": [], "by its first reader": []}
-    counted = set[tuple[int, str]]()
+    counted = set[tuple[int, int, str]]()
     for entry in entries:
         for made in entry.made:
-            place = entry.message.game, made.message
-            said = None if place in counted else by_id.get(place)
+            place = entry.message.game, entry.attempt, made.message
+            said = None if place in counted else by_id.get((entry.message.game, made.message))
             if said is not None and said.sampled and made.recipe == "audience" and made.caller is None:
                 counted.add(place)
                 when = "with the message" if said is entry.message else "by its first reader"

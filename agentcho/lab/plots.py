@@ -162,7 +162,7 @@ def plot_readings(found: FidelityResult, file: Path) -> None:
         least = _least(row.kl.value for row in own)
         axis.set_yscale("symlog", linthresh=least)
         axis.set_ylim(bottom=-least / 2)
-        axis.set_title(f"{subject}: {many(max(row.games for row in own), 'conversation')}", fontsize=9)
+        axis.set_title(f"{subject}: {many(max((row.games for row in own), default=0), 'conversation')}", fontsize=9)
         axis.set_xlabel("tokens encoded, of the baseline's", fontsize=8)
         axis.margins(x=0.1)
         axis.tick_params(labelsize=8)

@@ -59,7 +59,8 @@ SIGHTS = (
             *("thought", "thoughts"),
         ),
         taints="itself",
-        why="words, their length in tokens and what ended them; of a thought the message of that thought too",
+        why="words, their length in tokens and what ended them; of a thought the message of that thought too. That "
+        "there was none counts as a look at what its author had read, if its model thinks and its thoughts are private",
     ),
     CodeRead(
         of="Message",
@@ -227,7 +228,7 @@ SIGHTS = (
         of="Streamed",
         names=("id", "text", "write", "close", "give_up"),
         taints=None,
-        why="words of the code's own",
+        why="words of the code's own; `text` counts as a look at all that the tasks that wrote it had looked at",
     ),
     CodeRead(
         of="Audience",
@@ -250,7 +251,8 @@ SIGHTS = (
     *_errors(
         None,
         "says what is wrong with the arguments, which are the code's own; an error about a position that depends on "
-        "the length of messages, or about what a person typed, counts as a look at all that the agent may read",
+        "the length of messages, about what a person typed, or that a function of the code raised within the verb, "
+        "such as a view, counts as a look at all that the agent may read",
         *("RequestError", "ScenarioError", "TaskError", "ConfigError", "ArgumentError", "ExtraMissing"),
     ),
     *_errors(

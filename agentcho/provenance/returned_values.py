@@ -36,7 +36,7 @@ class CodeText(NamedTuple):
 
 
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_FORMATTED = re.compile(r"\d{1,3}(?:[.,'_\u00a0\u2009\u202f ]\d{3})+(?:[.,]\d+)?|\d+[.,]\d+")
+_FORMATTED = re.compile(r"(?<!\d)(?:\d{1,3}(?:[.,'_\u00a0\u2009\u202f ]\d{3})+(?:[.,]\d+)?|\d+[.,]\d+)")
 """A number with separators of thousands, decimals, or both."""
 _NO_DIGIT = re.compile(r"\D")
 _LETTER = rf"[^\W\d_{_UNSPACED}]"

@@ -63,9 +63,9 @@ class TrackedMessage(Message):
 class TrackedHistory(History):
     """A history that reports which of its messages are looked at: those that are listed. Counting them lists all."""
 
-    def __init__(self, history: History, notice: Notice) -> None:
+    def __init__(self, history: History, notice: Notice, listed: Notice) -> None:
         self._parts = history._parts
-        self._notice = notice
+        self._notice, self._listed = notice, listed
 
     def _all(self) -> Iterator[Metadata]:
         return super().__iter__()
@@ -78,10 +78,8 @@ class TrackedHistory(History):
     def find(self, id: str) -> Metadata | None:
         """The message with this id. If there is none, this counts as a look at all messages."""
         found = super().find(id)
-        if found is None:
-            self._notice(self._all())
-            return None
-        return self._looked_at(found)
+        self._notice(self._all() if found is None else [found])
+        return None if found is None else shown_to("", found, super().find)
 
     def backwards(self, reader: str) -> Iterator[Metadata]:
         """The messages that a reader may read, the last one first. Each counts as looked at when it is yielded."""
@@ -93,7 +91,7 @@ class TrackedHistory(History):
 
     def _looked_at(self, message: Metadata) -> Metadata:
         """The message with those parents that all its readers may know, as views see it."""
-        self._notice([message])
+        self._listed([message])
         return shown_to("", message, super().find)
 
     def __len__(self) -> int:
@@ -217,7 +215,7 @@ class TaintTracker:
 
     def history(self, history: History) -> History:
         """The history in a form that reports which messages are looked at."""
-        return TrackedHistory(history, self.listed)
+        return TrackedHistory(history, self.notice, self.listed)
 
     def notice(self, messages: Iterable[Metadata]) -> None:
         """Record that the running task has looked at metadata of these messages. Public messages do not count."""
@@ -228,12 +226,14 @@ class TaintTracker:
     def listed(self, messages: Iterable[Metadata]) -> None:
         """Record that the history has listed these messages for the running task, which counts as a look at them."""
         messages = tuple(messages)
-        self._seen.listed.update(message.id for message in messages)
+        for seen in self._those:
+            seen.listed.update(message.id for message in messages)
         self.notice(messages)
 
-    def awaited(self, ids: Iterable[str]) -> bool:
-        """Whether the running task got none of these ids from a list of what happened to be out."""
-        return self._seen.listed.isdisjoint(ids)
+    def awaited(self, ids: Iterable[str]) -> tuple[str, ...]:
+        """Those of these ids that the running task did not get from a list of what happened to be out, so that it must
+        have waited for their messages."""
+        return tuple(id for id in ids if id not in self._seen.listed)
 
     def probed(self, id: str, there: Metadata | None, messages: Iterable[Metadata]) -> None:
         """Record that the running task has asked whether a message with this id exists; `messages` are all messages.

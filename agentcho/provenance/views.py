@@ -367,6 +367,7 @@ class ReadSet(NamedTuple):
         direct: Ids in `reads` whose audience lacks the caller: a direct leak, to record or to refuse.
         reuse: As for `View`.
         named: Whether the call named its messages itself, instead of choosing among those that were out.
+        awaited: Those of its messages that the call named itself.
     """
 
     caller: str | None
@@ -375,6 +376,7 @@ class ReadSet(NamedTuple):
     direct: tuple[str, ...]
     reuse: ReuseFor | None = None
     named: bool = False
+    awaited: tuple[str, ...] = ()
 
 
 def granted(caller: str, view: View, sees: Callable[[Metadata], bool], said: History) -> ReadSet:

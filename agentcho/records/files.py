@@ -19,9 +19,12 @@ from agentcho.errors import CannotWrite, RecordBroken
 
 @contextmanager
 def write_errors(path: Path) -> Iterator[None]:
-    """Raise `CannotWrite` if the system refuses, as for a full disk or a file without write permission."""
+    """Raise `CannotWrite` if the system refuses, as for a full disk or a file without write permission. A pipe whose
+    reader has closed it raises `BrokenPipeError`."""
     try:
         yield
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise CannotWrite(path, error.strerror or str(error)) from error
 
@@ -43,14 +46,22 @@ def replace_whole(path: Path, content: str | bytes) -> None:
 def write_output(path: Path, content: str | bytes) -> None:
     """Write a file that a user has named, whole or not at all, with its folders.
 
-    A link stays, and what it points to is written. Anything but a regular file, such as a pipe, is written to directly.
+    A link stays, and what it points to is written. Anything but a regular file, such as a pipe, is written to directly;
+    so is what the process has open, such as /dev/stdout, which may be a file to which others write too. A pipe that
+    nobody reads raises `BrokenPipeError`.
     """
     with write_errors(path):
-        if path.exists() and not path.is_file():
-            path.write_bytes(content.encode() if isinstance(content, str) else content)
+        if not is_replaceable(path):
+            with path.open("ab") as file:
+                file.write(content.encode() if isinstance(content, str) else content)
             return
         path.parent.mkdir(parents=True, exist_ok=True)
     replace_whole(path.resolve(), content)
+
+
+def is_replaceable(path: Path) -> bool:
+    """Whether a file can be replaced by another one: not what a process has open, nor a pipe or a device."""
+    return not str(path).startswith(("/dev/std", "/dev/fd/", "/proc/")) and (path.is_file() or not path.exists())
 
 
 def check_folder(folder: Path) -> None:
@@ -71,7 +82,7 @@ def check_file(file: Path) -> None:
     if file.is_dir():
         raise CannotWrite(file, "it is a folder", begun=False)
     check_folder(file.parent)
-    if file.exists():
+    if file.is_file():
         try:
             file.open("ab").close()
         except OSError as error:

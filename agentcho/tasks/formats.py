@@ -7,7 +7,7 @@ Each format turns the fields of one row into a task. Independent of files and th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from agentcho.tasks.disclosure import agentleak, privacylens
@@ -16,15 +16,24 @@ from agentcho.tasks.rows import Fields, HubDataset, RowError
 from agentcho.tasks.task import Concepts, Problem, Task
 
 Read = Callable[[Fields, str], Task]
+Merge = Callable[[Task, Task], Task | None]
+"""Joins two tasks with the same id. None: they are different tasks."""
+
+
+def same(first: Task, second: Task) -> Task | None:
+    """The task, if both are equal."""
+    return first if first == second else None
 
 
 class Format(NamedTuple):
-    """The kind of its tasks, the function that reads a row (its fields, and an id for rows without one), and the
-    location of the published set on the hub, or None if there is no known one."""
+    """The kind of its tasks, the function that reads a row (its fields, and an id for rows without one), the location
+    of the published set on the hub, or None if there is no known one, and the function that joins tasks with the same
+    id."""
 
     kind: type[Task]
     read: Read
     hosted: HubDataset | None
+    merge: Merge = same
 
 
 def formats() -> dict[str, Format]:
@@ -32,7 +41,9 @@ def formats() -> dict[str, Format]:
     return {
         "math": Format(Problem, _math, HubDataset("HuggingFaceH4/MATH-500", None, "test")),
         "gsm8k": Format(Problem, _gsm8k, HubDataset("openai/gsm8k", "main", "test")),
-        "triviaqa": Format(Problem, _triviaqa, HubDataset("mandarjoshi/trivia_qa", "rc.nocontext", "validation")),
+        "triviaqa": Format(
+            Problem, _triviaqa, HubDataset("mandarjoshi/trivia_qa", "rc.nocontext", "validation"), _with_all_answers
+        ),
         "commongen": Format(Concepts, _commongen, HubDataset("allenai/common_gen", None, "validation")),
         "agentleak": Format(Vault, agentleak, None),
         "privacylens": Format(Vignette, privacylens, HubDataset("SALT-NLP/PrivacyLens", None, "train")),
@@ -98,10 +109,26 @@ def _triviaqa(fields: Fields, id: str) -> Problem:
         raise RowError("has no field 'answer' with 'value' and 'aliases'")
     known = {key.lower().replace("_", ""): value for key, value in answer.items()}
     accepted = [known.get("value"), *_list(known, "aliases"), *_list(known, "normalizedaliases")]
-    answers = tuple(dict.fromkeys(each for each in accepted if each))
-    if not answers:
-        raise RowError("its answer has neither 'value' nor 'aliases'")
-    return Problem(id=str(plain.get("questionid", id)), question=_text(plain, "question"), answers=answers)
+    if others := [each for each in accepted if each is not None and not isinstance(each, str)]:
+        raise RowError(f"its answer has {others[0]!r}, which is not a text")
+    comparable = [each for each in accepted if each and re.search(r"\w", each)]
+    if not comparable:
+        raise RowError("its answer has neither 'value' nor 'aliases' with a word to compare")
+    named, question = str(plain.get("questionid", id)), _text(plain, "question")
+    return Problem(id=named, question=question, answers=_ordered(comparable))
+
+
+def _ordered(answers: Sequence[str]) -> tuple[str, ...]:
+    """The first answer, then the others in alphabetical order, each once."""
+    return (answers[0], *sorted(set(answers) - {answers[0]}))
+
+
+def _with_all_answers(first: Task, second: Task) -> Task | None:
+    """The question with the answers of both tasks. The published set lists a question once for the Web and once for
+    Wikipedia, with different answers."""
+    if not (isinstance(first, Problem) and isinstance(second, Problem)) or first.question != second.question:
+        return None
+    return first.model_copy(update={"answers": _ordered((*first.answers, *second.answers))})
 
 
 def _commongen(fields: Fields, id: str) -> Concepts:

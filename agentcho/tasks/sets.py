@@ -19,7 +19,7 @@ from agentcho.errors import TaskError, asking
 from agentcho.tasks.arithmetic import draw_problem
 from agentcho.tasks.concepts import draw_concepts
 from agentcho.tasks.facts import draw_fact
-from agentcho.tasks.formats import Format, Read, formats, own
+from agentcho.tasks.formats import Format, Merge, Read, formats, own, same
 from agentcho.tasks.private import Vault, Vignette
 from agentcho.tasks.rows import HubDataset, Row, RowError, of_dataset, of_file
 from agentcho.tasks.task import Concepts, Problem, Task
@@ -94,7 +94,10 @@ def task_set(spec: str, kind: type[Task], seed: int = 0) -> TaskSet:
         return _generated(spec, generator, _options(spec, generator, rest), seed)
     if (published := formats().get(name)) is not None:
         _check_kind(spec, published.kind, kind)
-        return _listed(spec, published.kind, published.read, *_rows(name, rest, published))
+        rows, source = _rows(name, rest, published)
+        return _listed(
+            spec=spec, kind=published.kind, read=published.read, rows=rows, source=source, merge=published.merge
+        )
     if Path(spec).suffix in {".json", ".jsonl"}:
         return _listed(spec=spec, kind=kind, read=own(kind), rows=of_file(Path(spec)), source=spec)
     known = (*generators(), *formats())
@@ -127,18 +130,20 @@ def _rows(name: str, rest: str, published: Format) -> tuple[list[Row], str]:
     return of_dataset(hosted), hosted.id
 
 
-def _listed(spec: str, kind: type[Task], read: Read, rows: list[Row], source: str) -> TaskSet:
+def _listed(spec: str, kind: type[Task], read: Read, rows: list[Row], source: str, merge: Merge = same) -> TaskSet:
     """Return the tasks of rows. Rows with the same task count once (CommonGen has one row per sentence)."""
     tasks: dict[str, Task] = {}
     places: dict[str, int] = {}
     for row in rows:
         task = _read(source, kind, read, row)
-        if tasks.setdefault(task.id, task) != task:
+        merged = merge(tasks.get(task.id, task), task)
+        if merged is None:
             raise TaskError(
                 source,
                 row.place,
                 f"repeats the id {task.id!r} of entry {places[task.id]}; give each task an id of its own",
             )
+        tasks[task.id] = merged
         places.setdefault(task.id, row.place)
     listed = tuple(tasks.values())
     lines = "\n".join(task.model_dump_json() for task in listed)

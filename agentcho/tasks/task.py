@@ -15,10 +15,10 @@ from agentcho.tasks.private import Vault, Vignette
 
 Check = Literal["text", "number", "math"]
 ARTICLE = re.compile(r"^(?:a|an|the) ")
-SAID = re.compile(r"answer(?: is|:)\s*((?:(?!answer(?: is|:))[^\n])*)", re.IGNORECASE)
+SAID = re.compile(r"answer(?: is|:)[\s*:]*((?:(?!answer(?: is|:))[^\n])*)", re.IGNORECASE)
 ENDED = re.compile(r"[.!?](?=\s|$)|$")
 WORD = re.compile(r"[^\W_]+")
-NUMBER = re.compile(r"(?:(?<![\w.)])-)?\d[\d,]*(?:\.\d+)?")
+NUMBER = re.compile(r"(?:(?<![\w.)])[-\u2212])?\d[\d,]*(?:\.\d+)?")
 
 
 class Problem(BaseModel):
@@ -106,8 +106,8 @@ class Problem(BaseModel):
 
 
 def _number(digits: str) -> str:
-    """Return a number without commas and without trailing zeros after the point."""
-    plain = digits.replace(",", "")
+    """Return a number with an ASCII minus sign, without commas and without trailing zeros after the point."""
+    plain = digits.replace(",", "").replace("\u2212", "-")
     return plain.rstrip("0").rstrip(".") if "." in plain else plain
 
 

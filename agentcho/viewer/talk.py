@@ -67,11 +67,12 @@ class _Talk:
         }
 
     def _agent(self, name: str, own: Reach) -> Json:
-        """An agent, with the data for its view: see `Reach`."""
+        """An agent, with the data for its view: see `Reach`. The number of a message without a line is -1."""
         place = self._place
         numbers = self._records
         reached = [
-            [place[m], how.verdict, place[how.call], place.get(how.through, -1)] for m, how in own.reached.items()
+            [place[m], how.verdict, place.get(how.call, -1), place.get(how.through, -1)]
+            for m, how in own.reached.items()
         ]
         brought = [[numbers[id], each.verdict] for id, each in own.brought.items() if id in numbers]
         return {
@@ -83,7 +84,7 @@ class _Talk:
             "read": runs(place[m] for m in own.read if m in place),
             "reached": sorted(reached),
             "brought": brought,
-            "felt": sorted(place[m] for m in own.felt),
+            "felt": sorted(place[m] for m in own.felt if m in place),
         }
 
     def _message(self, entry: TranscriptEntry) -> Json:

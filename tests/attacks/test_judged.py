@@ -111,6 +111,20 @@ def test_p_values_are_adjusted_over_all_rows() -> None:
     assert many.p == pytest.approx(22 * many.p_exact)
 
 
+def test_a_search_that_guesses_all_symbols_at_once_is_tested_on_whole_secrets_alone() -> None:
+    def rows(right: tuple[int, ...], chance: float | None) -> dict[str, Row]:
+        made = outcome("author", right, told=-13.0), outcome("text", NONE)
+        return verdicts(*(each.model_copy(update={"symbols_chance": chance}) for each in made))
+
+    half, few = (2,) * TESTED, (4, *NONE[1:])
+    assert rows(half, None)["author"].p < 0.001
+    row = rows(half, 0.2)["author"]
+    assert (row.symbols_chance, row.p_symbols, row.p) == (0.2, 1.0, 1.0)
+    assert rows(half, None)["author"].symbols_chance == 0.1
+    row = rows(few, 0.2)["author"]
+    assert row.p == pytest.approx(2 * row.p_exact)
+
+
 def test_a_file_that_is_none_says_so(tmp_path: Path) -> None:
     with pytest.raises(RecordNotFound):
         read_leaks(tmp_path / "none.json")

@@ -79,6 +79,7 @@ def test_a_search_finds_the_secret_in_what_its_author_encoded_and_not_in_what_is
     case, found = attacked(engine, "author", 24, 24)
     assert whole(case, found) == len(case.split.test) == 6
     assert found.logq.mean() > -0.5
+    assert found.symbols_chance == pytest.approx(1 / 24 + 23 / 24 / CODES.options)
     case, found = attacked(engine, "audience", 24, 24)
     assert above_chance(whole(case, found), 6, 1 / 24) > 0.001
     assert found.logq == pytest.approx(-np.log2(24))

@@ -162,3 +162,22 @@ def test_a_file_that_is_no_list_of_suppressions_is_refused(tmp_path: Path) -> No
             read_suppressions(file)
     with pytest.raises(ConfigError, match="cannot be read"):
         read_suppressions(tmp_path / "none.toml")
+
+
+def test_doubts_are_not_ignored_with_the_findings() -> None:
+    whole, torn = audited(chain()), audited(chain(), lost=("game 1 has no outcome",))
+    assert (whole.exit_code("never"), torn.exit_code("never"), torn.exit_code("error")) == (0, 3, 1)
+
+
+def test_what_is_read_directly_is_no_cover_for_the_secrets_of_others(tmp_path: Path) -> None:
+    talk = Talk()
+    hers = talk.say("carol.0", ["carol", "alice"])
+    talk.say("bob.0", "everyone", [talk.say("alice.0", ["alice"], [hers])])
+    report = audited(talk)
+    assert [(f.rule, f.reader, f.owner, f.carrier, f.path) for f in report.findings if f.level == "error"] == [
+        ("AC001", "bob", "alice", "alice", ("alice.0",)),
+        ("AC002", "bob", "carol", "alice", ("alice.0", "carol.0")),
+    ]
+    accepted = written(tmp_path, ENTRY | BOB | {"rule": "AC001"})
+    half = suppress(report, read_suppressions(accepted), date(2026, 11, 30))
+    assert (half.conclusion, half.exit_code("error")) == ("findings", 1)

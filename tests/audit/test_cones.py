@@ -80,7 +80,7 @@ def test_cones_and_verdicts_are_those_of_a_slow_oracle(talk: Talk) -> None:
     for edge in edges:
         secrets = oracle.hidden(edge.encoding, edge.reader)
         if edge.message in secrets:
-            assert (edge.verdict, edge.secrets) == ("direct", (edge.message,))
+            assert (edge.verdict, set(edge.secrets), edge.path) == ("direct", secrets, (edge.message,))
         else:
             assert (edge.verdict, set(edge.secrets)) == ("transitive" if secrets else "clean", secrets)
             assert edge.hops == (oracle.distance(edge.encoding, secrets) if secrets else 0)

@@ -13,8 +13,9 @@ from agentcho import Engine
 from agentcho.audit.measurement import Arm, Effect, Interval, Measurement, Swap
 from agentcho.config import ReusePolicy
 from agentcho.engine.template import derive
-from agentcho.errors import LeakageError
+from agentcho.errors import ContextOverflow, LeakageError
 from agentcho.games.runs.replay import replay
+from agentcho.lab.commands import extension
 from agentcho.lab.measure import whole
 from agentcho.lab.measure.arms import SWAPS, Experiment, in_sight, original, shifts_of
 from agentcho.lab.measure.controls import controls
@@ -33,8 +34,9 @@ from agentcho.lab.measure.play import (
 )
 from agentcho.lab.measure.stage import Stage
 from agentcho.lab.measure.swap import fitted, lengthened, swapped
-from agentcho.lab.measure.whole import measure
+from agentcho.lab.measure.whole import asked_pairs, measure
 from agentcho.protocol.call import StepResult
+from agentcho.protocol.progress import no_progress
 from agentcho.provenance.views import After
 from agentcho.records.trace import TraceMessage, Workflow
 
@@ -397,3 +399,25 @@ def test_controls_fire_on_logits_whatever_the_decisions_were(measured: Measureme
 def test_an_arm_without_rows_has_seen_nothing() -> None:
     empty = hand_made().model_copy(update={"effects": tuple(effect(arm, 0.0, rows=0) for arm in ("reuse", "plain"))})
     assert not any(control.fired for control in controls(empty) if control.name != "enough games")
+
+
+def test_a_pair_of_which_nothing_could_be_measured_is_not_cleared(three: Engine) -> None:
+    nothing = hand_made().model_copy(update={"effects": ()})
+    assert silent(nothing) == set(), "nobody hides anything"
+    assert asked_pairs(talks(1), three) == (ALICE, BOB)
+    assert {control.fired for control in controls(nothing, [BOB]) if "bob reads alice" in control.name} == {False}
+    names = [control.name for control in controls(hand_made(), [BOB])]
+    assert len(names) == len(set(names)), "a measured pair is controlled once"
+    assert all(control.fired for control in controls(hand_made(), [BOB]))
+
+
+def test_an_audit_of_games_that_are_too_long_for_the_model_has_controls_that_do_not_fire(
+    three: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rows(*given: object) -> None:
+        raise ContextOverflow(9, 8)
+
+    monkeypatch.setattr(Stage, "rows", rows)
+    found, tried = extension().measure(talks(2), three, 0, no_progress)
+    assert found.effects == ()
+    assert {control.fired for control in tried if " reads " in control.name} == {False}

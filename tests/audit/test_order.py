@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -88,6 +90,68 @@ def test_many_messages_one_by_one_are_not_compared(many: int, monkeypatch: pytes
     monkeypatch.delattr(order._Level, "_compared")
     said = [(f"bob.{n}", "everyone", Act(after=(f"bob.{n - 1}",) if n else ())) for n in range(many)]
     assert not list(order.raced(lines(*said), ["alice"]))
+
+
+@pytest.mark.parametrize("awaited", [("alice.0", "dave.0"), ("alice.0",)], ids=["both", "one"])
+def test_after_one_overlap_few_units_are_compared(awaited: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first two messages are said side by side, all others one by one."""
+    many, seen = 300, list[order._Unit]()
+    fixed, unfixed = order._Level._fixed, order._Level._unfixed
+
+    def seen_fixed(level: order._Level, one: order._Unit, other: order._Unit) -> bool:
+        seen.append(other)
+        return fixed(level, one, other)
+
+    def seen_unfixed(level: order._Level, unit: order._Unit, span: order._Span) -> Iterator[order._Unit]:
+        seen.append(span.first)
+        return unfixed(level, unit, span)
+
+    monkeypatch.setattr(order._Level, "_fixed", seen_fixed)
+    monkeypatch.setattr(order._Level, "_unfixed", seen_unfixed)
+    plan, beside = ("alice.0", ["alice"], Act(after=())), ("dave.0", "everyone", Act(after=()))
+    said: list[Said] = [plan, beside, ("bob.0", "everyone", Act(after=awaited))]
+    said += [(f"bob.{n}", "everyone", Act(after=(f"bob.{n - 1}",))) for n in range(1, many)]
+    found = list(order.raced(lines(*said), ["carol"]))
+    told = [Raced("carol", "alice", f"bob.{n}", ("alice.0",)) for n in range(many)]
+    assert found == ([] if "dave.0" in awaited else told)
+    assert len(seen) < 30 * many
+
+
+def anyhow(seed: int) -> list[TranscriptEntry]:
+    """A few messages of three agents, in private or not, in rounds or not, that awaited any of those before them."""
+    random, talk = Random(seed), Talk()
+    ids = list[str]()
+    for number in range(random.randrange(2, 14)):
+        who = random.choice("abc")
+        ended: list[str | int] = [*ids[-4:], *range(number // 3)]
+        after = tuple(random.sample(ended, min(len(ended), random.randrange(3))))
+        moves = (Move(number // 3, random.randrange(2)),) if random.random() < 0.3 else ()
+        audiences: list[str | list[str]] = ["everyone", "everyone", [who], ["a", "b"]]
+        kind = random.choice(("decode", "decode", "decode", "prefill"))
+        ids.append(f"{who}.{number}")
+        talk.say(ids[-1], random.choice(audiences), kind=kind, act=Act(after=after, moves=moves))
+    return talk.entries
+
+
+def by_definition(level: order._Level, reader: str, units: Sequence[order._Unit]) -> Iterator[Raced]:
+    """The races of each two units that a reader reads."""
+    decoded = [(n, entry.message) for n, entry in enumerate(level._entries) if entry.message.kind == "decode"]
+    hidden = sum(1 << n for n, message in decoded if not message.audience.includes(reader))
+    read = [unit for unit in units if level._shown(unit, reader)]
+    for unit in read:
+        told = 0
+        for other in read:
+            if other is not unit and not level._fixed(unit, other):
+                told |= level._told(unit, other, unit.behind & hidden)
+        yield from level._named(reader, unit, told)
+
+
+def test_no_race_is_missed_where_not_all_units_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    games = [anyhow(seed) for seed in range(100)]
+    found = [list(order.raced(entries, "abc")) for entries in games]
+    monkeypatch.setattr(order._Level, "_of", by_definition)
+    assert found == [list(order.raced(entries, "abc")) for entries in games]
+    assert any(found)
 
 
 # -- recorded runs -----------------------------------------------------------------------------------------

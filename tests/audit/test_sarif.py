@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,6 +13,10 @@ from jsonschema import Draft7Validator
 from agentcho.audit.formats.sarif import sarif
 from agentcho.audit.report import AuditReport, Finding, Place
 from agentcho.audit.rules import RULES
+from agentcho.lab.probe import Plan, judged, measure
+from agentcho.lab.probe.sarif import sarif as probe_sarif
+from agentcho.lab.probe.trials import FEWEST
+from tests.probe.simulated import Simulated
 
 from . import sample
 from .sarif_schema import LOG
@@ -42,12 +47,23 @@ def leak(place: Place, places: tuple[Place | None, ...]) -> Finding:
     return sample.finding("AC002", "bob", "alice", "alice", ("alice.3", "alice.2"), place=place, places=places)
 
 
-def regions(report: AuditReport) -> list[int | None]:
+def regions(report: AuditReport) -> list[int]:
     """The line of each step of the path of the only result."""
     (found,) = run(report)["results"]
     (flow,) = found["codeFlows"][0]["threadFlows"]
-    places = [step["location"].get("physicalLocation") for step in flow["locations"]]
-    return [None if place is None else place["region"]["startLine"] for place in places]
+    return [step["location"]["physicalLocation"]["region"]["startLine"] for step in flow["locations"]]
+
+
+def located(log: dict[str, Any]) -> list[tuple[str, int]]:
+    """The file and the line of each location in the results of a run. Fails if a location has none."""
+    found = list[tuple[str, int]]()
+    for each in log["results"]:
+        assert each["locations"]
+        flows = [flow for code in each.get("codeFlows", []) for flow in code["threadFlows"]]
+        for where in (*each["locations"], *(step["location"] for flow in flows for step in flow["locations"])):
+            place = where["physicalLocation"]
+            found.append((place["artifactLocation"]["uri"], place["region"]["startLine"]))
+    return found
 
 
 @pytest.mark.parametrize("report", CASES, ids=lambda report: report.conclusion)
@@ -84,12 +100,11 @@ def test_the_flow_leads_from_the_secret_through_what_carried_it_to_the_line_that
     names = [step["location"]["logicalLocations"][0]["name"] for step in steps]
     assert names == ["alice.2", "alice.3", "bob"]
     assert steps[-1]["location"]["physicalLocation"] == found["locations"][0]["physicalLocation"]
-    assert [("physicalLocation" in step["location"]) for step in steps] == [False, False, True]
 
 
 def test_each_step_has_the_line_of_its_message() -> None:
     lines = (Place(file="agents/player.py", line=9), Place(file="agents/player.py", line=7))
-    for places, told in ((lines, [7, 9, 41]), ((lines[0], None), [None, 9, 41]), ((), [None, None, 41])):
+    for places, told in ((lines, [7, 9, 41]), ((lines[0], None), [1, 9, 41]), ((), [1, 1, 41])):
         assert regions(sample.report(findings=(leak(sample.HERE, places),))) == told
 
 
@@ -112,6 +127,39 @@ def test_places_are_relative_to_the_working_folder_where_they_can_be(file: str, 
     (found,) = run(sample.report(findings=(one,)), root=Path("/home/me"))["results"]
     physical = found["locations"][0]["physicalLocation"]
     assert physical == {"artifactLocation": {"uri": uri}, "region": {"startLine": 3}}
+
+
+@pytest.mark.parametrize("report", CASES, ids=lambda report: report.conclusion)
+def test_every_location_has_a_file_and_a_line(report: AuditReport) -> None:
+    """GitHub refuses a log of which one result has none."""
+    places = located(run(report))
+    assert all(uri and line >= 1 for uri, line in places)
+    assert len(places) >= len(report.findings)
+
+
+@pytest.mark.parametrize(
+    ("planned", "known", "file"),
+    [
+        (False, (sample.finding("AC006", place=sample.PLAYER),), "agents/player.py"),
+        (False, (sample.finding("AC003", "bob", "alice", path=("m1",), places=(sample.PLAYER,)),), "agents/player.py"),
+        (False, (), "runs/20260102-030405-three-in-a-room/transcript.jsonl"),
+        (True, (), "runs/20260102-030405-three-in-a-room"),
+    ],
+)
+def test_what_has_no_place_is_at_the_first_line_of_a_file_of_the_report(
+    planned: bool, known: tuple[Finding, ...], file: str
+) -> None:
+    subject = sample.subject().model_copy(update={"planned": planned})
+    log = run(sample.clean(subject=subject, findings=(sample.finding("AC005"), *known)))
+    assert located(log)[0] == (file, 1)
+
+
+def test_a_probe_is_at_the_address_of_its_server_without_a_scheme() -> None:
+    """GitHub refuses a scheme other than that of the checkout."""
+    server = Simulated("salt")
+    report = judged(server, measure(server, Plan(("keys", "salts"), trials=FEWEST, prompts=2), Random(3)))
+    (log,) = json.loads(probe_sarif(report))["runs"]
+    assert set(located(log)) == {("127.0.0.1%3A1/v1", 1)}
 
 
 def test_states_and_suppressions_are_said() -> None:

@@ -33,7 +33,7 @@ def test_a_direct_leak_is_told_by_itself_whatever_it_carries() -> None:
     secret = talk.say("alice.1", ["alice"], [deeper])
     talk.say("bob.0", "everyone", [secret])
     edge = only(talk.edges("bob"))
-    assert (edge.verdict, edge.secrets, edge.path, edge.hops) == ("direct", ("alice.1",), ("alice.1",), 0)
+    assert (edge.verdict, edge.secrets, edge.path, edge.hops) == ("direct", ("alice.0", "alice.1"), ("alice.1",), 0)
     assert (edge.call, edge.message, edge.encoding, edge.recipe) == ("bob.0", "alice.1", secret, "author")
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, SecretStr, model_validator
 import agentcho
 from agentcho.errors import ArgumentError, AudienceError, ConfigError, ScenarioError
 from agentcho.message import audience
-from agentcho.scenario import json_options, secret_options
+from agentcho.scenario import json_options, recorded_options, secret_options
 
 
 class Waiter(agentcho.Agent):
@@ -150,9 +150,9 @@ def test_options_are_the_same_json_in_every_process_and_show_no_secret() -> None
         "rounds": {"2": [["a", "b"]]},
     }
     given = Played(inner=(Inner(names=frozenset("zebra"), word=SecretStr("plum")),))
-    assert json_options(given) == shown
+    assert json_options(given) == json_options(Played()) == recorded_options(given) == shown
     assert secret_options(given) == secret_options(Played()) == ["inner"]
-    assert json_options(Played()) == {name: value for name, value in shown.items() if name != "inner"}
+    assert recorded_options(Played()) == {name: value for name, value in shown.items() if name != "inner"}
 
 
 def test_an_option_that_must_be_given_is_not_said_to_have_a_default() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import anyio
+import pytest
 
 from agentcho import Agent, Game, View
 from agentcho.audit import order
@@ -229,6 +230,34 @@ def test_reading_what_is_named(play: Play) -> None:
 
     assert found(play, script(True), ["bob"]) == []
     assert of(found(play, script(False), ["bob"])) == {("bob", "alice", "alice.1")}
+
+
+@pytest.mark.parametrize("how", ["counted before", "found by its id"])
+def test_to_have_waited_for_a_message_counts_beside_what_a_list_showed(play: Play, how: str) -> None:
+    async def script(game: Game) -> None:
+        send, receive = anyio.create_memory_object_stream[str](1)
+        told = await game.announce("Begin.")
+        assert len(game.said) == 1
+
+        async def first(agent: Agent) -> None:
+            await agent.think(max_tokens=3)
+            await send.send(await agent.tell("I am ready."))
+
+        async def second(agent: Agent) -> None:
+            id = await receive.receive()
+            if how == "found by its id":
+                assert game.said.find(id)
+            await agent.say(max_tokens=2, view=View.of([told, id]))
+
+        async def beside(agent: Agent) -> None:
+            await agent.think(max_tokens=3)
+
+        runs = zip(NAMES, (first, second, beside), strict=True)
+        await game.play_agents(*(game.cast(Quiet(name, run)) for name, run in runs))
+        receive.close()
+        send.close()
+
+    assert found(play, script, ["bob"]) == []
 
 
 def test_to_name_what_a_list_showed_is_not_to_have_waited_for_it(play: Play) -> None:

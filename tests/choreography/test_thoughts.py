@@ -215,7 +215,8 @@ def test_to_look_at_a_thought_is_to_look_at_what_is_private(play: Play) -> None:
 def test_whether_there_was_a_thought_is_private_too(
     play: Play, reply: str, thinks: bool, behind: tuple[str, ...]
 ) -> None:
-    """A model that never thinks tells nothing by not having thought."""
+    """A model that never thinks tells nothing by not having thought. If there was no thought, that depends on what its
+    author had read."""
 
     async def script(game: Game) -> None:
         alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
@@ -226,6 +227,18 @@ def test_whether_there_was_a_thought_is_private_too(
 
     entries, _ = game(play, script, FakeEngine(lambda call, prompt: reply, thinks=thinks))
     assert by_id(entries)["bob.0"].act.tainted_by == behind
+
+
+def test_that_there_was_no_thought_tells_nothing_of_what_all_may_read(play: Play) -> None:
+    async def script(game: Game) -> None:
+        alice, bob = game.cast(Talker, "alice"), game.cast(Talker, "bob")
+        await bob.say()
+        said = await alice.say()
+        assert said.thought == ""
+        await bob.say()
+
+    entries, _ = game(play, script, FakeEngine(lambda call, prompt: "hello", thinks=True))
+    assert not any(entry.act.tainted_by for entry in entries)
 
 
 def test_listeners_hear_what_is_said_and_no_thought(play: Play) -> None:

@@ -214,6 +214,8 @@ def test_second_encodings_are_counted_by_who_requested_them() -> None:
     tokens = [str(len(each.message.tokens)) for each in (first, last)]
     assert sheet.rows == (("with the message", "1", tokens[0]), ("by its first reader", "1", tokens[1]))
     assert second_encodings([first, other]).rows == ()
+    again = second_encodings([beside, beside._replace(attempt=2)])
+    assert again.rows == (("with the message", "2", str(2 * len(first.message.tokens))),)
 
 
 def test_shares_have_wilsons_interval() -> None:

@@ -227,12 +227,19 @@ def test_a_part_that_does_not_fit_is_refused_and_nothing_is_left(
     assert not [*(here / "runs").glob("*")]
 
 
-@pytest.mark.slow
 def test_parts_may_be_played_with_different_numbers_of_threads(agentcho: Command) -> None:
     one, two = played(agentcho, 2)
     by_threads(one, 1)
     by_threads(two, 8)
     assert agentcho("merge", one, two).code == 0
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_part_of_an_earlier_version_does_not_tell_its_threads(agentcho: Command, order: tuple[int, int]) -> None:
+    paths = played(agentcho, 2)
+    by_threads(paths[0], 8, deterministic=True)
+    edited(paths[1], config=json.loads((Path(paths[0]) / "run.json").read_text())["config"] | {"part": "2/2"})
+    assert agentcho("merge", *(paths[place] for place in order)).code == 0
 
 
 def test_threads_differ_in_bits_so_parts_of_the_deterministic_profile_share_their_number(agentcho: Command) -> None:
@@ -242,6 +249,7 @@ def test_threads_differ_in_bits_so_parts_of_the_deterministic_profile_share_thei
     assert "the model's threads (1, not 8)" in agentcho("merge", one, two).err
 
 
+@pytest.mark.slow
 def test_a_game_in_two_parts_and_a_part_under_way_are_refused(agentcho: Command) -> None:
     [one, two] = played(agentcho, 2)
     assert "contain games 0, 2, 4" in one_line(agentcho("merge", one, two, one))

@@ -397,6 +397,19 @@ def test_a_secret_that_was_not_given_is_taken_from_its_default_again(
     assert {m[1] for m in texts(last(), 5) if "plums and pears" in m[1]}
 
 
+def test_a_secret_may_be_given_again_though_it_was_not_given_before(agentcho: Command, here: Path) -> None:
+    path = here / talk(here, "await ann.think(self.options.word.get_secret_value())")
+    options = (
+        '    class Options(agentcho.Scenario.Options):\n        word: SecretStr = SecretStr("plum")\n'
+        '        header: str = ""\n\n    async def play('
+    )
+    path.write_text("from pydantic import SecretStr\n" + path.read_text().replace("    async def play(", options))
+    (here / "bad").write_text("raise OSError('x')")
+    assert agentcho("run", "talk.py", *WORDS, "--set", "header=**********").code == 1
+    (here / "bad").unlink()
+    assert agentcho("run", "--resume", "last", "--set", "word=plum").code == 0
+
+
 def test_options_with_an_alias_and_computed_fields_are_taken_again(agentcho: Command, here: Path) -> None:
     path = here / talk(here, "await ann.think(f'{self.options.of} {self.options.word.get_secret_value()}')")
     options = """    class Options(agentcho.Scenario.Options):

@@ -402,7 +402,11 @@ def test_tasks_in_the_form_of_a_published_set_are_the_same_tasks(name: str, tmp_
         task, other = own[number], loaded[number]
         if isinstance(task, Problem):
             assert isinstance(other, Problem)
-            assert (task.question, task.answers) == (other.question, other.answers)
+            assert (task.question, task.answers[0], set(task.answers)) == (
+                other.question,
+                other.answers[0],
+                set(other.answers),
+            )
             assert other.right(f"The answer is {task.answers[0]}.")
         else:
             assert isinstance(task, Concepts)
@@ -414,6 +418,25 @@ def work_of(folder: Path, tables: tuple[Any, ...], games: int, quick: bool, fake
     chosen = sets("generators", folder, {}, PUBLISHED)
     request = PaperRequest(tables, games, quick, "generators", chosen, "agentcho paper")
     return Reproduction(world(folder, fake=fake, max_tokens=8), request, Phases(folder / "phases.jsonl", None))
+
+
+def test_rows_that_would_be_compared_on_different_tasks_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A distilled row plays the tasks of the single step, and is compared with a workflow."""
+
+    def check(given: dict[str, str], quick: bool = False) -> None:
+        chosen = sets("generators", tmp_path, given, PUBLISHED)
+        request = PaperRequest(("4",), 2, quick, "generators", chosen, "agentcho paper")
+        Reproduction(world(tmp_path, fake=False), request, Phases(tmp_path / "phases.jsonl", None)).check()
+
+    monkeypatch.setattr("agentcho.lab.paper.reproduction.require", lambda *words: None)
+    longer = "arithmetic:steps=4"
+    told = "MADiter, distilled' would play arithmetic, .* plays arithmetic:steps=4; give direct and debate the same"
+    with pytest.raises(ConfigError, match=told):
+        check({"debate": longer})
+    check({"debate": longer}, quick=True)
+    check(dict.fromkeys(("direct", "tree-of-thoughts", "debate", "parallel-debate"), longer))
 
 
 @pytest.mark.slow

@@ -18,10 +18,10 @@ from agentcho.games.play.game_models import LoadedEngines
 from agentcho.games.runs import runtime
 from agentcho.lab.collect import Interrupted
 from agentcho.lab.display.sweep import text
-from agentcho.lab.sweep.axes import Value
+from agentcho.lab.sweep.axes import Value, axes
 from agentcho.lab.sweep.files import read_result
 from agentcho.lab.sweep.folder import Folder
-from agentcho.lab.sweep.grid import as_model
+from agentcho.lab.sweep.grid import as_model, wanted
 from agentcho.lab.sweep.plan import planned
 from agentcho.lab.sweep.run import prepared
 from agentcho.lab.sweep.stage import LocalStage
@@ -163,6 +163,15 @@ def test_a_changed_grid_is_told(tmp_path: Path) -> None:
     assert change({"plus": [0, 1, 2]}, filters=["plus=2"]) == (("plus=2",), ())
     sweep(tmp_path, {"plus": [0, 2]}, games=1)
     assert change({"plus": [0, 2]}) == ((), ()), "what was told once is not told again"
+
+
+def test_a_filter_names_values_with_commas_in_a_json_list() -> None:
+    found = axes({"tasks": ["a,b.jsonl", "c.jsonl"], "plus": [0, 1]}, (), Known)
+    assert wanted(['tasks=["a,b.jsonl"]', "plus!=[0]"], found) == {
+        "tasks": (frozenset({"a,b.jsonl"}), True),
+        "plus": (frozenset({"0"}), False),
+    }
+    assert wanted(["plus=0, 1.0"], found) == {"plus": (frozenset({"0", "1"}), True)}
 
 
 def test_a_folder_of_runs_is_no_sweep(tmp_path: Path) -> None:

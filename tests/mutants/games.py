@@ -570,8 +570,8 @@ READ = (
         "what a list showed counts as awaited",
         "readers to whom the order of messages tells lengths would be left out",
         "agentcho/provenance/taint.py",
-        "return self._seen.listed.isdisjoint(ids)",
-        "return True",
+        "return tuple(id for id in ids if id not in self._seen.listed)",
+        "return tuple(ids)",
         (f"{ORDER}::test_to_name_what_a_list_showed_is_not_to_have_waited_for_it",),
     ),
 )

@@ -77,6 +77,22 @@ class Trips(Scenario):
         return self.Outcome(places=trip.places, why=trip.why)
 
 
+class Journey(BaseModel):
+    """Why to go, and where."""
+
+    why: str
+    places: list[str]
+
+
+class Journeys(Trips):
+    """The list comes last."""
+
+    async def play(self, game: Game) -> Scenario.Outcome:
+        bob = game.cast(Agent, name="bob", audience="everyone")
+        trip = await bob.answer(Journey, "Where to?")
+        return self.Outcome(places=trip.places, why=trip.why)
+
+
 class Screenshots(io.StringIO):
     """Forwards output to an emulator; it has no file descriptor."""
 
@@ -223,6 +239,12 @@ def test_line_by_line_a_list_ends_with_an_empty_line() -> None:
     played = lines(b"Rome\nBern\n\nsun\n", Trips(), target)
     assert played.games[0].outcome == {"places": ["Rome", "Bern"], "why": "sun"}
     assert "An empty line ends the list." in target.getvalue()
+
+
+@pytest.mark.parametrize("typed", [b"sun\nRome\nBern", b"sun\nRome\nBern\n"])
+def test_line_by_line_a_list_ends_with_the_input_too(typed: bytes) -> None:
+    played = lines(typed, Journeys(), io.StringIO())
+    assert played.games[0].outcome == {"places": ["Rome", "Bern"], "why": "sun"}
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

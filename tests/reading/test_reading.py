@@ -15,8 +15,8 @@ import pytest
 from agentcho import Engine
 from agentcho.cli import main
 from agentcho.config import RunConfig
-from agentcho.errors import AdapterError, ConfigError, RecordBroken, RecordNotFound
-from agentcho.games.runs.replay import replay
+from agentcho.errors import AdapterError, ConfigError, ContextOverflow, RecordBroken, RecordNotFound
+from agentcho.games.runs.replay import Replayed, replay
 from agentcho.lab.bench.workflows import line, spoken, whole
 from agentcho.lab.commands.reading import _Asked
 from agentcho.lab.compare.columns import Column, columns
@@ -207,6 +207,26 @@ def test_a_conversation_that_cannot_be_read_so_is_counted(engine: Engine) -> Non
     made = {row.column: (row.games, row.left_out) for row in rows(found, 0)}
     assert made == {"baseline": (1, 0), SALTS: (1, 0), AGENTS: (1, 0), AUDIT: (1, 0), ENFORCE: (0, 1)}
     assert steps(found, [(AUDIT, ENFORCE)], 0) == ()
+
+
+def test_a_conversation_that_the_baseline_cannot_read_is_left_out_in_every_column(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short, long = conversations(None, "always_defect")
+
+    def played(workflow: Workflow, arm: Arm) -> Replayed:
+        if workflow is long.workflow:
+            raise ContextOverflow(9, 8)
+        return replay(workflow, arm.engine, arm.reuse)
+
+    monkeypatch.setattr("agentcho.lab.reading.fidelity._played", played)
+    found = measure([short, long], arms(engine, f"baseline,{AUDIT}"), PartialFidelity(), silent)
+    assert [each.left_out for each in found] == [None, None, *["the context of this model does not hold it"] * 2]
+    made = {row.column: (row.games, row.left_out) for row in rows(found, 0)}
+    assert made == dict.fromkeys(("baseline", SALTS, AGENTS, AUDIT), (1, 1))
+    none = measure([long], arms(engine, f"baseline,{AUDIT}"), PartialFidelity(), silent)
+    assert [(row.games, row.left_out, row.rows) for row in rows(none, 0)] == [(0, 1, 0)] * 2
+    assert steps(none, [("baseline", AUDIT)], 0) == ()
 
 
 def test_rows_and_steps_by_hand() -> None:

@@ -13,6 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentcho import Sampling
+from agentcho.config import ModelConfig
+from agentcho.integrations.endpoints.request import enforced
+from agentcho.integrations.endpoints.servers import Abilities
 from agentcho.integrations.endpoints.thoughts import Habit, Parted
 from agentcho.protocol.text_calls import PromptMessage, TextCall, TextReply
 from agentcho.testing.endpoint import cut
@@ -142,6 +145,32 @@ def test_stop_strings_are_sent_once_it_is_known_that_answers_have_no_thought() -
     found, requests = answered((call, call), stopping("Hello", "\n", "there"))
     assert [reply.text for reply in found] == ["Hello"] * 2
     assert [each.body.get("stop") for each in requests] == [None, ["\n"]]
+
+
+def test_stop_strings_are_kept_back_once_if_the_answer_shows_nothing() -> None:
+    call, cut = TextCall(PROMPT, sampling=Sampling(stop=("\n",))), (head(), piece("It goes on"), piece(finish="length"))
+    found, requests = answered((call, call), sends(*cut, told()))
+    assert [reply.text for reply in found] == ["It goes on"] * 2
+    assert [each.body.get("stop") for each in requests] == [None, ["\n"]]
+
+
+def test_stop_strings_are_sent_to_a_server_that_sends_thoughts_apart() -> None:
+    call = TextCall(PROMPT, sampling=Sampling(stop=("\n",)))
+    apart = sends(
+        head(), event({"choices": [{"delta": {"reasoning_content": "hm"}}]}), piece("Yes"), piece(finish="stop"), told()
+    )
+    _, requests = answered((call, call), apart)
+    assert [each.body.get("stop") for each in requests] == [None, ["\n"]]
+
+
+def test_a_choice_that_the_server_does_not_enforce_may_follow_a_thought() -> None:
+    """It is not taken for the answer if a limit ends it."""
+    habit = Habit(inside=True)
+    assert heard(["I wonder"], habit) == ("I wonder", "")
+    asked = Sampling(choices=("yes", "no"))
+    for can in ((), ("choices",)):
+        config = ModelConfig(model="openai:m", base_url="http://127.0.0.1:1/v1", server="vllm", can=can)
+        assert enforced(asked, Abilities.of(config)) is (can != ())
 
 
 @pytest.mark.parametrize(

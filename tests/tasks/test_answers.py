@@ -37,6 +37,13 @@ def asked(check: Check, *answers: str) -> Problem:
         ("The answer is Paris. I am sure.", True),
         ("The answer is St. Denis. I am sure.", True),
         ("The answer is St.", False),
+        ("The final answer is:\n**Paris**", True),
+        ("**The final answer is:**\n\nParis\nI am sure.", True),
+        ("**Answer:**\n\nParis", True),
+        ("The answer: Paris", True),
+        ("The answer is: Paris", True),
+        ("The answer is:\nRome\nParis", False),
+        ("The answer is:", False),
     ],
 )
 def test_words_are_compared_without_case_articles_and_marks(said: str, right: bool) -> None:
@@ -56,6 +63,11 @@ def test_words_are_compared_without_case_articles_and_marks(said: str, right: bo
         ("It is 1500-1200", True),
         ("It is (-1200)", False),
         ("none", False),
+        ("The answer is:\n\n1200", True),
+        ("The answer is: 1200", True),
+        ("The answer: 1200", True),
+        ("It is \u22121200", False),
+        ("It is 1500\u22121200", True),
     ],
 )
 def test_of_numbers_the_last_one_counts(said: str, right: bool) -> None:
@@ -74,6 +86,13 @@ def test_of_numbers_the_last_one_counts(said: str, right: bool) -> None:
 )
 def test_mathematics_is_compared_as_such(said: str, right: bool) -> None:
     assert asked("math", r"\frac{1}{2}").right(said) is right
+
+
+@pytest.mark.parametrize("minus", ["-", "\u2212"])
+def test_a_minus_sign_of_either_kind_belongs_to_its_number(minus: str) -> None:
+    assert asked("number", "-12").right(f"The answer is {minus}12.")
+    assert asked("number", f"{minus}12").right("-12")
+    assert asked("number", "7").answer_in(f"It is {minus}12.") == "-12"
 
 
 def test_mathematics_is_compared_in_any_thread() -> None:
@@ -97,6 +116,8 @@ def test_answers_are_the_same_for_a_vote_if_they_are_the_same_for_the_check() ->
     problem = asked("number", "7")
     assert problem.answer_in("3 + 4 = 7. The answer is 7.") == problem.answer_in("7.0") == "7"
     assert asked("text", "x").answer_in("The answer is the Sun.") == "sun"
+    assert asked("text", "x").answer_in("The final answer is:\n**Paris**") == "paris"
+    assert asked("number", "7").answer_in("The answer is:\n\n12\nor 13") == "12"
     half = asked("math", "0.5")
     assert half.right(half.answer_in(r"The answer is \frac{1}{2}."))
     assert len({half.answer_in(said) for said in ("The answer is 0.5.", r"It is $\frac{2}{4}$.", "1/2")}) == 1

@@ -105,6 +105,31 @@ def test_the_published_file_of_triviaqa_holds_its_questions_under_data(tmp_path:
     assert all_of(task_set(f"triviaqa:{path}", Problem)) == PUBLISHED[2][2]
 
 
+def test_a_question_of_triviaqa_that_is_listed_twice_is_one_with_all_answers(tmp_path: Path) -> None:
+    def row(question: str, *aliases: str) -> dict[str, Any]:
+        return {"question_id": "tc_2", "question": question, "answer": {"value": "Sun", "normalized_aliases": aliases}}
+
+    twice = jsonl(tmp_path / "t.jsonl", row("Who?", "a b", "c"), row("Who?", "c", "a b"))
+    assert all_of(task_set(f"triviaqa:{twice}", Problem)) == [
+        Problem(id="tc_2", question="Who?", answers=("Sun", "a b", "c"))
+    ]
+    more = jsonl(tmp_path / "u.jsonl", row("Who?", "sol"), row("Who?", "helios"))
+    assert all_of(task_set(f"triviaqa:{more}", Problem)) == [
+        Problem(id="tc_2", question="Who?", answers=("Sun", "helios", "sol"))
+    ]
+    other = jsonl(tmp_path / "v.jsonl", row("Who?", "sol"), row("What?", "sol"))
+    with pytest.raises(TaskError, match=r"v\.jsonl:2: repeats the id 'tc_2' of entry 1"):
+        task_set(f"triviaqa:{other}", Problem)
+
+
+def test_an_alias_of_triviaqa_without_a_word_is_left_out(tmp_path: Path) -> None:
+    answer = {"value": "And", "aliases": ["&", "Ampersand", ""]}
+    path = jsonl(tmp_path / "t.jsonl", {"question_id": "qz_1", "question": "What?", "answer": answer})
+    assert all_of(task_set(f"triviaqa:{path}", Problem)) == [
+        Problem(id="qz_1", question="What?", answers=("And", "Ampersand"))
+    ]
+
+
 @pytest.mark.parametrize(("name", "rows", "tasks"), PUBLISHED[:2], ids=["math", "gsm8k"])
 def test_a_dataset_in_a_folder(tmp_path: Path, name: str, rows: list[dict[str, Any]], tasks: list[Task]) -> None:
     pytest.importorskip("datasets")
@@ -169,6 +194,12 @@ BROKEN: list[tuple[str, list[Any], str]] = [
     ("math:", [{"problem": "?", "solution": r"\boxed{6"}], r"t\.jsonl:1: the \\boxed\{ .* is never closed"),
     ("triviaqa:", [{"question": "?", "answer": "6"}], r"t\.jsonl:1: has no field 'answer' with 'value'"),
     ("triviaqa:", [{"question": "?", "answer": {"aliases": []}}], r"t\.jsonl:1: its answer has neither"),
+    ("triviaqa:", [{"question": "?", "answer": {"value": "&"}}], r"t\.jsonl:1: its answer has neither"),
+    (
+        "triviaqa:",
+        [{"question": "?", "answer": {"aliases": ["a", 8]}}],
+        r"t\.jsonl:1: its answer has 8, which is not a text",
+    ),
     (
         "triviaqa:",
         [{"question": "?", "answer": {"value": "a", "aliases": 8}}],

@@ -24,7 +24,7 @@ from ..audit.test_reach import anyhow
 from ..audit.transcripts import Talk, anchored, audited, chain
 from ..clients.environment import python_of
 from .pages import blocks, page_of, policy_of, recorded
-from .test_page import hostile
+from .test_page import hostile, lineless
 
 pytestmark = pytest.mark.browser
 DRIVEN = Path(__file__).parent / "driven"
@@ -112,6 +112,16 @@ def test_no_text_of_a_record_does_anything(tmp_path: Path) -> None:
         "&lt;/script&gt;&lt;script&gt;alert(1)",
     ):
         assert told in words
+
+
+@pytest.mark.parametrize("at", ["#view=talk&eyes=bob", "#view=graph", "#view=graph&message=alice.1"])
+def test_what_a_message_without_a_line_had_read_is_drawn(tmp_path: Path, at: str) -> None:
+    page = tmp_path / "view.html"
+    page.write_text(page_of(recorded(tmp_path, lineless().entries)), encoding="utf-8")
+    shown = opened(page, tmp_path, "--window-size=1280,4000", at=at)
+    assert shown.console == []
+    assert shown.told("rows") == 3
+    assert ("a message without a line read it" in shown.dom) == ("eyes" in at)
 
 
 @pytest.mark.parametrize("talk", [anyhow(1), anyhow(2), anchored()], ids=["1", "2", "anchored"])

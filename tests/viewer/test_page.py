@@ -98,6 +98,26 @@ def test_eyes_are_the_audits_message_by_message(tmp_path: Path, seed: int) -> No
         assert len(agent["brought"]) == len(own.brought)
 
 
+def lineless() -> Talk:
+    """Bob's own prompt has a message of Carol's whose line is missing; it was encoded over Alice's secret, and over her
+    greeting at an odd position."""
+    talk = Talk()
+    hello = talk.say("alice.0", "everyone")
+    secret = talk.say("alice.1", ["alice"])
+    talk.say("carol.0", "everyone")
+    talk.say("bob.0", "everyone")
+    talk.also("carol.0", [secret, (hello, 50)], "baseline", "bob")
+    talk.drop("carol.0")
+    return talk
+
+
+def test_what_reached_an_agent_by_a_message_without_a_line_names_no_message(tmp_path: Path) -> None:
+    data = blocks(page_of(recorded(tmp_path, lineless().entries)))["talk-0"]
+    [bob] = (agent for agent in data["agents"] if agent["name"] == "bob")
+    assert (bob["reached"], bob["felt"]) == ([[1, "direct", -1, 1]], [])
+    assert reach(GameVerdict(0, lineless().entries))["bob"].felt == {"carol.0"}
+
+
 def test_an_encoding_names_those_whose_offsets_it_took(tmp_path: Path) -> None:
     talk = anchored()
     data = blocks(page_of(recorded(tmp_path, talk.entries)))["talk-0"]

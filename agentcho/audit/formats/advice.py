@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from agentcho.audit.report import LEVELS, Finding, Level, Place
-from agentcho.audit.rules import RULES
+from agentcho.audit.report import Finding, Place
+from agentcho.audit.rules import LEVELS, RULES, Level
 from agentcho.audit.wording import stands
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from agentcho.audit.report import LEVELS, AuditReport, Finding, Level, ReaderVerdict, Told, WordsLedger
+from agentcho.audit.report import AuditReport, Finding, ReaderVerdict, Told, WordsLedger
+from agentcho.audit.rules import LEVELS, Level
 from agentcho.audit.verdict import WORST
 from agentcho.audit.wording import many, stands
 from agentcho.message import natural

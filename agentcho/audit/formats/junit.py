@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree
 
-from agentcho.audit.report import LEVELS, AuditReport, FailOn, Finding, Level
-from agentcho.audit.rules import RULES, RuleSubject
+from agentcho.audit.report import DOUBT, AuditReport, FailOn, Finding
+from agentcho.audit.rules import LEVELS, RULES, Level, RuleSubject
 from agentcho.audit.wording import code_lines, headline, legal, listed
 
 
@@ -19,7 +19,7 @@ def junit(report: AuditReport, fail_on: FailOn = "error") -> str:
     case."""
     suite = ElementTree.Element("testsuite", name=legal(f"agentcho audit {report.subject.scenario}"))
     cases = list(_cases(report, _failing(fail_on)))
-    suite.extend([_properties(report), _conclusion(report), *cases])
+    suite.extend([_properties(report), _conclusion(report, fail_on), *cases])
     told = {"failures": "failure", "errors": "error", "skipped": "skipped"}
     numbers = {"tests": str(len(cases) + 1)}
     numbers |= {name: str(len(suite.findall(f"testcase/{tag}"))) for name, tag in told.items()}
@@ -81,10 +81,10 @@ def _told(finding: Finding) -> str:
     return "\n".join([*lines, f"  {RULES[finding.rule].advice}", f"  fingerprint: {finding.fingerprint}"])
 
 
-def _conclusion(report: AuditReport) -> ElementTree.Element:
+def _conclusion(report: AuditReport, fail_on: FailOn) -> ElementTree.Element:
     name = "the audit comes to a conclusion"
     case = ElementTree.Element("testcase", classname=legal(report.subject.scenario), name=name, time="0")
-    if report.conclusion == "inconclusive":
+    if report.conclusion == "inconclusive" or report.exit_code(fail_on) == DOUBT:
         _add(case, "error", headline(report).sentence, "\n".join(report.reasons), type="inconclusive")
     else:
         ElementTree.SubElement(case, "system-out").text = legal(str(headline(report)))

@@ -9,12 +9,14 @@ import shlex
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 from urllib.parse import quote
 
 from agentcho.audit.formats.sarif_log import SarifExecution, SarifObject, SarifRule, sarif_log
 from agentcho.audit.report import AuditReport, FailOn, Finding, Place
 from agentcho.audit.rules import RULES, Rule
 from agentcho.audit.wording import headline, legal
+from agentcho.records.names import TRANSCRIPT
 
 FINGERPRINT = "agentcho/v1"
 SHOWN = {"reader", "owner", "carrier", "hops", "secrets", "games"}
@@ -27,7 +29,7 @@ STATES = {"new": "new", "unchanged": "unchanged", "gone": "absent"}
 def sarif(report: AuditReport, fail_on: FailOn = "error", root: Path | None = None) -> str:
     """The report as a SARIF log. Places under `root` (default: the working folder) become relative to it."""
     subject = report.subject
-    folder = root or Path.cwd()
+    located = _Locations(root or Path.cwd(), _fallback(report))
     execution = SarifExecution(
         exit_code=report.exit_code(fail_on),
         conclusion=report.conclusion,
@@ -40,9 +42,32 @@ def sarif(report: AuditReport, fail_on: FailOn = "error", root: Path | None = No
         rules=[_rule(rule) for rule in RULES.values()],
         run_id=f"agentcho/{subject.scenario}/{subject.mode}/{subject.leakage}/",
         execution=execution,
-        results=[_result(report, finding, folder) for finding in report.findings],
+        results=[_result(report, finding, located) for finding in report.findings],
         properties=report.model_dump(mode="json", include=PROPERTIES) | {"verdict": headline(report).brief},
     )
+
+
+class _Locations(NamedTuple):
+    """Physical locations, relative to `root` if they are under it. Code hosts refuse a log in which a result has none,
+    so `fallback` stands for an unknown place."""
+
+    root: Path
+    fallback: Place
+
+    def at(self, place: Place | None) -> SarifObject:
+        """The location of a place."""
+        known = place or self.fallback
+        artifact = {"uri": _uri(known.file, self.root)}
+        return {"physicalLocation": {"artifactLocation": artifact, "region": {"startLine": max(known.line, 1)}}}
+
+
+def _fallback(report: AuditReport) -> Place:
+    """The first line of the file of the first known place in the report, or else of the trace or the transcript."""
+    places = [place for finding in report.findings for place in (finding.place, *finding.places)]
+    known = next(filter(None, (*places, *(said.place for said in report.drawn))), None)
+    subject = report.subject
+    audited = subject.source if subject.planned else str(Path(subject.source) / TRANSCRIPT)
+    return Place(file=audited if known is None else known.file, line=1)
 
 
 def _rule(rule: Rule) -> SarifRule:
@@ -56,18 +81,18 @@ def _rule(rule: Rule) -> SarifRule:
     )
 
 
-def _result(report: AuditReport, finding: Finding, root: Path) -> SarifObject:
+def _result(report: AuditReport, finding: Finding, located: _Locations) -> SarifObject:
     result: SarifObject = {
         "ruleId": finding.rule,
         "ruleIndex": list(RULES).index(finding.rule),
         "level": finding.level,
         "message": {"text": legal(finding.message)},
-        "locations": [_location(finding.place, root) | _logical(report, finding.reader, _about(finding))],
+        "locations": [located.at(finding.place) | _logical(report, finding.reader, _about(finding))],
         "partialFingerprints": {FINGERPRINT: finding.fingerprint},
         "properties": finding.model_dump(mode="json", include=SHOWN) | {"readings": finding.edges},
     }
     if finding.path:
-        result["codeFlows"] = [{"threadFlows": [{"locations": list(_flow(report, finding, root))}]}]
+        result["codeFlows"] = [{"threadFlows": [{"locations": list(_flow(report, finding, located))}]}]
     if finding.edges:
         result["occurrenceCount"] = finding.edges
     if finding.status is not None:
@@ -77,7 +102,7 @@ def _result(report: AuditReport, finding: Finding, root: Path) -> SarifObject:
     return result
 
 
-def _flow(report: AuditReport, finding: Finding, root: Path) -> Iterator[SarifObject]:
+def _flow(report: AuditReport, finding: Finding, located: _Locations) -> Iterator[SarifObject]:
     """The path from the secret to its reader: each message that passed it on, then the line of code that read it."""
     # all messages of a planned game are in one line of its trace
     trace = finding.place if report.subject.planned else None
@@ -89,23 +114,16 @@ def _flow(report: AuditReport, finding: Finding, root: Path) -> Iterator[SarifOb
     }
     for number, (id, place) in enumerate(reversed(finding.steps)):
         said = (way.step if number else way.first).format(id=id, **names)
-        location = _location(place or trace, root) | _logical(report, id, "message")
+        location = located.at(place or trace) | _logical(report, id, "message")
         yield {"location": location | {"message": {"text": said}}, "importance": "important" if number else "essential"}
     text = way.end.format(id=finding.path[0], **names)
-    location = _location(finding.place, root) | _logical(report, finding.reader, _about(finding))
+    location = located.at(finding.place) | _logical(report, finding.reader, _about(finding))
     yield {"location": location | {"message": {"text": text}}, "importance": "essential"}
 
 
 def _about(finding: Finding) -> str:
     """The kind of what the `reader` of a finding names."""
     return "tool" if RULES[finding.rule].subject == "tool" else "agent"
-
-
-def _location(place: Place | None, root: Path) -> SarifObject:
-    if place is None:
-        return {}
-    artifact = {"uri": _uri(place.file, root)}
-    return {"physicalLocation": {"artifactLocation": artifact, "region": {"startLine": max(place.line, 1)}}}
 
 
 def _uri(file: str, root: Path) -> str:

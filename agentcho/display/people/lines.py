@@ -98,14 +98,15 @@ class LineByLine(Session):
         if field.kind != "lines":
             return await self._line(question)
         lines: list[str] = []
-        while line := await self._line(question):
+        while line := await self._line(question, at_end="" if lines else None):
             lines.append(line)
             self._print("> ", end="")
         return None if line is None else "\n".join(lines)
 
-    async def _line(self, question: Question) -> str | None:
+    async def _line(self, question: Question, at_end: str | None = None) -> str | None:
         """Return the next typed line, or None if the question is withdrawn or the input has ended. A last line may lack
-        its line break, except at a terminal, where it is unfinished."""
+        its line break, except at a terminal, where it is unfinished. `at_end` is returned at the end of the input, if
+        the person need not leave yet."""
         while b"\n" not in self._rest:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._until_withdrawn, question, group.cancel_scope)
@@ -115,6 +116,8 @@ class LineByLine(Session):
                 self._print(f"\n! {self.note}")
                 return None
             data = self._read()
+            if not data and at_end is not None and not self._rest:
+                return at_end
             if not data and (not self._rest or os.isatty(self._source)):
                 self._print("")
                 self.leave()

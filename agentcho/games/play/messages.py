@@ -79,6 +79,13 @@ class Messages:
         there = None if draft is None or draft.message is None else draft.metadata
         self.taint.probed(id, there, self._ended())
 
+    def asked_for_thought(self, id: str) -> None:
+        """Note that the playing code asks whether a message has a thought: it depends on all that its author has
+        read."""
+        thought = self.drafts[id].act.thought
+        behind = self.drafts[id].metadata.parents if thought is None else (thought,)
+        self.taint.notice(self.drafts[each].metadata for each in behind)
+
     def failed(self, author: str | None, error: Exception) -> None:
         """Note what the code learns from a failed verb of an agent: something about the messages that it may read.
 
@@ -159,8 +166,9 @@ class Messages:
                 self.taint.named(self.drafts[read.id].metadata)
         if path := self._leaks.leak_path(reads):
             raise LeakageError(author, path)
-        named = isinstance(wish, View) and self.taint.awaited(read.id for read in reads.reads)
-        return self.thoughts.with_thoughts(reads._replace(named=named), model)
+        awaited = self.taint.awaited(read.id for read in reads.reads) if isinstance(wish, View) else ()
+        named = 0 < len(awaited) == len(reads.reads)
+        return self.thoughts.with_thoughts(reads._replace(named=named, awaited=awaited), model)
 
     def _answer(self, author: str) -> None:
         """Publish the results of those cancelled calls of the agent that the running task can see."""
@@ -206,7 +214,9 @@ class Messages:
         places = places_of(reads)
         asked = places if any(place is not None for place in places) else ()
         tainted, order = self.taint.tainted_by(to, looked_at), self.rounds.order()
-        act = Act(made_at(), asked, tainted, reuse=reads.reuse, named=reads.named and bool(reads.reads), **order)
+        if reads.awaited and not reads.named and order["after"] is not None:
+            order["after"] = tuple(dict.fromkeys((*order["after"], *reads.awaited)))
+        act = Act(made_at(), asked, tainted, reuse=reads.reuse, named=reads.named, **order)
         unproved, contained = self.taint.returned(tainted, written)
         return act._replace(unproved=unproved, contained=contained)
 

@@ -188,10 +188,18 @@ class Turns:
         thought = messages.drafts.get(draft.act.thought or "")
         if thought is not None and thought.message is not None:
             said = replace(said, thoughts=messages.taint.track(thought.message))
-        may_think = port is not None or model.frames.framing.thinking is not None or said.thoughts is not None
-        probe = partial(messages.probed, thought_of(metadata.id)) if may_think else None
+        probe = partial(messages.asked_for_thought, metadata.id) if self._may_think(speech, draft) else None
         value = _value(asked, options, said)
         return messages.taint.track(said, value=value, offered=written.offered, thought=probe)
+
+    def _may_think(self, speech: Speech, draft: Draft) -> bool:
+        """Whether it is private whether the model has thought before a message: not if its readers get the thought, if
+        nothing was sampled, or if the model has never thought as far as is known."""
+        if speech.shares or draft.typed is not None or draft.message is None or not draft.message.sampled:
+            return False
+        if speech.port is None:
+            return speech.model.frames.framing.thinking is not None
+        return any(other.act.thought is not None for other in self._messages.drafts.values())
 
     def permit(self, speech: Speech, prompt: str | None = None) -> None:
         """Ask the rule for words, if there is one, before anything is said, even a private `prompt`.

@@ -29,10 +29,7 @@ from agentcho.games.play.game_faults import FILE, words
 from agentcho.games.runs.discovery import Found, broken, find, parsed
 from agentcho.integrations.textarena.names import is_arena
 from agentcho.protocol.call_site import shown_path
-from agentcho.scenario import Scenario, given_options, secret_options
-
-MASK = "**********"
-"""What pydantic shows in place of a secret."""
+from agentcho.scenario import Scenario, given_options, is_masked, secret_options
 
 
 def scenario(name: str) -> type[Scenario]:
@@ -65,8 +62,11 @@ def chosen(name: str, given: Mapping[str, Any], recorded: Mapping[str, Any] = Ma
     """
     cls = scenario(name)
     before = given_options(cls.Options, recorded)
-    _check_secrets((option for option, value in before.items() if MASK in json.dumps(value)), given)
-    found = configured(cls, {**before, **given})
+    try:
+        found = configured(cls, {**before, **given})
+    except ConfigError:
+        _check_secrets((option for option, value in before.items() if is_masked(value)), given)
+        raise
     _check_secrets(before.keys() & set(secret_options(found)), given)
     for each in casts(found):
         try:

@@ -19,6 +19,7 @@ from agentcho.integrations.textarena.names import is_arena
 from agentcho.protocol.call_site import shown_path
 from agentcho.records.record import RunInfo, SavedRun
 from agentcho.records.transcript import TranscriptEntry
+from agentcho.scenario import is_masked
 
 Changed = Literal["refuse", "accept"]
 """What to do if the source of the scenario, or of an agent that it casts by name, has changed since."""
@@ -65,7 +66,7 @@ def differences(
     if info.scenario != scenario:
         return [f"the scenario ({info.scenario}, not {scenario})"]
     named = sorted({*options, *info.options})
-    found = [f"option {name}" for name in named if options.get(name) != info.options.get(name)]
+    found = [f"option {name}" for name in named if not _same(options.get(name), info.options.get(name))]
     then, now = ({**dict(each), "reuse": each.way} for each in (info.config, config))
     found += [
         f"{name} ({then[name]}, not {now[name]})"
@@ -75,6 +76,11 @@ def differences(
     if tasks != info.tasks:
         found.append("the words of its tasks")
     return found
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two recorded options are the same, as far as records tell: a secret may have been left out."""
+    return one == other or (None in (one, other) and is_masked((one, other)))
 
 
 def _keyless(value: Any) -> Any:
@@ -121,12 +127,12 @@ def engine_differences(before: Mapping[str, str], now: Mapping[str, str], whose:
 
 
 def threads_differences(before: Mapping[str, str], now: Mapping[str, str], whose: str = "the model's") -> list[str]:
-    """Return how the number of threads of an engine differs from the recorded one, in words.
+    """Return how the numbers of threads of two engines differ, in words.
 
     Earlier versions did not record the number.
     """
     then, number = before.get(THREADS), now.get(THREADS)
-    return [] if then in (None, number) else [f"{whose} threads ({then}, not {number})"]
+    return [] if None in (then, number) or then == number else [f"{whose} threads ({then}, not {number})"]
 
 
 def mismatch(run: str, changed: Sequence[str]) -> ResumeMismatch:

@@ -68,7 +68,7 @@ from agentcho.records import writer_lock
 from agentcho.records.files import check_folder
 from agentcho.records.record import RunRecord, SavedRun
 from agentcho.records.transcript import TranscriptEntry
-from agentcho.scenario import Scenario, json_options
+from agentcho.scenario import Scenario, recorded_options
 from agentcho.tasks import Problem, TaskSet, task_set
 from agentcho.tasks.mathematics import require_verifier
 
@@ -160,7 +160,7 @@ def open_run(
     with RunRecord.create(
         request.out,
         scenario.name,
-        json_options(scenario),
+        recorded_options(scenario),
         config,
         engine,
         None if tasks is None else tasks.digest,
@@ -179,7 +179,7 @@ def _go_on(request: RunRequest, resumption: Resumption) -> RunResult:
     scenario = request.scenario
     config = request.config
     used, tasks = library.sources(scenario, request.find_agent), tasks_of(scenario, config)
-    options, digest = json_options(scenario), None if tasks is None else tasks.digest
+    options, digest = recorded_options(scenario), None if tasks is None else tasks.digest
     check_asked(saved, scenario.name, options, config, digest, used, resumption.changed)
     before = recorded_entries(saved)
     calls = settled_calls(saved, before, resumption.redo, resumption.skip)

@@ -20,7 +20,7 @@ from agentcho.integrations.endpoints.address import Address, ServerKey
 from agentcho.integrations.endpoints.answer import CheckedAnswer, check_schema, checked
 from agentcho.integrations.endpoints.faults import LONGEST_WAIT, AttemptFailed, Backoff
 from agentcho.integrations.endpoints.pacing import RequestPacer
-from agentcho.integrations.endpoints.request import body, cuts
+from agentcho.integrations.endpoints.request import body, cuts, enforced
 from agentcho.integrations.endpoints.servers import Abilities
 from agentcho.integrations.endpoints.text import Growing
 from agentcho.integrations.endpoints.thoughts import Habit, Parted
@@ -153,7 +153,7 @@ class Endpoint:
     def _parted(self, asking: _Asking) -> Parted:
         """The splitter that separates the model's thought from its answer."""
         goes_on = bool(asking.call.header) and "header" in self._abilities.can
-        return Parted(self.habit, goes_on, asking.constrained)
+        return Parted(self.habit, goes_on, enforced(asking.call.sampling, self._abilities))
 
     async def _attempt(self, asking: _Asking, heard: _Heard) -> None:
         """Send the request once, when its turn comes."""
@@ -205,7 +205,7 @@ class _Asking:
         self.call, self.now, self.bill, self.retries = call, call, bill, retries
         self.complaint = ""
         self.began, self.first = anyio.current_time(), 0.0
-        self.constrained = constrained = call.sampling.choices is not None or call.sampling.json_schema is not None
+        constrained = call.sampling.choices is not None or call.sampling.json_schema is not None
         self.on_text = None if constrained else call.on_text
 
     def begins(self) -> None:

@@ -156,6 +156,11 @@ def _plain(value: Any) -> Any:
     return [*value] if isinstance(value, tuple) else value
 
 
+def enforced(sampling: Sampling, abilities: Abilities) -> bool:
+    """Whether the server itself constrains the answer to a choice or a schema."""
+    return bool(_constrained(sampling, abilities))
+
+
 def _constrained(sampling: Sampling, abilities: Abilities) -> dict[str, Any]:
     """The fields that constrain an answer. None if there is no constraint or no field for it."""
     if wraps(sampling, abilities):

@@ -10,10 +10,12 @@ BEGIN, END = "<think>", "</think>"
 
 
 class Habit:
-    """What a model's answers have shown so far. `inside`: whether they begin inside a thought (None: unknown)."""
+    """What a model's answers have shown so far. `inside`: whether they begin inside a thought (None: unknown).
+    `unclear`: a free answer was cut before it showed it."""
 
     def __init__(self, inside: bool | None = None) -> None:
         self.inside = inside
+        self.unclear = False
 
 
 class Parted:
@@ -22,7 +24,7 @@ class Parted:
     Args:
         habit: What is known about the model's answers; updated by this one.
         goes_on: The text continues words that were sent to the server, so no thought was opened for it.
-        constrained: The text is to be a choice or JSON. A server that enforces this leaves out the thought, so a text
+        constrained: The server constrains the text to a choice or JSON. It then leaves out the thought, so a text
             without one tells nothing of the model's other answers.
     """
 
@@ -37,12 +39,14 @@ class Parted:
 
     @property
     def may_think(self) -> bool:
-        """Whether the text may begin inside a thought, as far as the model's answers have shown."""
-        return not self._goes_on and self._habit.inside is not False
+        """Whether stop strings are left to the client, because they might end a thought: if answers begin inside one,
+        or if no free answer has been asked for yet. One that was cut tells nothing, and is not asked for again."""
+        unknown = self._habit.inside is None and not self._habit.unclear
+        return not self._goes_on and (self._habit.inside is True or unknown)
 
     def apart(self) -> None:
         """The server sends thoughts in a field of their own, so all of the text is the answer."""
-        self._answers = True
+        self._answers, self._habit.inside = True, False
 
     def add(self, piece: str) -> str:
         """Add a piece; return the text that is known to belong to the answer."""
@@ -56,8 +60,8 @@ class Parted:
         thought, by a limit or a requested stop."""
         if not self._answers and (self._opened or (self._habit.inside and self._free)):
             self.thought, self._held = self._held, ""  # the thought never ended
-        elif not self._answers and self._free and not cut and self._held.strip():
-            self._habit.inside = False
+        elif not self._answers and self._free and self._held.strip():
+            self._habit.inside, self._habit.unclear = (None, True) if cut else (False, False)
         self._answers = True
         return self._answered()
 

@@ -50,7 +50,7 @@ from agentcho.records import writer_lock
 from agentcho.records.files import check_folder
 from agentcho.records.record import RunRecord, SavedRun
 from agentcho.records.transcript import TranscriptEntry
-from agentcho.scenario import Scenario, json_options
+from agentcho.scenario import Scenario, recorded_options
 from agentcho.tasks import TaskSet
 
 LOG = logging.getLogger("agentcho.run")
@@ -86,7 +86,7 @@ def play(players: Players, request: RunRequest) -> RunResult:
         return RunRecord.create(
             out,
             scenario.name,
-            json_options(scenario),
+            recorded_options(scenario),
             config,
             begun.engine,
             None if tasks is None else tasks.digest,
@@ -106,7 +106,7 @@ def _go_on(players: Players, request: RunRequest, resumption: Resumption) -> Run
     scenario = request.scenario
     config = request.config
     used, tasks = library.sources(scenario), tasks_of(scenario, config)
-    options, digest = json_options(scenario), None if tasks is None else tasks.digest
+    options, digest = recorded_options(scenario), None if tasks is None else tasks.digest
     check_asked(saved, scenario.name, options, config, digest, used, resumption.changed)
     writer_lock.check(saved.path / writer_lock.NAME)
     check_folder(saved.path)

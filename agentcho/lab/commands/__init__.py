@@ -58,10 +58,10 @@ def _commands() -> dict[str, TyperCommand | TyperGroup]:
 
 def _measure(games: Played, engine: Any, seed: int, tell: ProgressCallback) -> tuple[Measurement, tuple[Control, ...]]:
     from agentcho.lab.measure.controls import controls
-    from agentcho.lab.measure.whole import measure
+    from agentcho.lab.measure.whole import asked_pairs, measure
 
     found = measure(games, engine, seed=seed, tell=tell)
-    return found, controls(found)
+    return found, controls(found, asked_pairs(games, engine))
 
 
 def _plot_effects(effects: Sequence[Effect], measurement: Measurement) -> str:

@@ -37,7 +37,12 @@ def collision(case: Case) -> Guess | str:
     logq = _logq(scores[checked:], own[checked:], sharpness, doubt(checked)) / np.log(2)
     nearest = _nearest(scores[checked:], np.random.default_rng((case.seed, 3)))
     return Guess(
-        symbols=pool[order][nearest], logq=logq, entropy=log2(count), chance=1 / count, where=f"{count:,} candidates"
+        symbols=pool[order][nearest],
+        logq=logq,
+        entropy=log2(count),
+        chance=1 / count,
+        where=f"{count:,} candidates",
+        symbols_chance=1 / count + (1 - 1 / count) / case.scene.kind.options,
     )
 
 

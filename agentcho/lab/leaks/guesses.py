@@ -28,13 +28,16 @@ SHARPNESS = (0.0, *np.geomspace(0.01, 1000, 41).tolist())
 class Guess(NamedTuple):
     """The guesses for the tested secrets: `symbols` `[tests, slots]`, and `logq` `[tests]`, the base-2 logarithm of the
     probability that the attack gave the true secret. `entropy`: of the secret to an adversary who knows all but the
-    encoding, in bits; `chance`: of guessing it then. `where`: the selected layer, template or the like."""
+    encoding, in bits; `chance`: of guessing it then. `where`: the selected layer, template or the like.
+    `symbols_chance`: of guessing one symbol, for an attack that guesses all of them at once; None: each is guessed by
+    itself, among its options."""
 
     symbols: Symbols
     logq: Scores
     entropy: float
     chance: float
     where: str
+    symbols_chance: float | None = None
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ def judge(outcomes: Sequence[Outcome], seed: int) -> tuple[Row, ...]:
     """A row for each outcome, with its verdict."""
     tried = {_key(each): each for each in outcomes if each.unavailable is None}
     rows = {key: _row(each, seed) for key, each in tried.items()}
-    tests = [(key, p) for key, row in rows.items() for p in (row.p_exact, row.p_symbols)]
+    tests = [(key, p) for key, row in rows.items() for p in _tests(tried[key], row)]
     adjusted = holm([p for _, p in tests])
     for (key, _), p in zip(tests, adjusted, strict=True):
         rows[key] = rows[key].model_copy(update={"p": min(rows[key].p, p)})
@@ -36,6 +36,11 @@ def judge(outcomes: Sequence[Outcome], seed: int) -> tuple[Row, ...]:
         rows[key] = rows[key].model_copy(update={"text": against})
     found = (rows.get(_key(each)) or _unavailable(each) for each in outcomes)
     return tuple(_with_verdict(row, rows) for row in found)
+
+
+def _tests(each: Outcome, row: Row) -> tuple[float, ...]:
+    """The p-values of a row, to be adjusted. An exact test of symbols needs symbols that are guessed independently."""
+    return (row.p_exact,) if each.symbols_chance is not None else (row.p_exact, row.p_symbols)
 
 
 def _key(each: Outcome | Row) -> Key:
@@ -46,6 +51,7 @@ def _row(each: Outcome, seed: int) -> Row:
     of, tested = kind(each.kind), len(each.right)
     exact, symbols = sum(right == len(of.slots) for right in each.right), sum(each.right)
     bits = recovered(each.logq, each.entropy, seed)
+    together, alone = each.symbols_chance, 1 / of.options
     return Row(
         kind=each.kind,
         way=each.way,
@@ -57,8 +63,8 @@ def _row(each: Outcome, seed: int) -> Row:
         p_exact=above_chance(exact, tested, each.chance),
         symbols=symbols,
         symbols_tested=tested * len(of.slots),
-        symbols_chance=1 / of.options,
-        p_symbols=above_chance(symbols, tested * len(of.slots), 1 / of.options),
+        symbols_chance=alone if together is None else together,
+        p_symbols=above_chance(symbols, tested * len(of.slots), alone) if together is None else 1.0,
         p=1.0,
         entropy=each.entropy,
         bits=bits.middle,

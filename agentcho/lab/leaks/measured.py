@@ -203,6 +203,7 @@ def _outcome(case: Case, attack: str) -> Outcome:
         entropy=found.entropy,
         chance=found.chance,
         where=found.where,
+        symbols_chance=found.symbols_chance,
     )
 
 

@@ -18,8 +18,9 @@ Verdict = Literal["leaks", "no more than the text", "inconclusive"]
 class Outcome(Frozen):
     """The outcome of one attack for each tested secret in one reading mode. `right`: the number of correct symbols;
     `logq`: the base-2 logarithm of the probability given to the secret. `entropy` and `chance` are those of an
-    adversary that knows all but the encoding; `where`: the selected layer, question or the like. `unavailable`: why
-    nothing was tried."""
+    adversary that knows all but the encoding; `where`: the selected layer, question or the like.
+    `symbols_chance`: that of one symbol, if all were guessed at once; None: each was guessed by itself.
+    `unavailable`: why nothing was tried."""
 
     kind: str
     way: str
@@ -29,6 +30,7 @@ class Outcome(Frozen):
     entropy: float = 0.0
     chance: float = 0.0
     where: str = ""
+    symbols_chance: float | None = None
     unavailable: str | None = None
 
 
@@ -49,7 +51,8 @@ class Row(Frozen):
 
     `exact`: how many of `tested` secrets were guessed whole, `share` with its Clopper-Pearson interval; `symbols`: how
     many of `symbols_tested`. p-values are exact and one-sided; `p` is the smaller of both, adjusted by Holm over all
-    rows and both tests. `bits` of `entropy` with a bootstrap interval.
+    rows and both tests. If symbols are not guessed independently, only whole secrets are tested, and `p_symbols` is 1.
+    `bits` of `entropy` with a bootstrap interval.
     """
 
     kind: str

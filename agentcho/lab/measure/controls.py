@@ -6,25 +6,27 @@ can make it clean. Independent of engines and verdicts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
 from math import sqrt
 
 from agentcho.audit.measurement import Arm, Effect, Measurement, Probe, Swap
 from agentcho.audit.report import Control
 from agentcho.lab.measure.arms import SWAPS
+from agentcho.lab.measure.play import Pair
 
 FEWEST_GAMES = 8
 ROUNDING = 0.01
 """In the fast profile rounding differs with the batch: enforcement may show this share of the effect of reuse."""
 
 
-def controls(measurement: Measurement) -> tuple[Control, ...]:
-    """All controls: the number of games, then each pair and swap, then the probes."""
+def controls(measurement: Measurement, asked: Iterable[Pair] = ()) -> tuple[Control, ...]:
+    """All controls: the number of games, then each pair and swap, then the probes. Controls do not fire for a pair of
+    `asked` of which nothing could be measured."""
     enough = measurement.games >= FEWEST_GAMES
     detail = f"{measurement.games} games; at least {FEWEST_GAMES} are needed"
     found = [Control(name="enough games", fired=enough, detail=detail)]
-    pairs = dict.fromkeys((e.reader, e.owner) for e in measurement.effects)
+    pairs = dict.fromkeys([*((e.reader, e.owner) for e in measurement.effects), *asked])
     for (reader, owner), swap in product(pairs, SWAPS):
         own = {e.arm: e for e in measurement.effects if (e.reader, e.owner, e.swap) == (reader, owner, swap)}
         found += _pair(f"{reader} reads {owner}, {swap}", own, measurement.deterministic)

@@ -86,6 +86,11 @@ def measure(
     )
 
 
+def asked_pairs(games: Sequence[Sequence[TranscriptEntry] | Workflow], engine: Any) -> tuple[Pair, ...]:
+    """The pairs that `measure` swaps secrets of in these games, whether or not they can be encoded."""
+    return pairs(_plays(games, engine, None))
+
+
 def _plays(
     games: Sequence[Sequence[TranscriptEntry] | Workflow], engine: MeasuredPort, kinds: Sequence[str] | None
 ) -> tuple[Play, ...]:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from agentcho.errors import ExtraMissing, ModelError, RecordBroken, TaskError, TuneError
+from agentcho.errors import ConfigError, ExtraMissing, ModelError, RecordBroken, TaskError, TuneError
 from agentcho.events import Counting
 from agentcho.extras import require
 from agentcho.games.play.turn import Forced
@@ -88,13 +88,31 @@ class Reproduction:
         return tuple(table for table in TABLES if table.name in self.asked.tables)
 
     def check(self) -> None:
-        """`TaskError`, `ExtraMissing`: tasks cannot be obtained, or are too few. Plays nothing."""
+        """`TaskError`, `ExtraMissing`: tasks cannot be obtained, or are too few. `ConfigError`: a row has other tasks
+        than its reference. Plays nothing."""
+        trains = not (self.asked.quick or self.world.fake)
+        for table in self.tables:
+            for row in table.rows:
+                if trains or row.adapter == "none":
+                    self._check_same_tasks(table, row)
         asked = [row for table in self.tables for row in table.rows]
         timed = [table_named(name).row(label) for name, label in TIMED.values()] if "5" in self.asked.tables else []
         for row in (*asked, *timed):
             tasks_of(self.rows.scenario(row), self.rows.config(row))
-            if row.adapter != "none" and not (self.asked.quick or self.world.fake):
+            if row.adapter != "none" and trains:
                 require("to train adapters", "tune", "lab")
+
+    def _check_same_tasks(self, table: Table, row: Row) -> None:
+        """`ConfigError`: the row has other tasks than its reference."""
+        if row.against is None:
+            return
+        reference = table.row(row.against)
+        own, other = (self.rows.config(each).tasks for each in (row, reference))
+        if own != other:
+            raise ConfigError(
+                f"{_called(table)}: {row.label!r} would play {own}, but is compared with {row.against!r}, which plays "
+                f"{other}; give {row.scenario} and {reference.scenario} the same --tasks"
+            )
 
     def run(self) -> PaperFound:
         """Do all remaining work until the budget is used up, and return what is known. `Interrupted`: Ctrl-C; finished

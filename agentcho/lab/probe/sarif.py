@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from agentcho.audit.formats.sarif_log import SarifExecution, SarifObject, SarifRule, sarif_log
 from agentcho.audit.wording import legal
 from agentcho.lab.probe.findings import Comparison, ProbeReport, Verdict, Words
@@ -70,9 +72,19 @@ def _result(report: ProbeReport, name: str, found: Comparison | Words) -> SarifO
         "kind": kind,
         "level": QUESTIONS[name].level if kind == "fail" else "none",
         "message": {"text": legal(f"{asked}: {found.verdict}: {found.reason}")},
-        "locations": [
-            {"logicalLocations": [{"name": report.model, "fullyQualifiedName": report.url, "kind": "resource"}]}
-        ],
+        "locations": [_location(report)],
         "partialFingerprints": {"agentcho-probe/v1": f"{name} {report.url} {report.model}"},
         "properties": found.model_dump(mode="json"),
+    }
+
+
+def _location(report: ProbeReport) -> SarifObject:
+    """The server. Code hosts refuse a result without a file, and a URI with another scheme than that of their checkout,
+    so its address without the scheme is also given as a file."""
+    return {
+        "physicalLocation": {
+            "artifactLocation": {"uri": quote(report.url.split("://")[-1])},
+            "region": {"startLine": 1},
+        },
+        "logicalLocations": [{"name": report.model, "fullyQualifiedName": report.url, "kind": "resource"}],
     }

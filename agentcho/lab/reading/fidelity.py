@@ -98,21 +98,26 @@ def measure(
 def _read(
     conversation: Conversation, baseline: Arm, lacking: Mapping[str, Arm], going_on: Callable[[], None]
 ) -> Iterable[tuple[str, ConversationScore]]:
-    before = _played(conversation.workflow, baseline)
+    """The scores in the lacking columns. All are compared with the baseline: if that cannot read the conversation, it
+    is left out in each of them."""
+    try:
+        before = _played(conversation.workflow, baseline)
+    except UNENCODABLE as error:
+        yield from ((name, _left_out(conversation, name, error)) for name in lacking)
+        return
     logs = {id: log_probabilities(said.logits) for id, said in before.items()}
     for name, arm in lacking.items():
         going_on()
         try:
             own = before if name == BASELINE else _played(conversation.workflow, arm)
         except UNENCODABLE as error:
-            yield (
-                name,
-                ConversationScore(
-                    subject=conversation.subject, id=conversation.id, column=name, left_out=why_not(error)
-                ),
-            )
+            yield name, _left_out(conversation, name, error)
         else:
             yield name, _summed(conversation, name, logs, own)
+
+
+def _left_out(conversation: Conversation, name: str, error: Exception) -> ConversationScore:
+    return ConversationScore(subject=conversation.subject, id=conversation.id, column=name, left_out=why_not(error))
 
 
 def _played(workflow: Workflow, arm: Arm) -> Replayed:

@@ -118,6 +118,22 @@ def _value(home: Home, field: str, given: Any) -> Value:
     return Value(shown(given), {field: given})
 
 
+def split(words: str | Sequence[Any], option: str, axis: str = "") -> list[Any]:
+    """Split values at commas, or parse a JSON list, for values with commas of their own; other sequences are unchanged.
+    `ConfigError` names the `option` and its `axis`."""
+    if not isinstance(words, str):
+        return list(words)
+    if words.lstrip().startswith("["):
+        try:
+            found = json.loads(words)
+        except ValueError:
+            found = None
+        if not isinstance(found, list):
+            raise ConfigError(f"{axis}{words!r} is not a JSON list; give [VALUE, VALUE]", option)
+        return found
+    return [word.strip() for word in words.split(",")]
+
+
 def shown(given: Any) -> str:
     """A value as shown in tables."""
     return given if isinstance(given, str) else json.dumps(given, default=str, ensure_ascii=False)

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from agentcho.config import KEYS, LOADED, SERVED, ModelConfig, RunConfig, served
 from agentcho.errors import ConfigError
-from agentcho.lab.sweep.axes import MODEL, Axis, Value
+from agentcho.lab.sweep.axes import MODEL, Axis, Value, shown, split
 from agentcho.scenario import Scenario, json_options, secret_options
 
 MOST = 10_000
@@ -105,8 +105,8 @@ def _check_said_once(axes: Sequence[Axis], fixed: Fixed) -> None:
 
 
 def wanted(words: Sequence[str], axes: Sequence[Axis]) -> dict[str, tuple[frozenset[str], bool]]:
-    """Parse filters such as `strategy=a,b` and `temperature!=0`. `ConfigError`: a filter is invalid, or names something
-    that the grid does not have."""
+    """Parse filters such as `strategy=a,b`, `temperature!=0` and `tasks=["a,b.jsonl"]`. `ConfigError`: a filter is
+    invalid, or names something that the grid does not have."""
     by_name = {name: axis for axis in axes for name in (f"{axis.home}.{axis.field}", axis.name)}
     found = dict[str, tuple[frozenset[str], bool]]()
     for word in words:
@@ -119,7 +119,8 @@ def wanted(words: Sequence[str], axes: Sequence[Axis]) -> dict[str, tuple[frozen
         name = by_name[name].name
         if name in found:
             raise ConfigError(f"--filter {name} is given twice; give all its values in one filter")
-        found[name] = frozenset(by_name[name].find(value).shown for value in values.split(",")), positive
+        given = split(values, "filter", f"{name}: ")
+        found[name] = frozenset(by_name[name].find(shown(value)).shown for value in given), positive
     return found
 
 

@@ -4,7 +4,6 @@ Arguments override the file.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from agentcho.config import DEFAULT_MODEL, ModelConfig, RunConfig
 from agentcho.errors import AgentchoError, ConfigError
 from agentcho.games.runs import library
 from agentcho.games.runs.model_file import read_models, tables
-from agentcho.lab.sweep.axes import Value, axes
+from agentcho.lab.sweep.axes import Value, axes, split
 from agentcho.lab.sweep.grid import Fixed, as_model, check_axis
 from agentcho.lab.sweep.run import GAMES, SweepOptions
 from agentcho.lab.sweep.yaml_file import SweepFile, is_file, read_sweep
@@ -47,22 +46,6 @@ def asked(typed: SweepArguments) -> SweepOptions:
     found = SweepOptions(typed.scenario, with_files(grid), models, Fixed(typed.set, {"games": GAMES, **typed.run}))
     found = found._replace(filters=typed.filters, out=typed.out, at_once=typed.at_once, retries=typed.retries or 0)
     return _of_file(typed.scenario, typed, found) if is_file(typed.scenario) else found
-
-
-def split(words: str | Sequence[Any], option: str, axis: str = "") -> list[Any]:
-    """Split values at commas, or parse a JSON list, for values with commas of their own; other sequences are unchanged.
-    `ConfigError` names the `option` and its `axis`."""
-    if not isinstance(words, str):
-        return list(words)
-    if words.lstrip().startswith("["):
-        try:
-            found = json.loads(words)
-        except ValueError:
-            found = None
-        if not isinstance(found, list):
-            raise ConfigError(f"{axis}{words!r} is not a JSON list; give [VALUE, VALUE]", option)
-        return found
-    return [word.strip() for word in words.split(",")]
 
 
 def models_of(given: Iterable[Any]) -> list[Value]:

@@ -109,7 +109,9 @@ function leaks(number) {
   const found = [];
   talk.agents.forEach((agent, seat) => {
     const how = talk.reached(number, seat);
-    if (how) found.push(leak(`Reached ${agent.name}, who may not read it: ${MEANING[/** @type {keyof typeof MEANING} */ (how.verdict)]}`, how.verdict, [...talk.way(how.call, how.through < 0 ? number : how.through, number).reverse(), how.call]));
+    if (!how) return;
+    const way = how.call < 0 ? [number] : [...talk.way(how.call, how.through < 0 ? number : how.through, number).reverse(), how.call];
+    found.push(leak(`Reached ${agent.name}, who may not read it: ${MEANING[/** @type {keyof typeof MEANING} */ (how.verdict)]}`, how.verdict, way));
   });
   const { by } = talk.messages[number];
   const brought = by === null ? [] : (talk.agents[by].reached ?? []).filter((/** @type {any[]} */ each) => each[2] === number && each[0] !== number);

@@ -69,7 +69,7 @@ class GraphView {
     talk.agents.forEach((agent, seat) => {
       if (eyes !== null && eyes !== seat) return;
       for (const [secret, , call, through] of agent.reached ?? []) {
-        if (chosen !== null && ![secret, call, through].includes(chosen)) continue;
+        if (call < 0 || (chosen !== null && ![secret, call, through].includes(chosen))) continue;
         add(through < 0 ? secret : through, call, "leaks");
         if (through >= 0 && secret !== through && (chosen !== null || agent.reached.length < CROWD)) add(secret, through, "carries");
       }

@@ -177,7 +177,7 @@ function title(number, hidden) {
 function brought(number, how) {
   const talk = /** @type {Talk} */ (state.talk);
   const name = talk.agents[/** @type {number} */ (state.eyes)].name;
-  const call = talk.messages[how.call].id;
+  const call = how.call < 0 ? "a message without a line" : talk.messages[how.call].id;
   const way = how.verdict === "direct" || how.through < 0 ? `${call} read it` : `it came with ${talk.messages[how.through].id} to ${call}`;
   return make("p", { class: "brought", title: `Not for ${name}: ${MEANING[/** @type {keyof typeof MEANING} */ (how.verdict)]}` }, make("b", {}, how.verdict), ` · not for ${name}; ${way}`);
 }
