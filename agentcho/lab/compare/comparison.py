@@ -165,7 +165,7 @@ class Comparison(Frozen):
 
     @property
     def score(self) -> Metric | None:
-        """The main metric: the first that is a share of games, or else the first. None if there is none."""
+        """The main metric, which is the first that is a share of games, or else the first. None if there is none."""
         return next((metric for metric in self.metrics if metric.binary), next(iter(self.metrics), None))
 
     def words(self, column: str) -> Words:
