@@ -203,51 +203,21 @@ def test_tasks_of_the_code_itself_and_streams(play: Play) -> None:
     assert found(play, script) == []
 
 
-def test_reading_what_is_named(play: Play) -> None:
-    """Naming a message implies having waited for it; reading whatever is available does not."""
+def handed_on(seen: Callable[[Game, str], View | None], begin: bool = False) -> Script:
+    """Alice thinks and speaks, and hands the id of what she said to Bob, who then speaks over what `seen` returns."""
 
-    def script(named: bool) -> Script:
-        async def three(game: Game) -> None:
-            send, receive = anyio.create_memory_object_stream[str](1)
-
-            async def first(agent: Agent) -> None:
-                await agent.think(max_tokens=3)
-                await send.send(await agent.tell("I am ready."))
-
-            async def second(agent: Agent) -> None:
-                id = await receive.receive()
-                await agent.say(max_tokens=2, view=View.of([id]) if named else None)
-
-            async def beside(agent: Agent) -> None:
-                await agent.think(max_tokens=3)
-
-            runs = zip(NAMES, (first, second, beside), strict=True)
-            await game.play_agents(*(game.cast(Quiet(name, run)) for name, run in runs))
-            receive.close()
-            send.close()
-
-        return three
-
-    assert found(play, script(True), ["bob"]) == []
-    assert of(found(play, script(False), ["bob"])) == {("bob", "alice", "alice.1")}
-
-
-@pytest.mark.parametrize("how", ["counted before", "found by its id"])
-def test_to_have_waited_for_a_message_counts_beside_what_a_list_showed(play: Play, how: str) -> None:
-    async def script(game: Game) -> None:
+    async def three(game: Game) -> None:
         send, receive = anyio.create_memory_object_stream[str](1)
-        told = await game.announce("Begin.")
-        assert len(game.said) == 1
+        if begin:
+            await game.announce("Begin.")
+            assert len(game.said) == 1
 
         async def first(agent: Agent) -> None:
             await agent.think(max_tokens=3)
             await send.send(await agent.tell("I am ready."))
 
         async def second(agent: Agent) -> None:
-            id = await receive.receive()
-            if how == "found by its id":
-                assert game.said.find(id)
-            await agent.say(max_tokens=2, view=View.of([told, id]))
+            await agent.say(max_tokens=2, view=seen(game, await receive.receive()))
 
         async def beside(agent: Agent) -> None:
             await agent.think(max_tokens=3)
@@ -257,7 +227,22 @@ def test_to_have_waited_for_a_message_counts_beside_what_a_list_showed(play: Pla
         receive.close()
         send.close()
 
-    assert found(play, script, ["bob"]) == []
+    return three
+
+
+def test_reading_what_is_named(play: Play) -> None:
+    """Naming a message implies having waited for it; reading whatever is available does not."""
+    assert found(play, handed_on(lambda game, id: View.of([id])), ["bob"]) == []
+    assert of(found(play, handed_on(lambda game, id: None), ["bob"])) == {("bob", "alice", "alice.1")}
+
+
+@pytest.mark.parametrize("how", ["counted before", "found by its id"])
+def test_to_have_waited_for_a_message_counts_beside_what_a_list_showed(play: Play, how: str) -> None:
+    def seen(game: Game, id: str) -> View:
+        assert how == "counted before" or game.said.find(id)
+        return View.of(["scenario.0", id])
+
+    assert found(play, handed_on(seen, begin=True), ["bob"]) == []
 
 
 def test_to_name_what_a_list_showed_is_not_to_have_waited_for_it(play: Play) -> None:

@@ -337,6 +337,14 @@ FAILURES = (
         (f"{BLAME}::test_rows_of_a_device_that_fails_are_dropped_once",),
     ),
     Mutant(
+        "a guess stays that is fed again",
+        "every later key of the message would be one position off",
+        "agentcho/engine/generation.py",
+        "return len(guessed) - right + fed_again",
+        "return len(guessed) - right",
+        (f"{GUESSING}::test_a_token_that_cannot_be_drawn_after_a_right_guess_is_drawn_in_the_next_step",),
+    ),
+    Mutant(
         "a row that is not finite speaks against a graph",
         "one call with broken logits would make all later steps slower",
         "agentcho/runner/graphs.py",
